@@ -13,8 +13,6 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
-import pyarrow as pa
-
 from interbed.catalog.errors import (
     UNREADABLE,
     DatabaseExistsError,
@@ -25,28 +23,22 @@ from interbed.catalog.errors import (
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import (
-    PagedList,
-    Partition,
-    PartitionSpecs,
-    PartitionStatistics,
-    partition_name,
-    partition_specs,
-    partitions_of,
-)
 from interbed.catalog.staging import Fill, StagedTables, given_schema
 from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.incoming import IncomingRows
-from interbed.storage.meta.schema.change import SchemaChange
-from interbed.storage.meta.schema.outline import SchemaOutline, read_outline
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.catalog.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
     from interbed.catalog.repair_report import RepairReport
+    from interbed.storage.base.incoming import IncomingRows
+    from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.read_optimized import ReadOptimizedTable
     from interbed.storage.views.change_view import ChangeView
     from interbed.storage.views.system.table import SystemTable
@@ -139,7 +131,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def alter_table(
         self,
         identifier: "str | Identifier",
-        changes: Sequence[SchemaChange] | SchemaChange,
+        changes: "Sequence[SchemaChange] | SchemaChange",
         ignore_if_not_exists: bool = False,
     ) -> None:
         """Make a new version of the table's schema; all changes or none. Raises TableNotFoundError."""
@@ -149,7 +141,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def create_partitions(
         self,
         identifier: "str | Identifier",
-        partitions: PartitionSpecs,
+        partitions: "PartitionSpecs",
         ignore_if_exists: bool = True,
     ) -> None:
         """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
@@ -157,23 +149,27 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
         InvalidInputError for a specification that is not complete, PartitionExistsError unless that is to be ignored.
         """
+        from interbed.catalog.partition import partition_specs
+
         table = self.get_table(identifier)
         for spec in partition_specs(partitions):
             table.partition_of(spec)
 
-    def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
+    def alter_partitions(self, identifier: "str | Identifier", partitions: "Sequence[PartitionStatistics]") -> None:
         """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.
 
         Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
         """
         self.get_table(identifier)
 
-    def drop_partitions(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> None:
+    def drop_partitions(self, identifier: "str | Identifier", partitions: "PartitionSpecs") -> None:
         """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
 
         A specification may leave columns out and means all partitions that agree with it then. Raises
         TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
         """
+        from interbed.catalog.partition import partition_specs
+
         specs = partition_specs(partitions)
         if not specs:
             raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
@@ -200,6 +196,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
         time, and what drop_partitions raises.
         """
+        from interbed.catalog.partition import partitions_of
         from interbed.storage.version.partition_expiry import outdated
 
         given = {
@@ -233,11 +230,14 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
             self.drop_partitions(identifier, old)
         return old
 
-    def mark_partitions_done(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> list[dict[str, str]]:
+    def mark_partitions_done(
+        self, identifier: "str | Identifier", partitions: "PartitionSpecs"
+    ) -> list[dict[str, str]]:
         """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
+        from interbed.catalog.partition import partition_specs
         from interbed.catalog.partition_done import mark_done
 
         name = str(identifier)
@@ -357,18 +357,22 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
             return True
         return True
 
-    def table_outline(self, identifier: "str | Identifier") -> SchemaOutline:
+    def table_outline(self, identifier: "str | Identifier") -> "SchemaOutline":
         """What can be made out of a table's schema, also of one that this version can't read.
 
         Raises TableNotFoundError, StorageAccessError.
         """
+        from interbed.storage.meta.schema.outline import read_outline
+
         name = parse_table_name(identifier)
         if not self.table_exists(name):
             raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
         return read_outline(self.file_io, self._location_of(name))
 
-    def list_partitions(self, identifier: "str | Identifier") -> list[Partition]:
+    def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":
         """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
+        from interbed.catalog.partition import partitions_of
+
         return partitions_of(self.get_table(identifier))
 
     def list_partitions_paged(
@@ -377,11 +381,13 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         max_results: int | None = None,
         page_token: str | None = None,
         partition_name_pattern: str | None = None,
-    ) -> PagedList[Partition]:
+    ) -> "PagedList[Partition]":
         """A page of them, by name; in the pattern `*` stands for anything: `dt=2026-*`.
 
         Raises InvalidInputError for a token that no page had.
         """
+        from interbed.catalog.partition import PagedList, partition_name
+
         found = self.list_partitions(identifier)
         if partition_name_pattern is not None:
             wanted = re.compile(".*".join(map(re.escape, partition_name_pattern.split("*"))), re.DOTALL)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.options import KNOWN, CatalogOptions, is_known
+from interbed.catalog.options import KNOWN, LOCATING, UNNAMED, CatalogOptions, is_known
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.suggestion import did_you_mean
 
@@ -28,10 +28,6 @@ CONFIG_VARIABLE = "INTERBED_CONFIG"
 DEFAULT_VARIABLE = "INTERBED_DEFAULT_CATALOG"
 CATALOG_PREFIX = "INTERBED_CATALOG__"
 DEFAULT_CATALOG = "default-catalog"
-UNNAMED = "default"
-"""The name of a catalog that is described by options alone, and of the catalog that is meant when none is named."""
-LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
-"""Options of which each says what catalog is meant, so that no configured one is."""
 
 _PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 

@@ -4,9 +4,8 @@ import os
 from collections.abc import Mapping
 
 from interbed.catalog.api import Catalog
-from interbed.catalog.configuration import LOCATING, UNNAMED, load_configuration
 from interbed.catalog.filesystem import FileSystemCatalog
-from interbed.catalog.options import CatalogOptions, MetastoreKind
+from interbed.catalog.options import LOCATING, UNNAMED, CatalogOptions, MetastoreKind
 
 
 def load_catalog(name: str | None = None, **properties: object) -> Catalog:
@@ -29,6 +28,8 @@ def open_configured(name: str | None, given: Mapping[str, str]) -> Catalog:
     if name is None and not LOCATING.isdisjoint(given):
         # Nothing is asked of a configuration that has no say.
         return open_catalog(UNNAMED, given)
+    from interbed.catalog.configuration import load_configuration
+
     return open_catalog(*load_configuration().resolved(name, given))
 
 

@@ -5,6 +5,7 @@ databases, which Paimon drops, are kept beside the tables (files/database_file.p
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
@@ -14,25 +15,18 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.files.database_file import COMMENT, changed_properties, read_properties, write_properties
-from interbed.catalog.files.files_outside import delete_files_outside, files_outside
-from interbed.catalog.files.staging_directory import (
-    discard,
-    is_staging_directory,
-    move_into_place,
-    new_staging_directory,
-)
-from interbed.catalog.files.table_files import check_no_remains, delete_table_files, drop_directory, take_back_schema
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
-from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.schema.change import SchemaChange
 
 
 class FileSystemCatalog(Catalog):
@@ -64,6 +58,8 @@ class FileSystemCatalog(Catalog):
         return sorted(e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX))
 
     def _get_database(self, name: str) -> Database:
+        from interbed.catalog.files.database_file import COMMENT, read_properties
+
         path = self._database_path(name)
         if not self._file_io.exists(path):
             raise DatabaseNotFoundError(
@@ -74,6 +70,8 @@ class FileSystemCatalog(Catalog):
         return Database(name=name, location=path, comment=comment, properties=properties)
 
     def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        from interbed.catalog.files.database_file import changed_properties, write_properties
+
         path = self._database_path(name)
         if "location" in properties:
             raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
@@ -86,6 +84,9 @@ class FileSystemCatalog(Catalog):
             write_properties(self._file_io, path, given)
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
+        from interbed.catalog.files.files_outside import delete_files_outside, files_outside
+        from interbed.catalog.files.table_files import drop_directory
+
         tables = self.list_tables(name)
         if tables and not cascade:
             raise DatabaseNotEmptyError(
@@ -99,6 +100,8 @@ class FileSystemCatalog(Catalog):
             delete_files_outside(self._file_io, files)
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
+        from interbed.catalog.files.database_file import changed_properties, read_properties, write_properties
+
         location = self.get_database(name).location
         before = read_properties(self._file_io, location)
         write_properties(self._file_io, location, changed_properties(before, set_properties, remove_properties))
@@ -123,6 +126,8 @@ class FileSystemCatalog(Catalog):
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:
+        from interbed.catalog.files.table_files import check_no_remains, take_back_schema
+
         _, location = self._new_location(identifier, path)
         if location != self._table_path(identifier):
             self._create_staged(identifier, schema, location, fill)
@@ -144,6 +149,8 @@ class FileSystemCatalog(Catalog):
             raise
 
     def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: Fill | None) -> None:
+        from interbed.catalog.files.staging_directory import move_into_place
+
         location = self._table_path(identifier)
         there = self._has_schema(location)
         if there and schema_manager(location, self._file_io).is_gone(schema):
@@ -158,12 +165,16 @@ class FileSystemCatalog(Catalog):
             move_into_place(self._file_io, staged, location, str(identifier))
 
     def discard_staged(self, staged: StagedTable) -> None:
+        from interbed.catalog.files.staging_directory import discard, is_staging_directory
+
         if is_staging_directory(staged.table.location, self._database_path(staged.identifier.database)):
             discard(self._file_io, staged.table.location)
         else:
             super().discard_staged(staged)
 
     def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
+        from interbed.catalog.files.staging_directory import new_staging_directory
+
         self._new_location(identifier, path)
         if self._file_io.scheme != "file":
             return path
@@ -173,6 +184,8 @@ class FileSystemCatalog(Catalog):
         publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        from interbed.catalog.files.staging_directory import is_staging_directory
+
         location = self._table_path(identifier)
         if path is not None and is_staging_directory(path, self._database_path(identifier.database)):
             return self._file_io, path
@@ -184,6 +197,9 @@ class FileSystemCatalog(Catalog):
         return self._file_io, location
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        from interbed.catalog.files.files_outside import delete_files_outside, files_outside
+        from interbed.catalog.files.table_files import delete_table_files
+
         name = parse_table_name(identifier)
         if not self.table_exists(name):
             if ignore_if_not_exists:
@@ -209,7 +225,7 @@ class FileSystemCatalog(Catalog):
     def alter_table(
         self,
         identifier: "str | Identifier",
-        changes: Sequence[SchemaChange] | SchemaChange,
+        changes: "Sequence[SchemaChange] | SchemaChange",
         ignore_if_not_exists: bool = False,
     ) -> None:
         branch = branch_to_alter(identifier)

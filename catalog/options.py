@@ -47,6 +47,10 @@ KNOWN = frozenset(
     }
 )
 PREFIXES = ("fs.", "s3.", "hadoop.", "hive.", "table-default.", "cache.")
+UNNAMED = "default"
+"""The name of a catalog that is described by options alone, and of the catalog that is meant when none is named."""
+LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
+"""Options of which each says what catalog is meant, so that no configured one is."""
 
 
 def is_known(key: str) -> bool:

@@ -13,10 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from interbed.catalog.errors import TableExistsError, TableNotFoundError
-from interbed.catalog.files.table_files import remove_if_empty
 from interbed.catalog.identifier import Identifier, parse_table_name
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import (
@@ -26,13 +23,14 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.incoming import IncomingRows, arrow_rows, arrow_schema
-from interbed.storage.meta.schema.replacement import replacement_of
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.write.commit_message import CommitMessage
 
 Fill = Callable[[Table], None]
@@ -76,8 +74,12 @@ class StagedTable:
         if not self.replaces:
             self.catalog.discard_staged(self)
 
-    def write(self, data: IncomingRows) -> None:
+    def write(self, data: "IncomingRows") -> None:
         """Write rows, in any form that Table.append takes, and commit; raises as those do."""
+        import pyarrow as pa
+
+        from interbed.storage.base.incoming import arrow_rows
+
         try:
             rows = arrow_rows(data, self.table.arrow_schema, what=f"the table '{self.identifier}'")
         except InterbedError:
@@ -135,6 +137,8 @@ class StagedTables(ABC):
         Without `create` there has to be a table to replace. Raises TableExistsError, TableNotFoundError,
         DatabaseNotFoundError, InvalidInputError for a schema that can't be.
         """
+        from interbed.storage.meta.schema.replacement import replacement_of
+
         name = parse_table_name(identifier)
         self.get_database(name.database)
         wanted, path = self._table_schema(schema)
@@ -173,6 +177,8 @@ class StagedTables(ABC):
 
     def discard_staged(self, staged: StagedTable) -> None:
         """What StagedTable.abort does for a new table."""
+        from interbed.catalog.files.table_files import remove_if_empty
+
         remove_if_empty(staged.table.storage_io, staged.table.location)
 
     def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
@@ -185,7 +191,7 @@ class StagedTables(ABC):
     def create_table_as(
         self,
         identifier: "str | Identifier",
-        data: IncomingRows,
+        data: "IncomingRows",
         *,
         primary_keys: Sequence[str] | None = None,
         partition_keys: Sequence[str] | None = None,
@@ -197,6 +203,8 @@ class StagedTables(ABC):
         The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
         DatabaseNotFoundError and as a write does.
         """
+        from interbed.storage.base.incoming import arrow_rows
+
         name = parse_table_name(identifier)
         rows = arrow_rows(data, what=f"the table '{name}'", more=None)
         schema = given_schema(rows, primary_keys, partition_keys, options, comment)
@@ -207,7 +215,7 @@ class StagedTables(ABC):
         self,
         identifier: "str | Identifier",
         schema: "Schema | pa.Schema | IncomingRows",
-        data: IncomingRows | None = None,
+        data: "IncomingRows | None" = None,
         *,
         create: bool = False,
         primary_keys: Sequence[str] | None = None,
@@ -276,6 +284,8 @@ def given_schema(
 
     Raises InvalidInputError.
     """
+    from interbed.storage.base.incoming import arrow_schema
+
     if not isinstance(schema, Schema):
         texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
         columns = arrow_schema(schema, what="the schema of a table")

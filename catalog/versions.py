@@ -4,12 +4,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from interbed.catalog.identifier import Identifier
-from interbed.catalog.partition import PagedList
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.snapshot.tag import Tag
 
 if TYPE_CHECKING:
+    from interbed.catalog.partition import PagedList
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.snapshot.tag import Tag
     from interbed.storage.table.table import Table
 
 
@@ -20,11 +20,11 @@ class VersionsByName(ABC):
     def get_table(self, identifier: "str | Identifier") -> "Table":
         """The table of that name."""
 
-    def load_snapshot(self, identifier: "str | Identifier") -> Snapshot | None:
+    def load_snapshot(self, identifier: "str | Identifier") -> "Snapshot | None":
         """The newest snapshot of a table; None while nothing was committed."""
         return self.get_table(identifier).latest_snapshot()
 
-    def rollback_to(self, identifier: "str | Identifier", instant: int | str) -> Snapshot:
+    def rollback_to(self, identifier: "str | Identifier", instant: int | str) -> "Snapshot":
         """Take back what was committed after a snapshot (its id) or a tag (its name); see Table.rollback_to."""
         return self.get_table(identifier).rollback_to(instant)
 
@@ -35,16 +35,16 @@ class VersionsByName(ABC):
         snapshot_id: int | None = None,
         time_retained: str | None = None,
         ignore_if_exists: bool = False,
-    ) -> Tag:
+    ) -> "Tag":
         """Name a snapshot of a table, the newest one by default; see Table.create_tag."""
         table = self.get_table(identifier)
         return table.create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
 
-    def get_tag(self, identifier: "str | Identifier", tag_name: str) -> Tag:
+    def get_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag":
         """The tag of a name; raises TagNotFoundError."""
         return self.get_table(identifier).get_tag(tag_name)
 
-    def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> Tag | None:
+    def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag | None":
         """Delete a tag; it is returned, None when its file is damaged. Raises TagNotFoundError."""
         return self.get_table(identifier).delete_tag(tag_name)
 
@@ -54,11 +54,13 @@ class VersionsByName(ABC):
         max_results: int | None = None,
         page_token: str | None = None,
         tag_name_prefix: str | None = None,
-    ) -> PagedList[str]:
+    ) -> "PagedList[str]":
         """A page of the names of a table's tags, sorted; the token is the last name of the page before.
 
         Raises InvalidInputError for a page of no names.
         """
+        from interbed.catalog.partition import PagedList
+
         if max_results is not None and max_results < 1:
             raise InvalidInputError(f"A page has at least one tag, not {max_results}.")
         names = sorted(

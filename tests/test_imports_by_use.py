@@ -1,4 +1,4 @@
-"""What a process loads grows with what it does: opening a table loads no writer, and nothing of ours loads pandas."""
+"""What a process loads grows with what it does: opening a table loads no Arrow, and nothing of ours loads pandas."""
 
 import importlib.util
 import json
@@ -78,6 +78,24 @@ def test_a_step_loads_the_floors_that_it_needs(written: tuple[Path, list[set[str
             "interbed.storage.lsm.merge_function.aggregate",
             "interbed.storage.files.file_index.bitmap",
         }
+
+
+def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tuple[Path, list[set[str]]]) -> None:
+    (opened,) = loaded_by(written[0], "open")
+    libraries = {name for name in opened if "." not in name} - sys.stdlib_module_names
+    assert {name for name in libraries if not name.startswith("_")} == {"interbed"}
+    assert not opened & {"concurrent.futures", "difflib", "hashlib", "shutil"}
+    assert not opened & {
+        "interbed.catalog.configuration",
+        "interbed.catalog.partition",
+        "interbed.storage.base.predicate.expr",
+        "interbed.storage.base.row.values",
+        "interbed.storage.base.types.arrow",
+        "interbed.storage.meta.options.known.check",
+        "interbed.storage.meta.schema.apply",
+        "interbed.storage.meta.schema.change",
+        "interbed.storage.meta.snapshot.line_journal",
+    }
 
 
 def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:

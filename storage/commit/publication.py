@@ -37,7 +37,6 @@ from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.write import CommitSync
-from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.line_journal import Finish, find_line_change, finish_line_change
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
@@ -250,7 +249,7 @@ class Publication:
 
     def _current_schema(self) -> TableSchema:
         own = self._store.schema
-        if is_replacement(own) and self._store.schemas.next_id() == own.id + 1:
+        if own.is_replacement and self._store.schemas.next_id() == own.id + 1:
             # What replaces a table is committed under its schema, which counts from this commit on.
             schema: TableSchema | None = own
         else:

@@ -2,6 +2,7 @@
 
 <location>/snapshot/snapshot-<id>, LATEST, EARLIEST
 <location>/schema/schema-<id>
+<location>/schema/.journal                                      interbed's own, see storage.meta.snapshot.line_journal
 <location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
 <location>/index/index-<uuid>-<n>
 <location>/statistics/stat-<uuid>-<n>
@@ -17,11 +18,10 @@ from collections.abc import Mapping, Sequence
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.row.binary_row import decode_row, encode_row
-from interbed.storage.base.row.values import coerce, parse_text, render_text
 from interbed.storage.base.types.data_type import STRINGS, DataType, is_atomic
 
 POSTPONE_BUCKET = -2
+LINE_JOURNAL = ".journal"
 MAIN_BRANCH = "main"
 
 _ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\{}[]^\x7f"])
@@ -113,6 +113,8 @@ class TablePaths:
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
         """The text of each partition column's value, not escaped; null and blank are the default name."""
+        from interbed.storage.base.row.binary_row import decode_row
+
         values = decode_row(partition, self.partition_types)
         return {
             name: self._text(value, data_type)
@@ -139,6 +141,8 @@ class TablePaths:
         None and the default name mean null. Raises InvalidInputError naming a missing or unknown column, or a value
         that does not fit its column.
         """
+        from interbed.storage.base.row.binary_row import encode_row
+
         for name in spec:
             if name not in self.partition_names:
                 raise InvalidInputError(
@@ -180,10 +184,14 @@ class TablePaths:
         return f"{self.location if self.location != '/' else ''}/{relative}"
 
     def _text(self, value: object, data_type: DataType) -> str:
+        from interbed.storage.base.row.values import render_text
+
         text = "" if value is None else render_text(value, data_type, legacy=self.legacy)
         return self.default_name if _BLANK.issuperset(text) else text
 
     def _value(self, name: str, value: object, data_type: DataType) -> object:
+        from interbed.storage.base.row.values import coerce, parse_text
+
         if value is None or value == self.default_name:
             return None
         try:

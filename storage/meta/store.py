@@ -3,27 +3,27 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
-from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
-from interbed.storage.meta.options.external_paths import EXTERNAL_PATHS
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.manager import SchemaManager
-from interbed.storage.meta.schema.option_changes import check_dynamic_options, check_together
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.lock import CatalogLock
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
+    from interbed.storage.meta.manifest.index_file import IndexFileMeta
+    from interbed.storage.meta.schema.change import SchemaChange
 
 _BRANCH = "branch"
 """The dynamic option that opens a branch."""
@@ -41,7 +41,7 @@ class StoreEnvironment:
     lock: Callable[[], CatalogLock] | None = None
     publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
     known_latest: Callable[[], int | None] | None = None
-    alter: Callable[[Sequence[SchemaChange]], None] | None = None
+    alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,8 @@ class TableStore:
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
+        from interbed.storage.meta.schema.option_changes import check_together
+
         check_together(self.schema, {**self.dynamic_options, **dynamic_options}, self.hooks.check_options)
         return self._opened(self.schema, {**self.dynamic_options, **dynamic_options})
 
@@ -84,7 +86,7 @@ class TableStore:
         """The same table read and written by another of its schemas, with the same dynamic options."""
         return self._opened(schema, self.dynamic_options)
 
-    def alter(self, changes: Sequence[SchemaChange]) -> None:
+    def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
         if self.environment.alter is not None:
             self.environment.alter(changes)
@@ -103,7 +105,7 @@ class TableStore:
         """The schema by which files of that id were written; mostly it is the table's own, which is not read again."""
         return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
 
-    def index_path(self, bucket_id: BucketId, file: IndexFileMeta) -> str:
+    def index_path(self, bucket_id: BucketId, file: "IndexFileMeta") -> str:
         """Where an index file of a bucket lives."""
         if file.external_path is not None:
             return normalize_path(file.external_path)
@@ -111,21 +113,26 @@ class TableStore:
             return f"{self.paths.bucket_directory(bucket_id)}/{file.file_name}"
         return self.paths.index(file.file_name)
 
-    def new_index_file(self, bucket_id: BucketId) -> NewFile:
+    def new_index_file(self, bucket_id: BucketId) -> "NewFile":
         """Where a new index file goes: beside the data files with `index-file-in-data-file-dir`.
 
         Raises what `new_files` raises.
         """
+        from interbed.storage.meta.data_file_place import NewFile
+
         name = self.new_index_name()
         if self._indexes_beside_data:
             return self.new_files(bucket_id).take(name)
         return NewFile(path=self.paths.index(name))
 
-    def new_files(self, bucket_id: BucketId) -> DataFilePlace:
+    def new_files(self, bucket_id: BucketId) -> "DataFilePlace":
         """Where new data files of a bucket go: below one of `data-file.external-paths`, if there are such.
 
         Raises InvalidOptionError, and NotSupportedError for external paths in another store than the table.
         """
+        from interbed.storage.meta.data_file_place import DataFilePlace
+        from interbed.storage.meta.options.external_paths import EXTERNAL_PATHS
+
         external = self.options.external_paths
         for root in () if external is None else external.roots:
             scheme = normalize_path(root).partition("://")[0] if "://" in normalize_path(root) else "file"
@@ -238,7 +245,10 @@ def open_store(
         raise BranchNotFoundError(f"There is no branch {branch!r} of the table at {location}.")
     if schema is None:
         raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
-    check_dynamic_options(schema, dynamic)
+    if dynamic:
+        from interbed.storage.meta.schema.option_changes import check_dynamic_options
+
+        check_dynamic_options(schema, dynamic)
     environment = environment or StoreEnvironment()
     merged = {**schema.options, **dynamic}
     if isinstance(file_io, LocalFileIO):

@@ -7,16 +7,10 @@ read:    new_scan → plan → splits → new_read → to_batches
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
@@ -29,8 +23,12 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
 
+    from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.commit.file_store_commit import FileStoreCommit
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.statistics import TableStatistics
     from interbed.storage.read.point.keys import Key
     from interbed.storage.read.query import Scan
     from interbed.storage.read.table_read import TableRead
@@ -98,7 +96,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         return list(self.schema.names)
 
     @property
-    def arrow_schema(self) -> pa.Schema:
+    def arrow_schema(self) -> "pa.Schema":
         """The Arrow schema of the rows."""
         return self.schema.arrow
 
@@ -112,11 +110,11 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """Names of the partition columns."""
         return list(self.schema.partition_keys)
 
-    def snapshots(self) -> list[Snapshot]:
+    def snapshots(self) -> "list[Snapshot]":
         """All snapshots that the table still has, oldest first."""
         return [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
 
-    def latest_snapshot(self) -> Snapshot | None:
+    def latest_snapshot(self) -> "Snapshot | None":
         """The newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
@@ -140,7 +138,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
         return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
 
-    def analyze(self, columns: Sequence[str] | None = None) -> TableStatistics | None:
+    def analyze(self, columns: Sequence[str] | None = None) -> "TableStatistics | None":
         """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
 
         The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
@@ -156,7 +154,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         limit: int | None = None,
         snapshot_id: int | None = None,
         *,
@@ -185,7 +183,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         # What Polars, DuckDB, pandas and others take rows by.
         return self.scan().__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """All rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
         return self.scan().to_arrow()
 
@@ -231,7 +229,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         rows = PointLookup(self.store, columns).rows([key]).to_pylist()
         return rows[0] if rows else None
 
-    def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> "pa.Table":
         """The rows of primary keys, in the order of the keys; those that are not there are left out.
 
         `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
@@ -243,7 +241,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
     def explain(
         self,
-        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         snapshot_id: int | None = None,
         *,
         analyze: bool = False,
@@ -270,14 +268,14 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def new_scan(
-        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+        self, *, predicate: "Predicate | None" = None, limit: int | None = None, snapshot_id: int | None = None
     ) -> "TableScan":
         """The planner of one read."""
         from interbed.storage.scan.scan import TableScan
 
         return TableScan(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
-    def new_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> "TableRead":
+    def new_read(self, columns: Sequence[str] | None = None, predicate: "Predicate | None" = None) -> "TableRead":
         """The reader of splits."""
         from interbed.storage.read.table_read import TableRead
 
@@ -321,6 +319,8 @@ def load_table(location: str, *, schema_json: str | None = None, options: Mappin
     return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
 
 
-def _bound(given: str | Predicate, store: TableStore) -> Predicate:
+def _bound(given: "str | Predicate", store: TableStore) -> "Predicate":
     """The filter, checked against the table's columns."""
+    from interbed.storage.base.predicate.parse import bound_filter
+
     return bound_filter(given, store.schema.fields)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Self
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 
 if TYPE_CHECKING:
+    from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.commit.epochs import EpochCommit
     from interbed.storage.scan.partition_filter import PartitionChoice
     from interbed.storage.scan.plan import Plan
@@ -137,7 +137,7 @@ class TableAccess:
         return EpochCommit(self.store, query)
 
     def plan(
-        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+        self, *, predicate: "Predicate | None" = None, limit: int | None = None, snapshot_id: int | None = None
     ) -> "Plan":
         """The splits that hold the table's rows, with those of the branch that it falls back to; see TableScan.plan."""
         from interbed.storage.scan.fallback import plan_rows

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.meta.options.stream import IncrementalScanMode
 
 if TYPE_CHECKING:
+    from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.meta.store import TableStore
     from interbed.storage.read.change_read import ChangeRead
     from interbed.storage.views.change_query import ChangeQuery
@@ -29,7 +28,7 @@ class TableChanges:
         to_snapshot: int | None = None,
         *,
         columns: Sequence[str] | None = None,
-        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         mode: str = "auto",
     ) -> "ChangeQuery":
         """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
@@ -54,7 +53,7 @@ class TableChanges:
         from_snapshot: int | None = None,
         *,
         columns: Sequence[str] | None = None,
-        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         poll_seconds: float | None = None,
         idle_seconds: float | None = None,
         max_splits: int | None = None,
@@ -93,20 +92,23 @@ class TableChanges:
 
         return ChangeView.of(self.name, self.store, BINLOG)
 
-    def new_stream_scan(self, *, predicate: Predicate | None = None) -> "StreamScan":
+    def new_stream_scan(self, *, predicate: "Predicate | None" = None) -> "StreamScan":
         """The planner of a stream, whose checkpoints the caller keeps."""
         from interbed.storage.views.stream.stream_scan import StreamScan, streamed
 
         return StreamScan(streamed(self.store), predicate=predicate)
 
-    def new_change_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> "ChangeRead":
+    def new_change_read(
+        self, columns: Sequence[str] | None = None, predicate: "Predicate | None" = None
+    ) -> "ChangeRead":
         """The reader of splits as changes, with their kinds."""
         from interbed.storage.read.change_read import ChangeRead
         from interbed.storage.views.stream.stream_scan import streamed
 
         return ChangeRead(streamed(self.store), columns, predicate)
 
-    def _bound(self, given: str | Predicate) -> Predicate:
+    def _bound(self, given: "str | Predicate") -> "Predicate":
+        from interbed.storage.base.predicate.parse import bound_filter
         from interbed.storage.views.stream.stream_scan import streamed
 
         return bound_filter(given, streamed(self.store).schema.fields)

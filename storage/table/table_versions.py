@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
-from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
 from interbed.storage.table.table_access import TableAccess
 
 if TYPE_CHECKING:
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.snapshot.tag import Tag, TagManager
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.fsck import FsckResult
     from interbed.storage.version.orphans import OrphansResult
@@ -32,11 +31,11 @@ class TableVersions(TableAccess):
 
     # -- tags ------------------------------------------------------------------------------------------------------
 
-    def tags(self) -> list[Tag]:
+    def tags(self) -> "list[Tag]":
         """All tags, by the ids of their snapshots."""
         return self._tags.all()
 
-    def get_tag(self, name: str) -> Tag:
+    def get_tag(self, name: str) -> "Tag":
         """The tag of a name; raises TagNotFoundError."""
         return self._tags.get(name)
 
@@ -46,12 +45,13 @@ class TableVersions(TableAccess):
         snapshot_id: int | None = None,
         ignore_if_exists: bool = False,
         time_retained: Span | None = None,
-    ) -> Tag:
+    ) -> "Tag":
         """Name a snapshot, the newest one by default, so that it stays readable when it expires.
 
         `time_retained` is how long the tag stays, by default what `tag.default-time-retained` says. Raises
         InvalidInputError for a name that is taken, SnapshotNotFoundError.
         """
+        from interbed.storage.meta.snapshot.tag import new_tag
         from interbed.storage.version.tag_creation import create_tag
         from interbed.storage.version.tag_success import note_created
 
@@ -63,7 +63,7 @@ class TableVersions(TableAccess):
             return self._tags.get(name)
         raise InvalidInputError(f"There is a tag {name!r} of the table '{self.name}' already; replace_tag replaces it.")
 
-    def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> Tag:
+    def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> "Tag":
         """Name the first snapshot, or tagged one, of that time or later; raises as create_tag does."""
         millis = _millis(timestamp)
         candidates = [*(tag.snapshot for tag in self.tags()), *self.store.snapshots.all()]
@@ -73,8 +73,9 @@ class TableVersions(TableAccess):
         first = min(later, key=lambda snapshot: snapshot.id)
         return self.create_tag(name, first.id, time_retained=time_retained)
 
-    def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> Tag:
+    def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> "Tag":
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        from interbed.storage.meta.snapshot.tag import new_tag
         from interbed.storage.version.tag_creation import replace_tag
         from interbed.storage.version.tag_success import note_created
 
@@ -89,7 +90,7 @@ class TableVersions(TableAccess):
 
         rename_tag(self.store, name, new_name)
 
-    def delete_tag(self, name: str) -> Tag | None:
+    def delete_tag(self, name: str) -> "Tag | None":
         """Delete a tag, and the files that only it kept; it is returned, None when its file is damaged.
 
         Raises TagNotFoundError.
@@ -162,7 +163,7 @@ class TableVersions(TableAccess):
 
     # -- what goes -------------------------------------------------------------------------------------------------
 
-    def rollback_to(self, version: int | str) -> Snapshot:
+    def rollback_to(self, version: int | str) -> "Snapshot":
         """Take back all that was committed after a snapshot (its id) or a tag (its name); that snapshot is returned.
 
         Raises SnapshotNotFoundError, TagNotFoundError.
@@ -171,13 +172,13 @@ class TableVersions(TableAccess):
 
         return roll_back(self.store, version)
 
-    def rollback_to_timestamp(self, timestamp: Moment) -> Snapshot:
+    def rollback_to_timestamp(self, timestamp: Moment) -> "Snapshot":
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
         return roll_back_to_time(self.store, _millis(timestamp))
 
-    def rollback_to_watermark(self, watermark: int) -> Snapshot:
+    def rollback_to_watermark(self, watermark: int) -> "Snapshot":
         """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_watermark
 
@@ -260,10 +261,13 @@ class TableVersions(TableAccess):
 
     def consumers(self) -> dict[str, int]:
         """The first snapshot that each consumer has not read."""
+        from interbed.storage.meta.snapshot.consumer import ConsumerManager
+
         return ConsumerManager(self.store.file_io, self.store.paths).all()
 
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on from a snapshot, or forget it without one."""
+        from interbed.storage.meta.snapshot.consumer import ConsumerManager
         from interbed.storage.version.tag_creation import reset_consumer
 
         consumers = ConsumerManager(self.store.file_io, self.store.paths)
@@ -274,6 +278,8 @@ class TableVersions(TableAccess):
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        from interbed.storage.meta.snapshot.consumer import ConsumerManager
+
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
 
     def _follow(self) -> None:
@@ -283,10 +289,12 @@ class TableVersions(TableAccess):
     # -- inside ----------------------------------------------------------------------------------------------------
 
     @property
-    def _tags(self) -> TagManager:
+    def _tags(self) -> "TagManager":
+        from interbed.storage.meta.snapshot.tag import TagManager
+
         return TagManager(self.store.file_io, self.store.paths)
 
-    def _version(self, snapshot_id: int | None) -> Snapshot:
+    def _version(self, snapshot_id: int | None) -> "Snapshot":
         from interbed.storage.scan.starting_point import snapshot_or_tagged
 
         snapshots = self.store.snapshots

@@ -4,29 +4,23 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
-from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import (
     InvalidInputError,
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
-from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
-from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.merge_schema import arrow_fields, merge_into
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.schema.change import SchemaChange
-from interbed.storage.meta.schema.merge import MergeRules
 from interbed.storage.meta.store import TableStore
-from interbed.storage.table.schema_update import SchemaUpdate
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.storage.base.incoming import ArrowRows, IncomingRows
+    from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.scan.partition_filter import Partitions
+    from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.write.commit_message import CommitMessage
 
 
@@ -36,7 +30,7 @@ class TableWrites:
     name: str
     store: TableStore
 
-    def upsert(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
+    def upsert(self, data: "IncomingRows", *, merge_schema: bool | None = None) -> int | None:
         """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
 
         `data` are Arrow tables, batches, readers or datasets, pandas or Polars frames, DuckDB relations, objects with
@@ -50,12 +44,12 @@ class TableWrites:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
         return self._write(self._incoming(data, merge_schema))
 
-    def append(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
+    def append(self, data: "IncomingRows", *, merge_schema: bool | None = None) -> int | None:
         """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; arguments are those of upsert."""
         return self._write(self._incoming(data, merge_schema))
 
     def write_changes(
-        self, data: IncomingRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
+        self, data: "IncomingRows", *, kind_column: str = "_row_kind", merge_schema: bool | None = None
     ) -> int | None:
         """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D.
 
@@ -63,20 +57,25 @@ class TableWrites:
         """
         return self._write(self._incoming(data, merge_schema, kind_column), kind_column=kind_column)
 
-    def update_schema(self) -> SchemaUpdate:
+    def update_schema(self) -> "SchemaUpdate":
         """Change columns, options and comment: `with table.update_schema() as update: update.add_column("x", "INT")`.
 
         All changes become one new schema, which this object has afterwards. Errors are those of SchemaUpdate.commit.
         """
+        from interbed.storage.table.schema_update import SchemaUpdate
+
         return SchemaUpdate(self._alter)
 
-    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> None:
+    def merge_schema(self, rows: "pa.Schema", *, explicit_cast: bool | None = None) -> None:
         """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold them.
 
         Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
         `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
         lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
         """
+        from interbed.storage.meta.merge_schema import arrow_fields, merge_into
+        from interbed.storage.meta.schema.merge import MergeRules
+
         rules = MergeRules(
             widens=self.store.options.widens_types,
             casts=self.store.options.casts_types if explicit_cast is None else explicit_cast,
@@ -85,7 +84,7 @@ class TableWrites:
 
     def overwrite(
         self,
-        data: IncomingRows,
+        data: "IncomingRows",
         partitions: "Partitions | None" = None,
         *,
         merge_schema: bool | None = None,
@@ -101,6 +100,8 @@ class TableWrites:
         table without one). When another writer has changed the rows to be replaced since, CommitConflictError is raised
         and nothing is changed; without it the last overwrite wins. Raises SnapshotNotFoundError for an id to come.
         """
+        import pyarrow as pa
+
         rows = self._incoming(data, merge_schema)
         if read_at is not None:
             newest = self.store.snapshots.latest_id() or 0
@@ -114,8 +115,9 @@ class TableWrites:
             return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
 
-    def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
+    def delete(self, filter: "str | Predicate") -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        from interbed.storage.base.predicate.parse import bound_filter
         from interbed.storage.commit.retry import RetryPolicy
         from interbed.storage.upkeep.append_delete import delete_rows
 
@@ -159,7 +161,7 @@ class TableWrites:
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(chosen)
         return ids[-1] if ids else None
 
-    def _alter(self, changes: Sequence[SchemaChange]) -> None:
+    def _alter(self, changes: "Sequence[SchemaChange]") -> None:
         self.store.alter(changes)
         self._follow()
 
@@ -167,8 +169,12 @@ class TableWrites:
         """Take the newest schema, which a method has made."""
         self.store = self.store.refreshed()
 
-    def _incoming(self, data: IncomingRows, merge_schema: bool | None, kind_column: str | None = None) -> ArrowRows:
+    def _incoming(self, data: "IncomingRows", merge_schema: bool | None, kind_column: str | None = None) -> "ArrowRows":
         """The rows as Arrow data, after the table got their columns if that is wanted."""
+        import pyarrow as pa
+
+        from interbed.storage.base.incoming import arrow_rows
+
         merges = self.store.options.merges_schema if merge_schema is None else merge_schema
         more = None if merges else [] if kind_column is None else [kind_column]
         rows = arrow_rows(data, self.store.schema.arrow, what=f"the table '{self.name}'", more=more)
@@ -177,7 +183,7 @@ class TableWrites:
         return rows
 
     def _overwrite_once(
-        self, data: ArrowRows, partitions: "Partitions | None", read_at: int | None = None
+        self, data: "ArrowRows", partitions: "Partitions | None", read_at: int | None = None
     ) -> int | None:
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.scan.partition_filter import partition_choice
@@ -202,7 +208,9 @@ class TableWrites:
             compact_again(self.store)
         return ids[-1] if ids else None
 
-    def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
+    def _write(self, data: "ArrowRows", kind_column: str | None = None) -> int | None:
+        import pyarrow as pa
+
         if isinstance(data, pa.RecordBatchReader):
             # It is read once, so that what conflicts with another writer can't be redone here.
             return self._write_once(data, kind_column)
@@ -216,7 +224,7 @@ class TableWrites:
             return work()
         return RetryPolicy.of(self.store.options).redo(work)
 
-    def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
+    def _write_once(self, data: "ArrowRows", kind_column: str | None) -> int | None:
         from interbed.storage.write.bucket_strategy import batch_strategy_of
         from interbed.storage.write.table_write import TableWrite
 
@@ -237,7 +245,11 @@ class TableWrites:
             self.store if self.store.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
         )
 
-    def _delete_once(self, predicate: Predicate) -> int | None:
+    def _delete_once(self, predicate: "Predicate") -> int | None:
+        import numpy as np
+
+        from interbed.storage.base.arrow_values import from_numpy
+        from interbed.storage.base.row.kind import RowKind
         from interbed.storage.read.query import Scan
         from interbed.storage.write.bucket_strategy import batch_strategy_of
         from interbed.storage.write.table_write import TableWrite
@@ -264,8 +276,12 @@ class TableWrites:
         return ids[-1] if ids else None
 
 
-def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
+def split_kinds(
+    data: "pa.Table | pa.RecordBatch", kind_column: str
+) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
     """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
+    import pyarrow as pa
+
     from interbed.storage.write.row_kinds import kinds_of
 
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
@@ -275,7 +291,9 @@ def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.
     return data.drop_columns([kind_column]), kinds_of(array, source=f"The column {kind_column!r}")
 
 
-def _batches(data: ArrowRows) -> Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader:
+def _batches(data: "ArrowRows") -> "Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader":
+    import pyarrow as pa
+
     return data if isinstance(data, pa.RecordBatchReader) else [data]
 
 

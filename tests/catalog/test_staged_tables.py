@@ -12,8 +12,7 @@ from interbed.catalog.errors import TableExistsError, TableNotFoundError
 from interbed.storage.base.errors import CommitConflictError, InterbedError, InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
-from interbed.storage.meta.schema.replacement import MARK
-from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.schema.table_schema import REPLACES, Schema
 from interbed.storage.table.table import Table
 from interbed.testing import metastore
 
@@ -79,7 +78,7 @@ def test_a_replaced_table_has_other_columns_and_its_history(catalog: Catalog) ->
     with pytest.raises(InvalidInputError, match="was replaced"):
         old.upsert(_OLD)
     catalog.alter_table("db.t", [AddColumn("more", AtomicType(root=TypeRoot.INT))])
-    assert MARK not in catalog.get_table("db.t").schema.unknown
+    assert REPLACES not in catalog.get_table("db.t").schema.unknown
     assert catalog.get_table("db.t").schema.id == 2
 
 

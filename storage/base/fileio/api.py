@@ -7,9 +7,10 @@ All methods raise `StorageAccessError` naming the path when the store refuses, a
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class FileIO(Protocol):
         """The whole file; raises FileNotFoundError."""
         ...
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str) -> "pa.NativeFile":
         """A seekable Arrow input (memory-mapped or buffered); raises FileNotFoundError."""
         ...
 

@@ -9,11 +9,9 @@ takes the pages for clean.
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from interbed.storage.base.errors import SyncFailedError
@@ -91,6 +89,8 @@ class LocalDisk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all that is in it."""
+        import shutil
+
         shutil.rmtree(path)
 
     # -- making them last ------------------------------------------------------------------------------------------
@@ -143,6 +143,8 @@ class LocalDisk:
             _fdatasync(descriptor)
 
     def _each(self, work: Callable[[str], _Result], paths: list[str]) -> list[_Result]:
+        from concurrent.futures import ThreadPoolExecutor
+
         if len(paths) < 2:
             return [work(path) for path in paths]
         with ThreadPoolExecutor(min(SYNC_THREADS, len(paths)), thread_name_prefix="sync") as pool:

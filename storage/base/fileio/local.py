@@ -14,13 +14,14 @@ import logging
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.disk import LOCAL_DISK, LocalDisk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +53,10 @@ class LocalFileIO:
         with _translated("read", path), open(path, "rb") as file:
             return file.read()
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str) -> "pa.NativeFile":
         """The file as a memory map, or an empty buffer for an empty file (which can't be mapped)."""
+        import pyarrow as pa
+
         with _translated("open", path):
             if os.path.getsize(path) == 0:
                 return pa.BufferReader(b"")

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
@@ -61,6 +59,7 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 
 @lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    import pyarrow as pa
     from pyarrow import fs as pafs
 
     from interbed.storage.base.fileio.object_store import ObjectStoreFileIO

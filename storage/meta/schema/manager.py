@@ -3,19 +3,19 @@
 import logging
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.schema.apply import apply_changes
-from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.paths import LINE_JOURNAL, TablePaths
 from interbed.storage.meta.schema.option_rules import OptionRules
-from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.snapshot.line_journal import JOURNAL, find_line_change, finish_line_change
 from interbed.storage.meta.snapshot.manager import SnapshotManager
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.schema.change import SchemaChange
 
 _log = logging.getLogger(__name__)
 _PREFIX = "schema-"
@@ -40,7 +40,7 @@ class SchemaManager:
         """
         for schema_id in reversed(self.ids()):
             schema = self.schema(schema_id)
-            if schema_id == 0 or not is_replacement(schema) or self._is_in_use(schema_id):
+            if schema_id == 0 or not schema.is_replacement or self._is_in_use(schema_id):
                 return schema
             # It may be taken back, and another one come in its place.
             with self._guard:
@@ -53,7 +53,7 @@ class SchemaManager:
 
     def is_replaced(self, schema: TableSchema, by: int) -> bool:
         """Whether a schema after the given one, up to the id `by`, began the table anew."""
-        return any(is_replacement(self.schema(i)) for i in range(schema.id + 1, by + 1))
+        return any(self.schema(i).is_replacement for i in range(schema.id + 1, by + 1))
 
     def take_back(self, schema: TableSchema) -> None:
         """Delete the file of a schema under which nothing was committed."""
@@ -97,7 +97,9 @@ class SchemaManager:
         be read: then the versions are those of before it or after it.
         """
         names = self._names()
-        if JOURNAL in names:
+        if LINE_JOURNAL in names:
+            from interbed.storage.meta.snapshot.line_journal import finish_line_change
+
             try:
                 finish_line_change(self._file_io, self._paths)
             except CorruptFileError as error:
@@ -145,7 +147,7 @@ class SchemaManager:
 
     def change(
         self,
-        changes: Sequence[SchemaChange],
+        changes: "Sequence[SchemaChange]",
         *,
         check: Callable[[TableSchema, TableSchema], None] | None = None,
     ) -> TableSchema:
@@ -154,6 +156,9 @@ class SchemaManager:
         `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError,
         CorruptFileError.
         """
+        from interbed.storage.meta.schema.apply import apply_changes
+        from interbed.storage.meta.snapshot.line_journal import find_line_change
+
         find_line_change(self._file_io, self._paths)
         for _ in range(_COMMIT_RETRIES):
             # Taken first: a schema that comes in between takes this id, so that its changes can't be passed over.

@@ -11,14 +11,7 @@ from dataclasses import replace
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.meta.schema.apply import numbered_fields
-from interbed.storage.meta.schema.table_schema import TableSchema
-
-MARK = "interbed.replaces"
-
-
-def is_replacement(schema: TableSchema) -> bool:
-    """Whether the schema began the table anew."""
-    return schema.unknown.get(MARK) is True
+from interbed.storage.meta.schema.table_schema import REPLACES, TableSchema
 
 
 def replacement_of(current: TableSchema, wanted: TableSchema, *, schema_id: int) -> TableSchema:
@@ -48,7 +41,7 @@ def replacement_of(current: TableSchema, wanted: TableSchema, *, schema_id: int)
         id=schema_id,
         fields=tuple(fields),
         highest_field_id=highest,
-        unknown={**wanted.unknown, MARK: True},
+        unknown={**wanted.unknown, REPLACES: True},
     )
 
 

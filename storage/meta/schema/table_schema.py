@@ -6,9 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -16,7 +14,6 @@ from interbed.storage.base.errors import (
     InvalidOptionError,
     UnsupportedVersionError,
 )
-from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow, fields_to_schema
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -30,6 +27,9 @@ from interbed.storage.base.types.json import field_from_json, field_to_json
 from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CURRENT_VERSION = 3
 
 KEY_PREFIX = "_KEY_"
@@ -38,6 +38,9 @@ VALUE_KIND = "_VALUE_KIND"
 LEVEL = "_LEVEL"
 ROW_ID = "_ROW_ID"
 SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, LEVEL, ROW_ID})
+
+REPLACES = "interbed.replaces"
+"""The member of the file that marks a schema which began the table anew (schema.replacement)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +73,10 @@ class TableSchema:
         return RowType(self.fields)
 
     @cached_property
-    def arrow(self) -> pa.Schema:
+    def arrow(self) -> "pa.Schema":
         """The Arrow schema of the table's rows."""
+        from interbed.storage.base.types.arrow import fields_to_schema
+
         return fields_to_schema(self.fields)
 
     @cached_property
@@ -83,6 +88,11 @@ class TableSchema:
     def by_name(self) -> Mapping[str, DataField]:
         """Columns by name."""
         return {f.name: f for f in self.fields}
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether the schema began the table anew."""
+        return self.unknown.get(REPLACES) is True
 
     @property
     def has_primary_key(self) -> bool:
@@ -240,13 +250,15 @@ class Schema:
 
     @staticmethod
     def from_pyarrow_schema(
-        pa_schema: pa.Schema,
+        pa_schema: "pa.Schema",
         partition_keys: Sequence[str] | None = None,
         primary_keys: Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> "Schema":
         """A schema with the columns of an Arrow schema; raises SchemaMismatchError for types without counterpart."""
+        from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
+
         return Schema(
             fields=fields_from_arrow(list(pa_schema), FieldIds()),
             partition_keys=partition_keys,

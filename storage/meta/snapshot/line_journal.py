@@ -30,11 +30,10 @@ from interbed.storage.base.errors import CommitFailedError, CorruptFileError, In
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.file_lock import FileLock
 from interbed.storage.meta.numbered_files import numbers_of
-from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.paths import LINE_JOURNAL, TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
-JOURNAL = ".journal"
 _log = logging.getLogger(__name__)
 _PREFIX = "snapshot-"
 _TRIES = 5
@@ -390,7 +389,7 @@ class _Redo:
 
 
 def _journal(paths: TablePaths) -> str:
-    return f"{paths.schema(0).rpartition('/')[0]}/{JOURNAL}"
+    return f"{paths.schema(0).rpartition('/')[0]}/{LINE_JOURNAL}"
 
 
 def _changes(value: Sequence[Sequence[Any]]) -> tuple[FileChange, ...]:
