@@ -25,6 +25,7 @@ table.expire_snapshots(retain_min=1, retain_max=1)
 """,
     "open": "import interbed; table = interbed.load_catalog(warehouse=warehouse).get_table('b.t')",
     "plan": "table.scan(filter=\"id = 7 and name > 'a'\").plan",
+    "plan by key": "table.scan(filter='id = 7').plan",
     "get": "table.get(7)",
     "nothing": "table.get(700); table.scan(filter='id in (700, 701)').to_arrow(); table.upsert([])",
     "read": "table.scan(filter='id between 3 and 9 or name is null', limit=5).to_arrow()",
@@ -68,7 +69,7 @@ def test_a_step_loads_the_floors_that_it_needs(written: tuple[Path, list[set[str
     assert floors(opened) == {"base", "meta", "table"}
     assert floors(planned) <= floors(opened) | {"scan", "lsm", "files", "read"}
     assert "interbed.storage.read.table_read" not in planned
-    assert floors(found) == floors(planned)
+    assert floors(found) == floors(planned) | {"files"}
     for modules in (found, read, counted):
         assert not floors(modules) & {"write", "commit", "upkeep", "version"}
         # Formats, merge engines and indexes that this table does not have.
@@ -95,6 +96,19 @@ def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tu
         "interbed.storage.meta.schema.apply",
         "interbed.storage.meta.schema.change",
         "interbed.storage.meta.snapshot.line_journal",
+    }
+
+
+def test_a_plan_needs_neither_functions_of_arrow_nor_threads(written: tuple[Path, list[set[str]]]) -> None:
+    _, planned = loaded_by(written[0], "open", "plan by key")
+    assert not planned & {"pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"}
+    assert not planned & {"concurrent.futures", "html", "pyroaring", "secrets"}
+    assert not planned & {
+        "interbed.storage.base.predicate.evaluate",
+        "interbed.storage.base.types.casting.cast",
+        "interbed.storage.files.file_index.evaluate",
+        "interbed.storage.meta.snapshot.tag",
+        "interbed.storage.read.html",
     }
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Words
 from interbed.storage.base.arrow_values import to_numpy
@@ -85,6 +84,8 @@ def _variable_width_words(
 
 def _common_prefix(array: "pa.Array[Any]") -> int:
     """How many bytes all values begin with alike; none of them is empty."""
+    import pyarrow.compute as pc
+
     binary = array.cast(pa.binary()) if pa.types.is_string(array.type) else array
     probes = [binary[i].as_py() for i in range(0, len(binary), max(1, len(binary) // _PROBES))]
     if not _alike(min(probes), max(probes)):
@@ -102,5 +103,7 @@ def _alike(left: bytes, right: bytes) -> int:
 
 
 def _rank_words(array: "pa.Array[Any]") -> Words:
+    import pyarrow.compute as pc
+
     ranks = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     return np.asarray(to_numpy(ranks)).astype(np.uint64, copy=False)

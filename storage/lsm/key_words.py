@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask, Words
 from interbed.storage.base.arrow_values import to_numpy
@@ -227,6 +226,8 @@ def _column_words(array: "pa.Array[Any]", *, descending: bool) -> list[Words]:
     if not array.null_count:
         values = _value_words(array)
         return [~w for w in values] if descending else values
+    import pyarrow.compute as pc
+
     valid = np.asarray(to_numpy(pc.is_valid(array)))
     words = [valid.astype(np.uint64)]
     if array.null_count < len(array):

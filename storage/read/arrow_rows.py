@@ -9,7 +9,6 @@ import pyarrow as pa
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.read.html import SHOWN_ROWS, html_table
 from interbed.storage.scan.split import Split
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ class ArrowRows(ABC):
 
     def _repr_html_(self) -> str:
         """The first rows as a table, for notebooks."""
+        from interbed.storage.read.html import SHOWN_ROWS, html_table
+
         return html_table(_first(self.to_arrow_batch_reader(), SHOWN_ROWS + 1), repr(self))
 
     # -- what engines ask for --------------------------------------------------------------------------------------

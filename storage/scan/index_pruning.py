@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.file_index.evaluate import select_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -22,6 +21,8 @@ def select_by_file_index(
 
     Raises CorruptFileError and UnsupportedVersionError naming the data file.
     """
+    from interbed.storage.files.file_index.evaluate import select_rows
+
     result = chosen.copy()
     wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
     # By the file's schema: its columns by name, and the predicate over them.

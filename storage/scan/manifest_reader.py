@@ -5,7 +5,6 @@ decodes little else than those that the plan before it decoded.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -97,6 +96,8 @@ class ManifestReader:
         if self._file_io.scheme == "file" or len(manifests) < 2:
             yield from map(self.manifest, manifests)
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(_REMOTE_READERS, len(manifests))) as pool:
             yield from pool.map(self.manifest, manifests)
 

@@ -8,14 +8,12 @@ from typing import TypeAlias
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.files.file_index.evaluate import index_file_of
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.index_pruning import select_by_file_index
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, restricted
 from interbed.storage.scan.partition_filter import (
     PartitionChoice,
@@ -176,6 +174,8 @@ class TableScan:
         kept = self._matching(sections, chosen)
         after_statistics = _count_files(kept)
         if self._store.options.file_index_read_enabled and any(f.embedded_file_index for f in files):
+            from interbed.storage.scan.index_pruning import select_by_file_index
+
             chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
             kept = self._matching(sections, chosen)
         return kept, after_statistics
@@ -277,12 +277,22 @@ def _count_files(kept: Sequence[_Sections]) -> int:
     return sum(len(section) for _, sections in kept for section in sections)
 
 
+def _count_indexes_beside(files: Sequence[DataFileMeta]) -> int:
+    """How many of the files have indexes in a file beside them."""
+    accompanied = [f for f in files if f.extra_files]
+    if not accompanied:
+        return 0
+    from interbed.storage.files.file_index.evaluate import index_file_of
+
+    return sum(index_file_of(f) is not None for f in accompanied)
+
+
 def _completed(statistics: PlanStatistics, splits: Sequence[Split], *, limit_pushed: bool) -> PlanStatistics:
     files = [f for s in splits for f in s.files]
     return replace(
         statistics,
         files_planned=len(files),
-        files_with_index_beside=sum(index_file_of(f) is not None for f in files if f.extra_files),
+        files_with_index_beside=_count_indexes_beside(files),
         partitions=len({s.partition for s in splits}),
         buckets=len({s.bucket_id for s in splits}),
         files_by_level=dict(sorted(Counter(f.level for f in files).items())),

@@ -8,9 +8,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
@@ -93,6 +91,8 @@ def travels(store: TableStore) -> bool:
 
 def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
     """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+    from interbed.storage.meta.snapshot.tag import TagManager
+
     try:
         return store.snapshots.read(snapshot_id)
     except SnapshotNotFoundError:
@@ -107,6 +107,8 @@ def named_version(store: TableStore, version: str) -> Snapshot:
 
     Raises TagNotFoundError and SnapshotNotFoundError naming those that exist.
     """
+    from interbed.storage.meta.snapshot.tag import TagManager
+
     tags = TagManager(store.file_io, store.paths)
     tag = tags.find(version)
     if tag is None and version.isdecimal():
@@ -134,6 +136,8 @@ def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
 
 def _travelled(store: TableStore) -> Snapshot:
     """The snapshot of the past that the options name."""
+    from interbed.storage.meta.snapshot.tag import TagManager
+
     options = store.options
     version = options.raw.get(SCAN_VERSION)
     if version is not None:
@@ -164,6 +168,8 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
 
 def earliest_changes(store: TableStore) -> int | None:
     """The first snapshot whose changes can still be read; None while the table has no snapshot."""
+    from interbed.storage.meta.snapshot.changelog import ChangelogManager
+
     oldest = store.snapshots.earliest_id()
     found = ChangelogManager(store.file_io, store.paths).earliest_id()
     return oldest if oldest is None or found is None else min(oldest, found)

@@ -7,7 +7,7 @@ those that name their records in another way, are read alike.
 import io
 import json
 import lzma
-import secrets
+import os
 import struct
 import sys
 import zlib
@@ -96,7 +96,7 @@ def _packed(schema: Any, records: Iterable[Mapping[str, Any]], codec: str) -> by
     target.seek(0)
     plain = PlainBlocks(target)
     compress = compressor(codec, _ZSTD_LEVEL)
-    sync = secrets.token_bytes(SYNC_BYTES)
+    sync = os.urandom(SYNC_BYTES)
     blocks = list(plain)
     parts = [header_bytes(plain.schema_text, codec, sync, sum(rows for rows, _ in blocks))]
     parts += [block_bytes(rows, compress(content), sync) for rows, content in blocks]

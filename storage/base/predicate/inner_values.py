@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import FALSE, from_numpy, to_numpy
 from interbed.storage.base.predicate.literals import literal
@@ -21,6 +20,8 @@ def inner_values(column: Array, steps: Sequence[object]) -> Array:
 
 def _field(column: Any, name: str) -> Array:
     # With the nulls of the ROWs around it.
+    import pyarrow.compute as pc
+
     found: Array = pc.call_function(
         "struct_field", [column], pc.StructFieldOptions([column.type.get_field_index(name)])
     )
@@ -29,6 +30,8 @@ def _field(column: Any, name: str) -> Array:
 
 def _values_of_key(column: Any, key: object) -> Array:
     """The value of a key in each MAP, the first where the key is there twice; Arrow's `map_lookup` is much slower."""
+    import pyarrow.compute as pc
+
     offsets = to_numpy(column.offsets)
     keys = column.keys.slice(offsets[0], offsets[-1] - offsets[0])
     equal: Any = pc.call_function("equal", [keys, literal(key, keys.type)])

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import FALSE, TRUE, array_of, to_numpy
-from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
     And,
@@ -62,7 +60,7 @@ class _Files:
         null_counts: Mapping[Any, Array],
         row_counts: Array,
     ) -> None:
-        self.rows = to_numpy(row_counts.cast(pa.float64()))
+        self.rows = to_numpy(row_counts).astype(np.float64)
         self._mins, self._maxs, self._nulls = mins, maxs, null_counts
 
     def column(self, name: Reference) -> _Column:
@@ -71,7 +69,7 @@ class _Files:
         return _Column(
             self._mins.get(name),
             self._maxs.get(name),
-            np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls.cast(pa.float64())),
+            np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls).astype(np.float64),
         )
 
     def all(self, value: bool) -> Mask:
@@ -98,6 +96,8 @@ def select(
 
 def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: Sequence[DataField]) -> Mask:
     """For each partition, a serialised BinaryRow of the fields, whether the predicate is true for it; exact."""
+    from interbed.storage.base.predicate.evaluate import mask
+
     columns = decode_rows(partitions, [f.type for f in fields])
     if not columns:
         # Without columns a batch has no rows, so the one row of an unpartitioned table is made up.
@@ -160,6 +160,8 @@ def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> 
     if integers is not None and type(value) is int:
         compared: Mask = getattr(np, kernel)(integers, value)
         return compared
+    import pyarrow.compute as pc
+
     right = value if isinstance(value, pa.Scalar) else literal(value, bound.type)
     found: Any = pc.call_function(kernel, [bound, right])
     flags: Mask = to_numpy(found.fill_null(FALSE))
@@ -206,6 +208,8 @@ def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Mask
     arrow = stats.low.type if stats.low is not None else stats.high.type if stats.high is not None else None
     if arrow is None:
         return files.all(True)
+    import pyarrow.compute as pc
+
     ends: Any = pc.min_max(array_of([literal(v, arrow) for v in comparable], arrow))
     return _compare(files, stats, Op.GE, ends["min"]) & _compare(files, stats, Op.LE, ends["max"])
 
@@ -224,6 +228,8 @@ def _starts_with(files: _Files, stats: _Column, prefix: str) -> Mask:
     above = _holds(files, "less", stats.high, prefix)
     if stats.low is None:
         return ~above
+    import pyarrow.compute as pc
+
     # What begins with the prefix is not below it; a minimum above it rules the file out unless it begins with it, too.
     low: Any = stats.low.cast(pa.binary())
     begun: Any = pc.call_function("starts_with", [low], pc.MatchSubstringOptions(prefix))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
 
@@ -114,6 +113,8 @@ def _mask(array: "pa.Array[Any]") -> Any:
 
 def _offsets(array: Any) -> "pa.Array[Any]":
     """Offsets into the flattened lists."""
+    import pyarrow.compute as pc
+
     lengths: Any = pc.fill_null(pc.list_value_length(array), scalar_of(0, pa.int32()))
     return from_numpy(np.concatenate(([0], np.cumsum(to_numpy(lengths)))).astype(np.int32))
 

@@ -1,7 +1,7 @@
 """Writing Avro data files: a header with schema and codec, then blocks of whole rows, each compressed by itself."""
 
 import json
-import secrets
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +34,7 @@ class AvroFileWriter:
         self._fields = tuple(fields)
         self._schema = schema
         self._compress = compressor(codec or "null", options.zstd_level)
-        self._sync = secrets.token_bytes(SYNC_BYTES)
+        self._sync = os.urandom(SYNC_BYTES)
         sink.write(header_bytes(json.dumps(record_schema(fields)), codec or "null", self._sync))
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.avro.records import field, metadata_errors, optional, record
@@ -151,6 +150,8 @@ def _partition_stats(partitions: Sequence[bytes], types: Sequence[DataType]) -> 
 
 def _extreme(column: Array, *, least: bool) -> Array:
     """The least or greatest value as an array of one; null when there is none."""
+    import pyarrow.compute as pc
+
     present: Array = column.drop_null()
     if not len(present):
         nothing: Array = array_of([None], column.type)

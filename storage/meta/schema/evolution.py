@@ -16,7 +16,6 @@ import pyarrow as pa
 from interbed.storage.base.errors import InterbedError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.predicate.expr import Predicate, rename_columns, restrict_to
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
-from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.casting.rules import has_cast
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -197,6 +196,8 @@ def _from_format(array: "pa.Array[Any]", stored: pa.DataType, column: str) -> "p
 
 
 def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: str) -> "pa.Array[Any]":
+    from interbed.storage.base.types.casting.cast import cast_values
+
     if is_atomic(source, TypeRoot.TIME) and target.root is TypeRoot.TIME:
         # Both are milliseconds, whatever precision is declared.
         return array
