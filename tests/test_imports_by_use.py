@@ -29,6 +29,7 @@ table.expire_snapshots(retain_min=1, retain_max=1)
     "get": "table.get(7)",
     "nothing": "table.get(700); table.scan(filter='id in (700, 701)').to_arrow(); table.upsert([])",
     "read": "table.scan(filter='id between 3 and 9 or name is null', limit=5).to_arrow()",
+    "first rows": "table.scan(limit=3).to_arrow()",
     "count": "table.count()",
     "look": "interbed.load_catalog(warehouse=warehouse).get_table('b.t$snapshots').scan().to_arrow()",
 }
@@ -110,6 +111,15 @@ def test_a_plan_needs_neither_functions_of_arrow_nor_threads(written: tuple[Path
         "interbed.storage.meta.snapshot.tag",
         "interbed.storage.read.html",
     }
+
+
+@pytest.mark.parametrize("step", ["get", "first rows"])
+def test_rows_of_a_compacted_table_are_found_without_functions_of_arrow(
+    written: tuple[Path, list[set[str]]], step: str
+) -> None:
+    _, found = loaded_by(written[0], "open", step)
+    assert "pyarrow.parquet" in found
+    assert "pyarrow.compute" not in found
 
 
 def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:

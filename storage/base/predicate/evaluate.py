@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import FALSE, TRUE, UNKNOWN, array_of, nulls_of
 from interbed.storage.base.errors import FilterError
@@ -79,6 +78,8 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> Array:
 
 
 def _leaf(leaf: Leaf, column: Array) -> Array:
+    import pyarrow.compute as pc
+
     match leaf:
         case IsNull():
             return _call("is_null", column)
@@ -98,12 +99,6 @@ def _leaf(leaf: Leaf, column: Array) -> Array:
             return _like(column, leaf.pattern)
 
 
-_TEXT_FUNCTIONS: dict[type[Predicate], Any] = {
-    StartsWith: pc.starts_with,
-    EndsWith: pc.ends_with,
-    Contains: pc.match_substring,
-    Like: pc.match_like,
-}
 _TEXT_KERNELS: dict[type[Predicate], str] = {
     StartsWith: "starts_with",
     EndsWith: "ends_with",
@@ -113,6 +108,8 @@ _TEXT_KERNELS: dict[type[Predicate], str] = {
 
 
 def _like(column: Array, pattern: str) -> Array:
+    import pyarrow.compute as pc
+
     return _call("match_like", column, options=pc.MatchSubstringOptions(pattern))
 
 
@@ -121,6 +118,8 @@ def _compare(column: Array, op: Op, value: object) -> Array:
 
 
 def _member(column: Array, values: Sequence[object]) -> Array:
+    import pyarrow.compute as pc
+
     present = [v for v in values if v is not None]
     if pa.types.is_floating(column.type):
         # Arrow's is_in distinguishes 0.0 from -0.0 and takes NaN for equal to NaN.
@@ -159,6 +158,8 @@ def _unknown(count: int) -> Array:
 
 
 def _call(kernel: str, *arguments: Any, options: Any = None) -> Array:
+    import pyarrow.compute as pc
+
     result: Array = pc.call_function(kernel, list(arguments), options)
     return result
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
 from interbed.storage.base.predicate.literals import literal
@@ -90,6 +89,8 @@ class ValueForm:
         if not self.width:
             return array.cast(pa.binary())  # type: ignore[no-any-return]
         if self.is_float:
+            import pyarrow.compute as pc
+
             nan = pc.is_nan(array)
             if pc.any(nan).as_py():
                 array = pc.if_else(nan, scalar_of(float("nan"), array.type), array)
@@ -169,6 +170,8 @@ class CodeCollector:
         if self._form.is_float:
             order = np.argsort(float_order(to_numpy(dictionary)))
         else:
+            import pyarrow.compute as pc
+
             order = to_numpy(pc.sort_indices(dictionary))
         # The last place is that of the nulls, whose index is -1.
         ranks = np.full(len(order) + 1, -1, np.int64)

@@ -5,15 +5,15 @@ words as the merge.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Positions, distinct
-from interbed.storage.base.arrow_values import from_numpy, to_numpy
+from interbed.storage.base.arrow_values import taken, to_numpy
 from interbed.storage.lsm.key_words import sort_groups
 
 KeyColumns = Sequence["pa.Array[Any]"]
@@ -29,11 +29,15 @@ class SortedKeys:
         self._columns = list(columns)
         self._count = len(self._columns[0])
         self._numbers = _numbers(self._columns[0]) if len(self._columns) == 1 else None
-        every = np.arange(0, self._count, SAMPLE_EVERY)
-        self._samples = [_taken(c, every) for c in self._columns]
 
     def __len__(self) -> int:
         return self._count
+
+    @cached_property
+    def _samples(self) -> KeyColumns:
+        # Made when they are asked for: numbers are found without them.
+        every = np.arange(0, self._count, SAMPLE_EVERY)
+        return [taken(c, every) for c in self._columns]
 
     def find(self, keys: KeyColumns) -> Positions:
         """For each key, given by columns in any order of rows, its position, -1 where it is not."""
@@ -52,7 +56,7 @@ class SortedKeys:
             return found
         near = (wanted[:, None] * SAMPLE_EVERY + np.arange(SAMPLE_EVERY)).reshape(-1)
         near = near[near < self._count]
-        candidates = [_taken(c, near) for c in self._columns]
+        candidates = [taken(c, near) for c in self._columns]
         order, starts = sort_groups([_joined(c, k) for c, k in zip(candidates, keys, strict=True)])
         # The one here stands first among the equal ones, because it comes first.
         first = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
@@ -92,9 +96,3 @@ def _as(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
 def _joined(left: "pa.Array[Any]", right: "pa.Array[Any]") -> "pa.Array[Any]":
     joined: pa.Array[Any] = pa.concat_arrays([left, _as(right, left.type)])
     return joined
-
-
-def _taken(column: "pa.Array[Any]", numbers: Positions) -> "pa.Array[Any]":
-    indices: Any = from_numpy(numbers)
-    taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
-    return taken

@@ -5,10 +5,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
-from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.arrow_values import from_numpy, run_of
 
 Column: TypeAlias = "pa.Array[Any]"
 
@@ -22,17 +21,26 @@ class Numbers:
         self.plain = numbers if self.there is None else np.where(missing, 0, numbers)
         indices: Any = from_numpy(self.plain.astype(np.uint32))
         self.indices = indices
+        self.run = run_of(numbers)
+        """The first and the number of rows that follow one another; None for others."""
 
     def __len__(self) -> int:
         return len(self.plain)
 
     def with_nulls(self) -> Any:
         """The numbers as Arrow's take has them."""
+        import pyarrow.compute as pc
+
         return self.indices if self.there is None else pc.if_else(from_numpy(self.there), self.indices, None)
 
 
 def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column:
     """Those values of a column."""
+    if numbers.run is not None and len(column):
+        copied: Column = pa.concat_arrays([column.slice(*numbers.run)], memory_pool=pool)
+        return copied
+    import pyarrow.compute as pc
+
     if not _goes_apart(column) or not len(column):
         taken: Column = pc.take(column, numbers.with_nulls(), boundscheck=False, memory_pool=pool)
         return taken

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
-from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.arrow_values import from_numpy, rows_taken
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
@@ -82,7 +82,7 @@ class FileLookup:
             places = _places(self._keys_of(file, path, start, end), asked)
             if len(places):
                 rows = self._rows_of(file, path, start, end)
-                found.append((start, rows.take(from_numpy(places)), places + start))
+                found.append((start, rows_taken(rows, places), places + start))
         if not found:
             return None
         found.sort(key=lambda f: f[0])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, distinct
-from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.arrow_values import from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -103,7 +103,7 @@ class PointLookup:
             places.append(numbers[hit])
         if not parts:
             return pa.Table.from_batches([], self._schema)
-        table = pa.Table.from_batches(parts).cast(self._schema)
+        table = _shaped(pa.Table.from_batches(parts), self._schema)
         order = np.concatenate(places)
         if (order[1:] < order[:-1]).any():
             sorting: Any = from_numpy(np.argsort(order, kind="stable"))
@@ -235,14 +235,20 @@ def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta,
             yield file, once[inside]
 
 
+def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table cast to the schema; where its columns have the types already, without loading what casts."""
+    fits = table.schema.names == schema.names and all(
+        column.type == field.type and (field.nullable or not column.null_count)
+        for column, field in zip(table.columns, schema, strict=True)
+    )
+    return pa.Table.from_arrays(table.columns, schema=schema) if fits else table.cast(schema)
+
+
 def _rows_at(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
-    numbers: Any = from_numpy(places)
-    return rows.take(numbers)
+    return rows_taken(rows, places)
 
 
 def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     if len(numbers) == len(column) and len(numbers) == 1:
         return column
-    indices: Any = from_numpy(numbers)
-    taken: pa.Array[Any] = column.take(indices)
-    return taken
+    return taken(column, numbers)

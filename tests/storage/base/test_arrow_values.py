@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, scalar_of, taken, to_numpy
 
 WHOLE = st.integers(min_value=-(2**70), max_value=2**70)
 VALUES = st.one_of(
@@ -111,3 +111,22 @@ def test_what_is_not_common_is_left_to_arrow() -> None:
     with pytest.raises(pa.ArrowInvalid):
         array_of(["x"], pa.int64())
     assert array_of([1, None]).equals(pa.array([1, None]))
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=20), st.data())
+def test_values_taken_by_their_places_are_those_of_arrow(values: list[str | None], data: st.DataObject) -> None:
+    whole: Any = pa.array([None, *values], pa.string())
+    column = whole.slice(1)
+    place = st.integers(0, len(values) - 1)
+    start, end = sorted((data.draw(place), data.draw(place)))
+    for places in (np.arange(start, end), np.arange(start, end + 1), np.array(data.draw(st.lists(place)), np.int64)):
+        indices: Any = from_numpy(places)
+        assert taken(column, places).equals(column.take(indices))
+        rows = pa.RecordBatch.from_arrays([column], names=["name"])
+        assert rows_taken(rows, places).equals(rows.take(indices))
+        assert rows_taken(rows.select([]), places).num_rows == rows.select([]).take(indices).num_rows
+
+
+def test_values_that_are_taken_do_not_hold_the_column_they_are_of() -> None:
+    column = array_of(list(range(100_000)))
+    assert taken(column, np.arange(5, 7)).get_total_buffer_size() < 1_000

@@ -312,7 +312,7 @@ def of_integers(
     """Integers as a file stores them as values of the column's type; None for types that are not known."""
     plain: Any = from_numpy(numbers, absent)
     if pa.types.is_signed_integer(arrow):
-        found: pa.Array[Any] = plain.cast(arrow)
+        found: pa.Array[Any] = plain if plain.type == arrow else plain.cast(arrow)
         return found
     if pa.types.is_date32(arrow) or (pa.types.is_time32(arrow) and numbers.itemsize == 4):
         viewed: pa.Array[Any] = plain.view(arrow)

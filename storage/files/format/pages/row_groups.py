@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of
@@ -103,6 +102,8 @@ class RowGroups:
             keys = self._leaf(first + key.place, key.type)
             absent |= keys.is_empty
             absent |= ~self._select(Comparison(Op.EQ, _KEY, key.key), {_KEY: replace(keys, nulls=self._unknown)})
+        import pyarrow.compute as pc
+
         rows: Any = pc.if_else(from_numpy(absent), self._rows, self._unknown)
         return replace(values, nulls=rows)
 
