@@ -31,6 +31,10 @@ table.expire_snapshots(retain_min=1, retain_max=1)
     "read": "table.scan(filter='id between 3 and 9 or name is null', limit=5).to_arrow()",
     "first rows": "table.scan(limit=3).to_arrow()",
     "count": "table.count()",
+    "head": """
+from interbed.cli import main
+main(["table", "head", "b.t", "-o", f"warehouse={warehouse}"], standalone_mode=False)
+""",
     "look": "interbed.load_catalog(warehouse=warehouse).get_table('b.t$snapshots').scan().to_arrow()",
 }
 RUN = """
@@ -50,7 +54,7 @@ def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(warehouse), codes], check=True, capture_output=True, text=True, timeout=60
     )
-    return [set(modules) for modules in json.loads(done.stdout)]
+    return [set(modules) for modules in json.loads(done.stdout.splitlines()[-1])]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +124,12 @@ def test_rows_of_a_compacted_table_are_found_without_functions_of_arrow(
     _, found = loaded_by(written[0], "open", step)
     assert "pyarrow.parquet" in found
     assert "pyarrow.compute" not in found
+
+
+def test_the_command_that_shows_rows_loads_no_other_form_of_them(written: tuple[Path, list[set[str]]]) -> None:
+    (shown,) = loaded_by(written[0], "head")
+    assert "rich" in shown
+    assert not shown & {"pyarrow.compute", "pyarrow.csv", "interbed.storage.views.change_query"}
 
 
 def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:

@@ -4,6 +4,7 @@ Everything that a person reads also comes as JSON with `--json`. Errors of inter
 code 1, wrong usage is exit code 2.
 """
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -41,6 +42,8 @@ class _Group(SuggestingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        # No command multiplies matrices; threads that wait for some to come take more than the start of most commands.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command

@@ -13,8 +13,6 @@ from typing import IO, Any
 
 import click
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from interbed.catalog.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.cli.row_options import ROWS_SHOWN
@@ -108,9 +106,11 @@ def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
 
 
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
+    from pyarrow.csv import CSVWriter
+
     plain = pa.schema([pa.field(f.name, pa.string() if _is_foreign(f.type) else f.type) for f in reader.schema])
     rows = 0
-    with pyarrow.csv.CSVWriter(sink, plain) as writer:
+    with CSVWriter(sink, plain) as writer:
         for batch in reader:
             columns = [_as_text(c) if _is_foreign(c.type) else c for c in batch.columns]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
@@ -134,8 +134,10 @@ def _bare(text: str) -> str:
 
 
 def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
+    from pyarrow.parquet import ParquetWriter
+
     rows = 0
-    with pyarrow.parquet.ParquetWriter(sink, reader.schema) as writer:
+    with ParquetWriter(sink, reader.schema) as writer:
         for batch in reader:
             writer.write_batch(batch)
             rows += batch.num_rows

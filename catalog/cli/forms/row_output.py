@@ -13,11 +13,12 @@ from rich.table import Table as RichTable
 
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.views.change_query import ROW_KIND
 
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
     """Print the rows as they come; at most `limit`, by default ROWS_SHOWN, or all of them as JSON."""
+    from interbed.storage.views.change_query import ROW_KIND
+
     rows = _rows(reader)
     if as_json:
         for row in itertools.islice(rows, limit):
@@ -45,6 +46,8 @@ def json_line(row: object) -> str:
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     """The rows one by one, which is how they are printed."""
+    from interbed.storage.views.change_query import ROW_KIND
+
     for batch in reader:
         for row in batch.to_pylist():
             yield {ROW_KIND: RowKind(row.pop(ROW_KIND)).short, **row}
