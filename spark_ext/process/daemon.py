@@ -20,6 +20,8 @@ ALIAS = "pyspark._interbed_worker"
 
 BY_USE = (
     "interbed.storage.base.fileio.mapped",
+    "interbed.storage.base.incoming",
+    "interbed.storage.base.types.casting.cast",
     "interbed.storage.files.file_index.kinds",
     "interbed.storage.files.format.avro",
     "interbed.storage.files.format.orc",
@@ -28,6 +30,7 @@ BY_USE = (
     "interbed.storage.lsm.merge_function.from_options",
     "interbed.storage.lsm.merge_function.lookup",
     "interbed.storage.read.change_read",
+    "interbed.storage.scan.index_pruning",
     "interbed.storage.upkeep.maintenance",
     "numpy.ma",
     "numpy.random",
