@@ -143,10 +143,10 @@ class LocalDisk:
             _fdatasync(descriptor)
 
     def _each(self, work: Callable[[str], _Result], paths: list[str]) -> list[_Result]:
-        from concurrent.futures import ThreadPoolExecutor
-
         if len(paths) < 2:
             return [work(path) for path in paths]
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(SYNC_THREADS, len(paths)), thread_name_prefix="sync") as pool:
             return list(pool.map(work, paths))
 

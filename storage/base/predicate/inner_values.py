@@ -19,9 +19,9 @@ def inner_values(column: Array, steps: Sequence[object]) -> Array:
 
 
 def _field(column: Any, name: str) -> Array:
-    # With the nulls of the ROWs around it.
     import pyarrow.compute as pc
 
+    # With the nulls of the ROWs around it.
     found: Array = pc.call_function(
         "struct_field", [column], pc.StructFieldOptions([column.type.get_field_index(name)])
     )
