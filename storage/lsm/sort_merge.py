@@ -4,7 +4,8 @@ Each run is read in batches whose size is in proportion to the run's, so that al
 about the same pace. One round takes from every run's buffer the rows up to a common key, the cut: the least of the
 last keys that are buffered of runs with more to come. Nothing up to the cut can still come from a file, so those
 rows make a block that is merged as a whole, with vectorised operations. A block to which one run alone contributes is
-not sorted and, unless rows of it delete, not copied.
+not sorted and, unless rows of it delete, not copied. Nor are integers that lie close together sorted where the newest
+record of a key is all that counts.
 
 Sequence numbers say which of a key's records is newest. Mostly files' sequence ranges do not meet; then the
 files' age says the same, and sequence numbers are not read: rows are lined up by `RunBatch.age` before a stable sort.
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.key_bounds import comparable_key, rows_through
 from interbed.storage.lsm.key_words import Order, sort_groups
@@ -24,11 +26,14 @@ from interbed.storage.lsm.merge_function.api import (
     KeyGroups,
     Kinds,
     MergeFunction,
+    PicksNewest,
     PicksRows,
     block_memory_pool,
+    no_columns,
     take_rows,
 )
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.newest_rows import count_newest, newest_rows
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 BLOCK_ROWS = 131_072
@@ -173,22 +178,40 @@ def _merge_block(
             yield function.merge_single(batch.rows, _kinds([batch.rows]), plan.output)
         return
     batches, head_batches = _line_up(block)
-    head = sum(b.num_rows for b in batches[:head_batches]) if plan.unique else 0
     kinds = _kinds(batches)
+    one_key = plan.unique and len(plan.keys) == 1
+    newest_only = function if one_key and isinstance(function, PicksNewest) and function.is_newest(kinds) else None
+    if newest_only is not None and not plan.output and (kinds is None or not plan.sequence):
+        # Of equal records that all add it does not matter which one is the newest.
+        count = count_newest([b.column(plan.keys[0]) for b in batches], newest_only.kept(kinds))
+        if count is not None:
+            yield no_columns(count)
+            return
+    head = sum(b.num_rows for b in batches[:head_batches]) if plan.unique else 0
     long_head = 2 * head > sum(b.num_rows for b in batches)
     apart = not plan.ordered and long_head and isinstance(function, PicksRows) and _is_wide(batches[0], plan.output)
     seen = () if apart else function.columns(plan.output)
-    rows = _concatenate(batches, (*seen, *plan.keys, *plan.sequence))
+    by_place = newest_only is not None and not plan.sequence
+    newest = newest_rows([b.column(plan.keys[0]) for b in batches]) if by_place else None
+    if newest is not None:
+        rows, order, starts = _concatenate(batches, seen), newest, np.ones(len(newest), np.bool_)
+    else:
+        rows = _concatenate(batches, (*seen, *plan.keys, *plan.sequence))
+        order, starts = _sorted(rows, plan, kinds, head)
+    if apart and isinstance(function, PicksRows):
+        yield from _take_apart(batches, head_batches, function.pick(order, starts, kinds), plan.output)
+    else:
+        yield function.merge(KeyGroups(rows=rows, order=order, starts=starts, kinds=kinds), plan.output)
+
+
+def _sorted(rows: pa.RecordBatch, plan: MergePlan, kinds: Kinds | None, head: int) -> tuple[Order, Mask]:
+    """The order of the rows, and where keys begin in it; see sort_groups."""
     ties: list[pa.Array[Any]] = [rows.column(s) for s in plan.sequence]
     if SEQUENCE_NUMBER in plan.sequence and kinds is not None:
         # Where sequence numbers are equal, too, an added row counts as newer than a deletion.
         ties.append(from_numpy(~is_retract(kinds)))
     keys = [rows.column(k) for k in plan.keys]
-    order, starts = sort_groups(keys, ties, sorted_head=head, descending_ties=plan.descending)
-    if apart and isinstance(function, PicksRows):
-        yield from _take_apart(batches, head_batches, function.pick(order, starts, kinds), plan.output)
-    else:
-        yield function.merge(KeyGroups(rows=rows, order=order, starts=starts, kinds=kinds), plan.output)
+    return sort_groups(keys, ties, sorted_head=head, descending_ties=plan.descending)
 
 
 def _line_up(block: Sequence[Sequence[RunBatch]]) -> tuple[list[pa.RecordBatch], int]:

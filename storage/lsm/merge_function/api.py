@@ -60,6 +60,19 @@ class PicksRows(Protocol):
         ...
 
 
+@runtime_checkable
+class PicksNewest(PicksRows, Protocol):
+    """One that picks a key's newest record, or none."""
+
+    def is_newest(self, kinds: Kinds | None) -> bool:
+        """Whether it does so among records of these kinds."""
+        ...
+
+    def kept(self, kinds: Kinds | None) -> Mask | None:
+        """Which of these rows it picks if they are the newest of their keys; None for all."""
+        ...
+
+
 def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArray[Any]") -> pa.RecordBatch:
     """Those rows, by number and in that order, of some columns."""
     if not columns:

@@ -49,6 +49,14 @@ class Deduplicate:
             winners = winners.compress(~is_retract(kinds[winners]))
         return winners
 
+    def is_newest(self, kinds: Kinds | None) -> bool:
+        """Whether no record is passed over."""
+        return kinds is None or not self.ignore_delete
+
+    def kept(self, kinds: Kinds | None) -> Mask | None:
+        """Those that do not delete, where such are dropped."""
+        return None if kinds is None or not self.drop_deletes else ~is_retract(kinds)
+
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """The rows without those that delete, or all of them."""
         if kinds is None or not (self.drop_deletes or self.ignore_delete):

@@ -223,3 +223,42 @@ def test_no_output_columns_still_count_rows() -> None:
     runs = [_slices(_table(range(100)), 0), _slices(_table(range(50, 150)), 1)]
     plan = MergePlan(keys=("id",), output=())
     assert sum(b.num_rows for b in merge_runs(runs, plan, Deduplicate(drop_deletes=True))) == 150
+
+
+@given(
+    data=st.data(),
+    block_rows=st.sampled_from([3, 10, 10_000]),
+    flags=st.tuples(st.booleans(), st.booleans()),
+    by_sequence=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_rows_are_counted_without_a_look_at_them_as_they_are_merged(
+    data: st.DataObject, block_rows: int, flags: tuple[bool, bool], by_sequence: bool
+) -> None:
+    kinds = (data.draw(st.sampled_from([k for k in KEY_KINDS if k.name in ("int", "varchar", "bigint")])),)
+    runs = data.draw(_runs(kinds, mixed_sequences=by_sequence))
+    if by_sequence:
+        runs = _without_ambiguity(runs)
+    options = {"drop_deletes": flags[0], "ignore_delete": flags[1]}
+    plan = MergePlan(keys=("k0",), output=(), sequence=(SEQUENCE_NUMBER,) if by_sequence else ())
+    inputs = [_input(kinds, run, age, sequence=by_sequence) for age, run in enumerate(runs)]
+    merged = merge_runs(inputs, plan, Deduplicate(**options), block_rows=block_rows)
+    assert sum(batch.num_rows for batch in merged) == len(_model(runs, **options))
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_keys_close_together_and_far_apart_merge_alike(deletes: bool, ordered: bool) -> None:
+    def merged(apart: int) -> list[list[Any]]:
+        runs = []
+        for age in range(4):
+            ids = range(age, 3_000, age + 1)
+            columns: dict[str, Any] = {"id": pa.array([i * apart for i in ids], pa.int64())}
+            columns["value"] = pa.array([f"{age}-{i}" for i in ids])
+            columns[VALUE_KIND] = pa.array([3 if deletes and age and i % 7 == 0 else 0 for i in ids], pa.int8())
+            runs.append(_slices(pa.record_batch(columns), age))
+        plan = MergePlan(keys=("id",), output=("id", "value"), ordered=ordered)
+        rows = pa.Table.from_batches(list(merge_runs(runs, plan, Deduplicate(drop_deletes=True), block_rows=500)))
+        return sorted([key // apart, value] for key, value in zip(*rows.to_pydict().values(), strict=True))
+
+    assert merged(1) == merged(1_000_003)
