@@ -191,13 +191,18 @@ def _merge_block(
     long_head = 2 * head > sum(b.num_rows for b in batches)
     apart = not plan.ordered and long_head and isinstance(function, PicksRows) and _is_wide(batches[0], plan.output)
     seen = () if apart else function.columns(plan.output)
-    by_place = newest_only is not None and not plan.sequence
-    newest = newest_rows([b.column(plan.keys[0]) for b in batches]) if by_place else None
-    if newest is not None:
-        rows, order, starts = _concatenate(batches, seen), newest, np.ones(len(newest), np.bool_)
-    else:
-        rows = _concatenate(batches, (*seen, *plan.keys, *plan.sequence))
-        order, starts = _sorted(rows, plan, kinds, head)
+    if newest_only is not None and not plan.sequence:
+        newest = newest_rows([b.column(plan.keys[0]) for b in batches])
+        if newest is not None:
+            kept = newest_only.kept(kinds)
+            picked = newest if kept is None else newest.compress(kept[newest])
+            if apart:
+                yield from _take_apart(batches, head_batches, picked, plan.output)
+            else:
+                yield take_rows(_concatenate(batches, plan.output), plan.output, picked)
+            return
+    rows = _concatenate(batches, (*seen, *plan.keys, *plan.sequence))
+    order, starts = _sorted(rows, plan, kinds, head)
     if apart and isinstance(function, PicksRows):
         yield from _take_apart(batches, head_batches, function.pick(order, starts, kinds), plan.output)
     else:

@@ -89,3 +89,29 @@ def test_an_upserted_table_is_counted_by_metadata_once_it_is_compacted(
     assert FROM_METADATA in lake.plan(statement)
     assert lake.tuples(statement) == [(4, 4)]
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 1") == [(4,)]
+
+
+def test_a_few_upserted_rows_are_counted_before_there_is_a_job(lake: Lake, create: Callable[..., Table]) -> None:
+    table = create("t", primary_keys=["id"], options={"bucket": "2", "write-only": "true"})
+    table.upsert(ROWS)
+    table.upsert(ROWS.slice(0, 2))
+    table.delete("id = 2")
+
+    assert FROM_METADATA in lake.plan("SELECT count(*) FROM {lake}.db.t")
+    assert lake.tuples("SELECT count(*), count(*) + 1 FROM {lake}.db.t") == [(3, 4)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 2") == [(4,)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t WHERE n IS NULL") == [(0,)]
+    assert lake.tuples("SELECT count(*) FROM (SELECT * FROM {lake}.db.t LIMIT 2)") == [(2,)]
+
+
+@pytest.mark.parametrize("option", [{"merge-engine": "partial-update"}, {"sequence.field": "n"}])
+def test_rows_of_other_engines_and_orders_are_counted_by_a_job(
+    lake: Lake, create: Callable[..., Table], option: dict[str, str]
+) -> None:
+    table = create("t", primary_keys=["id"], options={"bucket": "1", "write-only": "true", **option})
+    table.upsert(ROWS)
+    table.upsert(ROWS)
+    statement = "SELECT count(*) FROM {lake}.db.t"
+
+    assert FROM_METADATA not in lake.plan(statement)
+    assert lake.tuples(statement) == [(4,)]
