@@ -342,6 +342,60 @@ def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
     assert len(lake.sql("SELECT s FROM {lake}.db.t")) == 3
 
 
+def test_nulls_and_lengths_change_from_batch_to_batch(lake: Lake) -> None:
+    schema = pa.schema(
+        (
+            ("n", pa.int64()),
+            ("i", pa.int32()),
+            ("small", pa.int16()),
+            ("tiny", pa.int8()),
+            ("x", pa.float64()),
+            ("y", pa.float32()),
+            ("flag", pa.bool_()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us")),
+            ("s", pa.string()),
+            ("b", pa.binary()),
+        )
+    )
+    table = _table(lake, "db.t", schema)
+
+    def row(n: int) -> dict[str, Any]:
+        return {
+            "n": n * 2**40,
+            "i": -n * 2**20,
+            "small": n * 100,
+            "tiny": -n,
+            "x": n / 3,
+            "y": n / 4,
+            "flag": n % 3 == 0,
+            "day": date(1950 + n, 1, 2),
+            "at": datetime(1900 + n, 3, 4, 5, 6, 7, 89),
+            "s": "é" * (n * 7 % 50),
+            "b": bytes(range(n)),
+        }
+
+    # A file is a batch: without nulls, with some in the second byte of a bitmap only, without values, and once more.
+    full, mixed = [row(n) for n in range(20)], [row(n) for n in range(20, 40)]
+    for place, name in enumerate(schema.names):
+        mixed[9 + place % 8][name] = None
+    rows = [*full, *mixed, *({} for _ in range(5)), *(row(n) for n in range(40, 90))]
+    for begin, end in ((0, 20), (20, 40), (40, 45), (45, 95)):
+        table.append(pa.Table.from_pylist(rows[begin:end], schema=schema))
+
+    read = lake.spark.read.option("spark.native-read", "false").table(f"{lake.name}.db.t")
+    found = [
+        {name: bytes(v) if name == "b" and v is not None else v for name, v in r.asDict().items()}
+        for r in read.collect()
+    ]
+    expected = pa.Table.from_pylist(rows, schema=schema).to_pylist()
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    for name in schema.names:
+        assert read.where(f"{name} IS NULL").count() == 6
+    lengths = read.selectExpr("sum(length(s))", "sum(length(b))").collect()[0]
+    assert tuple(lengths) == tuple(sum(len(r[name] or "") for r in expected) for name in ("s", "b"))
+
+
 def test_the_first_rows_by_a_column_leave_files_out(lake: Lake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v BIGINT, day STRING) PARTITIONED BY (day)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 'a'), (2, 11, 'a')")

@@ -4,7 +4,10 @@ import interbed.spark.planner.PythonCommand;
 import interbed.spark.planner.PythonWorkerChannel;
 import java.io.EOFException;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -23,6 +26,7 @@ final class ArrowSplitReader implements PartitionReader<ColumnarBatch> {
   private final BufferAllocator allocator;
   private final ArrowStreamReader stream;
   private final int columnCount;
+  private final List<PlainColumn> plain = new ArrayList<>();
   private ColumnarBatch batch;
   private boolean drained;
 
@@ -47,6 +51,7 @@ final class ArrowSplitReader implements PartitionReader<ColumnarBatch> {
         if (batch == null) {
           batch = new ColumnarBatch(wrapped(root));
         }
+        plain.forEach(PlainColumn::locate);
         batch.setNumRows(root.getRowCount());
         return true;
       }
@@ -61,7 +66,12 @@ final class ArrowSplitReader implements PartitionReader<ColumnarBatch> {
   private ColumnVector[] wrapped(VectorSchemaRoot root) {
     ColumnVector[] columns = new ColumnVector[columnCount];
     for (int i = 0; i < columnCount; i++) {
-      columns[i] = new BorrowedColumn(root.getVector(i));
+      FieldVector vector = root.getVector(i);
+      PlainColumn column = PlainColumn.of(vector);
+      if (column != null) {
+        plain.add(column);
+      }
+      columns[i] = column == null ? new BorrowedColumn(vector) : column;
     }
     return columns;
   }
