@@ -39,7 +39,7 @@ class Footer:
         if self._index is None:
             if self._verify:
                 check_index(source, self._content)
-            self._index = PageIndex(self._content)
+            self._index = PageIndex(self._content, self.schema)
         return self._index
 
 

@@ -21,18 +21,25 @@ from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactRea
 
 _SCHEMA, _GROUPS = 2, 4
 """Fields of FileMetaData."""
+_REPETITION, _CHILDREN = 3, 5
+"""Fields of SchemaElement."""
+_REQUIRED, _OPTIONAL = 0, 1
+"""How often a value is there, of those that a flat column may have."""
 _COLUMNS, _GROUP_ROWS = 1, 3
 """Fields of RowGroup."""
 _FILE_OFFSET, _META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 2, 3, 4, 5, 6, 7, 8
 """Fields of ColumnChunk."""
 _TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE = range(1, 8)
-_DATA_PAGE, _DICTIONARY_PAGE = 9, 11
+_DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 9, 11, 12
 """Fields of ColumnMetaData."""
+_NULL_COUNT = 3
+"""Field of Statistics."""
 _STOP = b"\0"
 """The end of a struct."""
 _FIRST_BYTE = 4
 """Where data may begin, behind the magic number."""
 _KEPT = (_TYPE, _ENCODINGS, _PATH, _CODEC)
+_DECODED = (_TYPE, _PATH, _CODEC, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS)
 _INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
 """Physical types whose bounds are understood."""
 
@@ -53,11 +60,15 @@ class ColumnPages:
 
     `path` are the names from the table's column down to the leaf. What stands before the pages, a dictionary, begins at
     `begin`. `kept` are fields of the chunk's metadata as they are encoded, by number and type; so are the indexes,
-    which are decoded when they are asked for.
+    which are decoded when they are asked for. `may_be_null` is None for a leaf of a nested column, and `nulls` where
+    their number is not known.
     """
 
     path: tuple[str, ...]
     physical: int
+    codec: int
+    may_be_null: bool | None
+    nulls: int | None
     group_rows: int
     begin: int
     has_dictionary: bool
@@ -66,6 +77,17 @@ class ColumnPages:
     offset_index: bytes
     column_index: bytes
     _bounds: dict[pa.DataType, PageBounds | None] = field(default_factory=dict, compare=False, repr=False)
+    _left_to_arrow: list[bool] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether its pages may have just a value for each row, without a dictionary, none of them null."""
+        without_nulls = self.may_be_null is False or (self.may_be_null is True and self.nulls == 0)
+        return without_nulls and self.begin == self.starts[0] and not self._left_to_arrow
+
+    def leave_to_arrow(self) -> None:
+        """Note that its pages are not as simple as they might have been, so that nobody tries again."""
+        self._left_to_arrow.append(True)
 
     @cached_property
     def _places(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
@@ -181,10 +203,11 @@ class GroupPages:
 class PageIndex:
     """The pages of a file, whose encoded FileMetaData is `footer`. Safe to share between threads.
 
-    Raises ValueError and LookupError for bytes that are no such footer or index.
+    `schema` is what Arrow makes of it. Raises ValueError and LookupError for bytes that are no such footer or index.
     """
 
-    def __init__(self, footer: bytes) -> None:
+    def __init__(self, footer: bytes, schema: pa.Schema) -> None:
+        self.schema = schema
         self._footer = footer
         self._groups: list[int] = []
         self._known: dict[int, GroupPages | None] = {}
@@ -226,12 +249,17 @@ class PageIndex:
         offsets = _indexes(source, [(c[_OFFSET_INDEX], c[_OFFSET_LENGTH]) for c, _ in chunks])
         columns = _indexes(source, [(c.get(_COLUMN_INDEX, 0), c.get(_COLUMN_LENGTH, 0)) for c, _ in chunks])
         leaves = []
-        for (chunk, kept), offset_index, column_index in zip(chunks, offsets, columns, strict=True):
+        for (chunk, kept), may_be_null, offset_index, column_index in zip(
+            chunks, self._may_be_null, offsets, columns, strict=True
+        ):
             meta = chunk[_META]
             leaves.append(
                 ColumnPages(
                     path=tuple(name.decode() for name in meta[_PATH]),
                     physical=meta[_TYPE],
+                    codec=meta[_CODEC],
+                    may_be_null=may_be_null,
+                    nulls=meta.get(_STATISTICS, {}).get(_NULL_COUNT),
                     group_rows=rows,
                     begin=min(meta[_DATA_PAGE], meta.get(_DICTIONARY_PAGE) or meta[_DATA_PAGE]),
                     has_dictionary=bool(meta.get(_DICTIONARY_PAGE)),
@@ -242,6 +270,22 @@ class PageIndex:
                 )
             )
         return GroupPages(rows=rows, leaves=tuple(leaves))
+
+    @cached_property
+    def _may_be_null(self) -> list[bool | None]:
+        """For each leaf whether its values may be null; None for leaves of nested columns."""
+        found: list[bool | None] = []
+        kind, content = self.members[_SCHEMA]
+        elements: list[Struct] = CompactReader(content).value(kind)
+        # Each element is followed by those inside of it; so many of these are still to come.
+        inside = 0
+        for element in elements[1:]:
+            children = element.get(_CHILDREN, 0)
+            is_flat = not inside and not children and element[_REPETITION] in (_REQUIRED, _OPTIONAL)
+            inside += children - (1 if inside else 0)
+            if not children:
+                found.append(element[_REPETITION] == _OPTIONAL if is_flat else None)
+        return found
 
     def _chunk(self, reader: CompactReader) -> tuple[Struct, list[tuple[int, int, bytes]]]:
         found: Struct = {}
@@ -257,7 +301,7 @@ class PageIndex:
         found: Struct = {}
         for number, kind in reader.fields():
             start = reader.position
-            if number in (_TYPE, _PATH, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE):
+            if number in _DECODED:
                 found[number] = reader.value(kind)
             else:
                 reader.skip(kind)

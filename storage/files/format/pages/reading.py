@@ -4,6 +4,10 @@ Arrow reads row groups as a whole. So it is given another footer, made from the 
 that there is: a row group whose columns begin and end with them. Pages that need a dictionary do not follow it then,
 and are put together with it as a small Parquet file, their bytes as they are. Columns whose pages begin at the same
 rows are read at once.
+
+A row or a short stretch of rows in one page, or on the border of two, is made without Arrow where the pages are of the
+commonest kinds (`values.py`). What is not exactly understood is left to Arrow, and so is what is damaged, which it
+refuses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +17,13 @@ import pyarrow as pa
 
 from interbed.storage.base.columnar.parquet_checks import MAGIC, metadata_of, opened
 from interbed.storage.files.format.pages.compact import I64, LIST, STRUCT, CompactReader, CompactWriter
+from interbed.storage.files.format.pages.encoded import encoded_values
 from interbed.storage.files.format.pages.index import ColumnPages, GroupPages, PageIndex
+from interbed.storage.files.format.pages.values import is_known, values_of
+
+MOST_PAGES = 2
+MOST_OF_PAGES = 0.5
+"""More pages of a column, or more of their rows, Arrow decodes in less time: its beginning is spread over them."""
 
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _DATA_PAGE_HEADER, _DATA_PAGE_HEADER_V2 = 5, 8
@@ -39,14 +49,24 @@ def read_rows(
     ValueError, LookupError and what Arrow raises for damaged bytes.
     """
     together: dict[tuple[int, int, bool], list[str]] = {}
-    for name in names:
-        leaves = group.by_name[name]
-        low, high = leaves[0].holding(start, end)
-        in_place = all(leaf.begin == leaf.starts[0] for leaf in leaves)
-        together.setdefault((int(leaves[0].rows[low]), int(leaves[0].rows[high]), in_place), []).append(name)
     found: dict[str, pa.Array[Any]] = {}
     fields: dict[str, pa.Field[Any]] = {}
     values = nbytes = 0
+    for name in names:
+        leaves = group.by_name[name]
+        low, high = leaves[0].holding(start, end)
+        field = index.schema.field(name)
+        if _is_short(leaves[0], low, high, end - start) and len(leaves) == 1 and leaves[0].is_simple:
+            simple = _without_arrow(source, leaves[0], range(low, high), (start, end), field.type, verify=verify)
+            if simple is not None:
+                found[name], made, size = simple
+                fields[name] = field
+                values += made
+                nbytes += size
+                continue
+            leaves[0].leave_to_arrow()
+        in_place = all(leaf.begin == leaf.starts[0] for leaf in leaves)
+        together.setdefault((int(leaves[0].rows[low]), int(leaves[0].rows[high]), in_place), []).append(name)
     for (first, last, in_place), columns in together.items():
         chosen = frozenset(columns)
         if in_place:
@@ -68,6 +88,42 @@ def read_rows(
     if noted is not None:
         noted(values, len(names), nbytes)
     return pa.RecordBatch.from_arrays([found[n] for n in names], schema=pa.schema([fields[n] for n in names]))
+
+
+def _is_short(leaf: ColumnPages, low: int, high: int, count: int) -> bool:
+    """Whether so many rows are little of the pages from `low` to before `high`."""
+    return high - low <= MOST_PAGES and count <= MOST_OF_PAGES * int(leaf.rows[high] - leaf.rows[low])
+
+
+def _without_arrow(
+    source: Any, leaf: ColumnPages, pages: range, rows: tuple[int, int], arrow: pa.DataType, *, verify: bool
+) -> "tuple[pa.Array[Any], int, int] | None":
+    """The values of the rows, how many were made on the way to them, and how many bytes of pages were decompressed."""
+    if not is_known(leaf.physical, arrow):
+        return None
+    parts: list[pa.Array[Any]] = []
+    made = size = 0
+    for page in pages:
+        begin, end = leaf.rows[page : page + 2].tolist()
+        at = int(leaf.starts[page])
+        content = _view_of(source, at, at + int(leaf.sizes[page]))
+        try:
+            encoded = encoded_values(
+                content, rows=end - begin, may_be_null=leaf.may_be_null is True, codec=leaf.codec, verify=verify
+            )
+            if encoded is None:
+                return None
+            first, last = max(rows[0], begin) - begin, min(rows[1], end) - begin
+            some = values_of(encoded, leaf.physical, arrow, rows=end - begin, start=first, end=last)
+        except (ValueError, LookupError, TypeError, OverflowError, MemoryError, OSError, pa.ArrowException):
+            # Arrow is to say what is wrong with them.
+            return None
+        if some is None:
+            return None
+        parts.append(some.array)
+        made += some.made
+        size += encoded.raw_size
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), made, size
 
 
 def _footer_in_place(
@@ -107,6 +163,17 @@ def _small_file(
 
 def _bytes_of(source: Any, start: int, end: int) -> bytes:
     content = bytes(source.read_at(end - start, start))
+    if len(content) != end - start:
+        raise ValueError(f"it ends at byte {start + len(content)} in the middle of a page")
+    return content
+
+
+def _view_of(source: Any, start: int, end: int) -> memoryview:
+    """As _bytes_of, without a copy where the file is mapped."""
+    if not isinstance(source, pa.MemoryMappedFile):
+        return memoryview(_bytes_of(source, start, end))
+    source.seek(start)
+    content = memoryview(source.read_buffer(end - start))
     if len(content) != end - start:
         raise ValueError(f"it ends at byte {start + len(content)} in the middle of a page")
     return content

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.columnar.parquet_checks import footer_of
+from interbed.storage.base.columnar.parquet_checks import footer_of, metadata_of
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.evaluate import mask
@@ -55,10 +55,16 @@ def all_kinds() -> pa.Table:
     return pa.table(columns)
 
 
+def page_index(source: Any) -> PageIndex:
+    """Where the pages of an open file are."""
+    footer = footer_of(source)
+    return PageIndex(footer, metadata_of(footer).schema.to_arrow_schema())
+
+
 def check_parts(path: Path, stretches: list[tuple[int, int]]) -> None:
     """Every stretch of every row group is the same rows as by Arrow, and the pages' values lie in their bounds."""
     source = pa.memory_map(str(path))
-    index = PageIndex(footer_of(source))
+    index = page_index(source)
     with pq.ParquetFile(path) as file:
         for number in range(file.num_row_groups):
             group, whole = index.group(number, source), file.read_row_group(number)
@@ -223,7 +229,7 @@ def test_each_bit_of_the_index_of_pages_matters(tmp_path: Path) -> None:
     content = path.read_bytes()
     length = int.from_bytes(content[-8:-4], "little")
     source = pa.memory_map(str(path))
-    group = PageIndex(footer_of(source)).group(0, source)
+    group = page_index(source).group(0, source)
     assert group is not None
     end_of_pages = max(int(leaf.starts[-1] + leaf.sizes[-1]) for leaf in group.leaves)
     predicate = bind(parse_filter("k = 300", FIELDS), FIELDS)

@@ -1,0 +1,185 @@
+"""Making values of some rows of a page, without Arrow's reader.
+
+Arrow decodes pages from their first row to their last, and it takes longer to be set up for one page than to decode
+it. Of numbers as they are any stretch can be taken; of numbers as differences, only those before it are needed as well;
+and texts can be taken from anywhere once it is known where each begins. Source: parquet-format, Encodings.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.files.format.pages.compact import CompactReader
+from interbed.storage.files.format.pages.encoded import DELTA_BINARY_PACKED, PLAIN, Bytes, EncodedValues
+
+INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY = 1, 2, 4, 5, 6
+"""Physical types."""
+_FIXED: dict[int, np.dtype[Any]] = {
+    INT32: np.dtype("<i4"),
+    INT64: np.dtype("<i8"),
+    FLOAT: np.dtype("<f4"),
+    DOUBLE: np.dtype("<f8"),
+}
+_ARROW: dict[int, frozenset[Any]] = {
+    INT32: frozenset({pa.int32(), pa.date32(), pa.time32("ms")}),
+    INT64: frozenset({pa.int64(), pa.time64("us")}),
+    FLOAT: frozenset({pa.float32()}),
+    DOUBLE: frozenset({pa.float64()}),
+    BYTE_ARRAY: frozenset({pa.string(), pa.binary()}),
+}
+"""Types whose values are in memory as they are in the file, by physical type; beside moments, which have zones."""
+_NARROW: dict[Any, np.dtype[Any]] = {pa.int8(): np.dtype("i1"), pa.int16(): np.dtype("i2")}
+"""Types that a file has as INT32."""
+_LENGTH = np.dtype("<i4")
+_MOST_BITS = 57
+"""Of a number that begins within a byte so many bits are certain to be in eight bytes."""
+_MOST_OF_BLOCK = 1 << 12
+"""Of a block so many numbers at most; writers have 128."""
+
+_Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeValues:
+    """The values of some rows, and how many values of the page were made on the way to them."""
+
+    array: "pa.Array[Any]"
+    made: int
+
+
+def is_known(physical: int, arrow: pa.DataType) -> bool:
+    """Whether values of the physical type can be made values of the Arrow type here."""
+    if isinstance(arrow, pa.TimestampType):
+        return physical == INT64 and str(arrow.unit) in ("ms", "us")
+    return arrow in _ARROW.get(physical, ()) or (physical == INT32 and arrow in _NARROW)
+
+
+def values_of(
+    page: EncodedValues, physical: int, arrow: pa.DataType, *, rows: int, start: int, end: int
+) -> MadeValues | None:
+    """The values of the rows from `start` to before `end` of a page of `rows` rows; None where Arrow is to decode it.
+
+    The types are known (is_known). Raises ValueError, LookupError and OverflowError for damaged bytes.
+    """
+    if physical == BYTE_ARRAY:
+        texts = _texts(page.data, rows, start, end, arrow) if page.encoding == PLAIN else None
+        return None if texts is None else MadeValues(texts, end - start)
+    fixed, made = _FIXED[physical], end - start
+    if page.encoding == PLAIN:
+        if len(page.data) != rows * fixed.itemsize:
+            return None
+        # A copy, so that a few values do not keep the page in memory.
+        numbers = page.data.view(np.uint8)[start * fixed.itemsize : end * fixed.itemsize].copy().view(fixed)
+    elif page.encoding == DELTA_BINARY_PACKED and physical in (INT32, INT64):
+        differences, made = _summed(page.data.tobytes(), rows, end), end
+        if differences is None:
+            return None
+        numbers = differences[start:].astype(fixed)
+    else:
+        return None
+    if arrow in _NARROW:
+        return MadeValues(from_numpy(numbers.astype(_NARROW[arrow])), made)
+    array: Any = from_numpy(numbers)
+    return MadeValues(array if array.type == arrow else array.view(arrow), made)
+
+
+# -- numbers as differences -------------------------------------------------------------------------------------------
+
+
+def _summed(data: bytes, rows: int, end: int) -> _Numbers | None:
+    """The first `end` of the numbers, of 64 bits.
+
+    The first number is followed by blocks of differences, each block by the least of them, the width in bits of each of
+    its parts, and the parts: what the differences are above the least.
+    """
+    reader = CompactReader(data)
+    of_block, parts, count = reader.varint(), reader.varint(), reader.varint()
+    first = reader.integer()
+    if count != rows or not parts or of_block % (parts * 8) or of_block > _MOST_OF_BLOCK:
+        return None
+    of_part = of_block // parts
+    numbers = np.empty(end, np.uint64)
+    numbers[0] = first & 0xFFFFFFFFFFFFFFFF
+    if end == 1:
+        return numbers.view(np.int64)
+    least, places, widths = [], [], []
+    # A loop over blocks, each of 128 rows mostly: where one begins is known when the one before it has been passed.
+    for _ in range(-(-(end - 1) // of_block)):
+        least.append(reader.varint())
+        behind = reader.position + parts
+        of_parts = data[reader.position : behind]
+        widths.append(of_parts)
+        places.append(behind)
+        reader.position = behind + sum(of_parts) * of_part // 8
+    bits = np.frombuffer(b"".join(widths), np.uint8).reshape(-1, parts).astype(np.int64)
+    sizes = bits * of_part
+    begins = np.array(places)[:, None] * 8 + np.cumsum(sizes, axis=1) - sizes
+    place = (begins[:, :, None] + bits[:, :, None] * np.arange(of_part)).reshape(-1)[: end - 1]
+    needed = bits.reshape(-1)[: -(-(end - 1) // of_part)]
+    if needed.max() > _MOST_BITS or (place[-1] + needed[-1]) > len(data) * 8:
+        return None
+    padded = np.frombuffer(data + bytes(8), np.uint8)
+    words = np.ndarray((len(data) + 1,), np.dtype("<u8"), padded, strides=(1,))
+    found = words[place >> 3] >> (place & 7).astype(np.uint64)
+    found &= np.repeat((np.uint64(1) << needed.astype(np.uint64)) - np.uint64(1), of_part)[: end - 1]
+    signed = np.array(least, np.uint64)
+    signed = (signed >> np.uint64(1)) ^ -(signed & np.uint64(1))
+    found += np.repeat(signed, of_block)[: end - 1]
+    # Sums are taken modulo 2 ** 64, as writers take differences.
+    numbers[1:] = found
+    return np.cumsum(numbers, dtype=np.uint64).view(np.int64)
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _texts(data: Bytes, rows: int, start: int, end: int, arrow: pa.DataType) -> "pa.Array[Any] | None":
+    """Texts that stand one behind the other, each behind its length, which has four bytes."""
+    if end == start or len(data) < _LENGTH.itemsize:
+        return None
+    step = int(data[: _LENGTH.itemsize].view(_LENGTH)[0]) + _LENGTH.itemsize
+    if step * rows == len(data) and _have_one_length(data, step, end):
+        texts = data[start * step : end * step].reshape(-1, step)[:, _LENGTH.itemsize :]
+        offsets = np.arange(end - start + 1) * (step - _LENGTH.itemsize)
+    else:
+        begins = _behind_zeros(data, rows)
+        if begins is None:
+            return None
+        low, high = int(begins[start]), int(begins[end])
+        is_text = np.ones(high - low, np.bool_)
+        for place in range(_LENGTH.itemsize):
+            is_text[begins[start:end] - low + place] = False
+        texts = data[low:high][is_text]
+        offsets = begins[start : end + 1] - low - _LENGTH.itemsize * np.arange(end - start + 1)
+    # The stubs of pyarrow do not take what numpy's stubs say for a buffer.
+    parts: tuple[Any, Any] = (offsets.astype(np.int32), np.ascontiguousarray(texts))
+    buffers = [None, *map(pa.py_buffer, parts)]
+    return pa.Array.from_buffers(arrow, end - start, buffers)
+
+
+def _have_one_length(data: Bytes, step: int, end: int) -> bool:
+    """Whether the first `end` texts are as long as the first, behind which the second begins after `step` bytes."""
+    if step < _LENGTH.itemsize:
+        return False
+    # If each is that long from the first on, the next begins where it is looked for.
+    lengths = np.ndarray((end,), _LENGTH, data, strides=(step,))
+    return bool((lengths == step - _LENGTH.itemsize).all())
+
+
+def _behind_zeros(data: Bytes, rows: int) -> _Numbers | None:
+    """Where texts of less than 256 bytes begin, and where the last ends.
+
+    Of such a length three bytes are zero, which texts seldom have. Wherever three are, a text is taken to begin; if
+    each then ends where the next begins, from the first byte to the last, that is what they are.
+    """
+    is_zero = data == 0
+    begins = np.flatnonzero(is_zero[1:-2] & is_zero[2:-1] & is_zero[3:])
+    if len(begins) != rows or begins[0] != 0:
+        return None
+    ends = begins + data[begins] + _LENGTH.itemsize
+    if ends[-1] != len(data) or not np.array_equal(ends[:-1], begins[1:]):
+        return None
+    return np.append(begins, len(data))
