@@ -35,10 +35,8 @@ class MappedPages:
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._pending = 0
+        self._source = source if isinstance(source, pa.MemoryMappedFile) else None
         self._buffer: pa.Buffer | None = None
-        if isinstance(source, pa.MemoryMappedFile) and _ADVISE is not None:
-            self._buffer = source.read_buffer(source.size())
-            source.seek(0)
 
     def read(self, size: int) -> None:
         """Note that so many bytes were decoded; the pages behind them leave the process's memory now and then.
@@ -46,7 +44,14 @@ class MappedPages:
         Pages that are still needed are mapped again at the next touch, from the system's cache.
         """
         self._pending += size
-        if self._buffer is not None and self._pending >= RELEASE_BYTES and _ADVISE is not None:
-            self._pending = 0
-            # A refusal does no harm: it is advice.
-            _ADVISE(self._buffer.address, self._buffer.size, _DONT_NEED)
+        if self._source is None or self._pending < RELEASE_BYTES or _ADVISE is None:
+            return
+        self._pending = 0
+        if self._buffer is None:
+            # Asked for late: the system is told then that the whole file is needed, which few reads are worth.
+            before = self._source.tell()
+            self._source.seek(0)
+            self._buffer = self._source.read_buffer(self._source.size())
+            self._source.seek(before)
+        # A refusal does no harm: it is advice.
+        _ADVISE(self._buffer.address, self._buffer.size, _DONT_NEED)

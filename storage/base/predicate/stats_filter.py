@@ -62,15 +62,15 @@ class _Files:
     ) -> None:
         self.rows = to_numpy(row_counts).astype(np.float64)
         self._mins, self._maxs, self._nulls = mins, maxs, null_counts
+        self._columns: dict[Reference, _Column] = {}
 
     def column(self, name: Reference) -> _Column:
         """The statistics of a column."""
-        nulls = self._nulls.get(name)
-        return _Column(
-            self._mins.get(name),
-            self._maxs.get(name),
-            np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls).astype(np.float64),
-        )
+        if name not in self._columns:
+            nulls = self._nulls.get(name)
+            number = np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls).astype(np.float64)
+            self._columns[name] = _Column(self._mins.get(name), self._maxs.get(name), number)
+        return self._columns[name]
 
     def all(self, value: bool) -> Mask:
         """The same for every file."""
