@@ -1,8 +1,9 @@
 """Finding keys in one data file: which of its row groups and pages can have them, and where in those they are.
 
 Row groups are chosen by their statistics, pages by the index of pages, both of a Parquet file. Few keys are looked for
-in their pages, many in groups as a whole; other columns than those of the key are read where a key was found. What was
-decoded stays in the cache. A file of another format counts as one group.
+in their pages, many in groups as a whole; other columns than those of the key are read where a key was found: at first
+its row alone, and the page when another of its rows is asked for. What was decoded stays in the cache. A file of
+another format counts as one group.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.point.cache import CACHE
 from interbed.storage.read.point.stretches import Stretches, stretches_of_groups, stretches_of_pages, whole_file
 
+_SHORT = 0.5
+"""Rows that span a greater share of a page are not worth reading without the others."""
 _OVERHEAD = 512
 """Bytes that a cached object takes besides its buffers, about."""
 
@@ -44,6 +47,19 @@ class _Rows:
 
     rows: pa.RecordBatch
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstFound:
+    """The rows of one stretch that were asked for first, and their places in it."""
+
+    rows: pa.RecordBatch
+    places: Positions
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return self.rows.nbytes + self.places.nbytes + _OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +97,7 @@ class FileLookup:
         for start, end, asked in self._candidates(file, path, keys):
             places = _places(self._keys_of(file, path, start, end), asked)
             if len(places):
-                rows = self._rows_of(file, path, start, end)
-                found.append((start, rows_taken(rows, places), places + start))
+                found.append((start, self._rows_at(file, path, start, end, places), places + start))
         if not found:
             return None
         found.sort(key=lambda f: f[0])
@@ -183,6 +198,23 @@ class FileLookup:
             return _KeysOfRows(SortedKeys([rows.column(k) for k in self._keys]), rows.nbytes + _OVERHEAD)
 
         return CACHE.get(self._keys_name(path, start, end), make, limit=self._limit).keys
+
+    def _rows_at(self, file: DataFileMeta, path: str, start: int, end: int, places: Positions) -> pa.RecordBatch:
+        """The rows at places of a stretch, which ascend."""
+        span = int(places[-1] - places[0]) + 1
+        few_of_many = file.format.lower() == "parquet" and span <= _SHORT * (end - start)
+        if few_of_many and ("rows", path, start, end, self._columns) not in CACHE:
+
+            def make() -> _FirstFound:
+                first = start + int(places[0])
+                rows = self._decode(self._files, file, path, first, first + span)
+                # Taken, so that they do not keep their page in memory.
+                return _FirstFound(rows_taken(rows, places - places[0]), places)
+
+            known = CACHE.get(("first found", path, start, end, self._columns), make, limit=self._limit)
+            if np.array_equal(known.places, places):
+                return known.rows
+        return rows_taken(self._rows_of(file, path, start, end), places)
 
     def _rows_of(self, file: DataFileMeta, path: str, start: int, end: int) -> pa.RecordBatch:
         def make() -> _Rows:

@@ -110,7 +110,8 @@ class PageRead:
         chosen = _matching(edges, known, request)
         if wanted is not None:
             chosen &= np.diff(np.searchsorted(wanted, edges)) > 0
-        if not looks_first and np.diff(edges)[chosen].sum() > WORTHWHILE_SHARE * group.rows:
+        is_much = np.diff(edges)[chosen].sum() > WORTHWHILE_SHARE * group.rows
+        if not looks_first and is_much and not _is_short(wanted, group.rows):
             return None
         pieces = _pieces(edges.tolist(), chosen.tolist(), request.batch_rows)
         # The pages of other columns may begin elsewhere.
@@ -174,6 +175,11 @@ def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[I
             may = select(Comparison(Op.EQ, _KEY, key.key), {_KEY: keys.least}, {_KEY: keys.greatest}, {}, counts)
             all_null |= ~may | keys.all_null
     return leaf.rows, replace(bounds, all_null=all_null, nulls=np.full(len(all_null), _NOT_KNOWN))
+
+
+def _is_short(wanted: Positions | None, rows: int) -> bool:
+    """Whether what is wanted is one stretch of few rows, which are made without the others of their page."""
+    return wanted is not None and bool(len(wanted)) and wanted[-1] - wanted[0] < WORTHWHILE_SHARE * rows
 
 
 def _flags(wanted: Positions, start: int, end: int) -> Mask:

@@ -194,6 +194,28 @@ def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
     assert len(decoded) == again, "keys and amounts of whole groups are there"
 
 
+def test_a_page_is_decoded_when_a_second_of_its_rows_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    whole = files.FileLookup._decode
+
+    def decode(lookup: files.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
+        if read is lookup._files:
+            decoded.append(end - start)
+        return whole(lookup, read, file, path, start, end)
+
+    monkeypatch.setattr(files.FileLookup, "_decode", decode)
+    table = simple(tmp_path, **{"parquet.page.row.count.limit": "100"})
+    table.upsert(pairs(list(range(1_000)), "v"))
+    assert table.get(510) == table.get(510) == {"id": 510, "v": "v510"}
+    assert decoded == [1]
+    assert table.get(590) == {"id": 590, "v": "v590"}
+    assert decoded == [1, 100]
+    assert [table.get(key) for key in (510, 520)] == [{"id": key, "v": f"v{key}"} for key in (510, 520)]
+    assert decoded == [1, 100]
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_rows_are_found_in_files_of_any_format(tmp_path: Path, file_format: str) -> None:
     index = {"file-index.bloom-filter.columns": "id", "file-index.bitmap.columns": "v"}
