@@ -21,7 +21,11 @@ class SplitExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedExplanation:
-    """What files gave for one `reason`: rows (values divided by `columns`, the most at once) and bytes in memory."""
+    """What files gave for one `reason`: rows (values divided by `columns`, the most at once) and bytes in memory.
+
+    Rows are those of which values were made. Where a stretch of a page is made without the rest, the bytes are those of
+    the whole page, which was decompressed for it.
+    """
 
     reason: str
     rows: int
