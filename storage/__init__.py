@@ -98,6 +98,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "read.audit_read",
         "read.deletions",
         "read.located_read",
+        "read.row_count",
         "read.top_read",
         "scan.manifest_reader",
         "scan.partition_filter",
