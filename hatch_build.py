@@ -45,6 +45,7 @@ PACKAGE_FOLDER = Path("src/interbed")
 # What each folder at the root is called inside the package; the wheel's sources in pyproject.toml say the same.
 LINKED_FOLDERS = {
     "catalog": "catalog",
+    "ingest": "ingest",
     "migrations": "alembic",
     "spark_ext": "spark_ext",
     "storage": "storage",

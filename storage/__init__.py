@@ -61,6 +61,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.row.values",
         "base.suggestion",
         "base.types.arrow",
+        "base.types.casting.cast",
         "base.types.data_type",
         "base.types.default_value",
         "base.types.json",
@@ -86,6 +87,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.schema.replacement",
         "meta.schema.outline",
         "meta.schema.table_schema",
+        "meta.schema.widening",
         "meta.snapshot.manager",
         "meta.snapshot.publish",
         "meta.snapshot.snapshot",
@@ -115,6 +117,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "writes that are carried out in many processes and committed in one": (
         "commit.file_store_commit",
         "commit.basis",
+        "commit.positions",
         "lsm.merge_function.retraction",
         "write.append.deletions",
         "write.bucket.key_locations",

@@ -66,6 +66,7 @@ def test_the_folders_of_the_package_are_the_projects() -> None:
     for link, folder in {
         "storage": "storage",
         "catalog": "catalog",
+        "ingest": "ingest",
         "thrift_idl": "thrift_idl",
         "spark_ext": "spark_ext",
         "migrations": "alembic",

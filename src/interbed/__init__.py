@@ -18,6 +18,7 @@ InterbedError
 │   ├── InvalidOptionError               an option with a value that it does not take
 │   │   └── ServerSettingsError          the same of a setting of the catalog server
 │   ├── ProcedureArgumentError           an argument of a procedure is missing or wrong
+│   ├── BadMessageError                  a message of a stream can't be decoded, or does not fit its table
 │   └── UsedTwiceError (RuntimeError)    a writer or committer of one batch was used for a second one
 ├── NotSupportedError                    a valid request that this version does not carry out
 │   └── MissingExtraError (ImportError)  an optional library is not installed; says what to install
@@ -49,6 +50,8 @@ InterbedError
 │   ├── RefusedError                     a metastore answered a question about one object with an error
 │   │   └── ObjectGoneError              the object that was asked about does not exist
 │   └── MissingMethodError               a metastore does not know a method
+├── SourceUnavailableError (ConnectionError)  messages can't be read at this time; may be retried
+├── SourceGapError                       messages are gone from their source before they were read
 ├── RepeatedKeyError                     rows of a MERGE of which each had to have a key of its own had not
 └── SparkSetupError                      Spark can't be set up for interbed
 """
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.partition import Partition
     from interbed.catalog.server.settings import ServerSettingsError
+    from interbed.ingest.errors import BadMessageError, SourceGapError, SourceUnavailableError
     from interbed.spark_ext.handle.errors import RepeatedKeyError
     from interbed.spark_ext.prerequisites import SparkSetupError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
@@ -145,6 +149,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArrayType",
     "AtomicType",
+    "BadMessageError",
     "BranchNotFoundError",
     "CallStateUnknownError",
     "Catalog",
@@ -207,6 +212,8 @@ __all__ = [
     "Snapshot",
     "SnapshotGoneError",
     "SnapshotNotFoundError",
+    "SourceGapError",
+    "SourceUnavailableError",
     "SparkSetupError",
     "StorageAccessError",
     "SyncFailedError",
@@ -250,6 +257,7 @@ _HOLDS = {
     "interbed.catalog.migration.errors": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
+    "interbed.ingest.errors": "BadMessageError SourceGapError SourceUnavailableError",
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
     "interbed.spark_ext.prerequisites": "SparkSetupError",

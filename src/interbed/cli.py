@@ -19,6 +19,7 @@ from interbed.storage.base.errors import InterbedError
 _COMMANDS = {
     "catalog": ("interbed.catalog.cli.catalog:catalog", "Databases of a catalog."),
     "compact": ("interbed.catalog.cli.compact:compact", "Compact the tables of databases or of the whole catalog."),
+    "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),
     "locks": ("interbed.catalog.cli.locks:locks", "Look at the locks of a metastore and release them."),
     "metastore": ("interbed.catalog.migration.command:metastore", "Move metadata between metastores."),
     "server": ("interbed.catalog.server.start.command:server", "Run the catalog server, a Hive metastore."),
@@ -30,7 +31,7 @@ _COMMANDS = {
 """Where each command is, and what the list of commands says of it. They are imported on use: a server must not wait for
 what only tables need, and `--help` for nothing."""
 
-_OF_A_CATALOG = frozenset({"catalog", "compact", "sql", "table"})
+_OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "sql", "table"})
 
 
 class _Group(SuggestingGroup):

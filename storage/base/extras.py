@@ -8,6 +8,7 @@ from typing import Any
 from interbed.storage.base.errors import MissingExtraError
 
 EXTRAS = {
+    "confluent_kafka": "kafka",
     "datasketches": "sketches",
     "duckdb": "duckdb",
     "matplotlib": "plot",

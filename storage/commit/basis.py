@@ -37,7 +37,8 @@ class CommitBasis:
 
     `hash_indexes` are partitions with the names of their hash indexes, `keys_as_of` the snapshot in which keys were
     looked for, `rows_as_of` the one of which all rows of `partitions` (None: of all) were read to be replaced,
-    `buckets_as_of` the one whose numbers of buckets were taken.
+    `buckets_as_of` the one whose numbers of buckets were taken, `alone_as_of` the one up to which it is known what this
+    user committed: nobody else may commit as the same user.
     """
 
     hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
@@ -45,6 +46,7 @@ class CommitBasis:
     rows_as_of: int | None = None
     partitions: PartitionFilter | None = None
     buckets_as_of: int | None = None
+    alone_as_of: int | None = None
 
     @staticmethod
     def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "CommitBasis":
@@ -72,7 +74,7 @@ class BasisCheck:
         self._basis = basis
         self._stands_on: str | None = None
         self._overwritten = False
-        asked = [i for i in (basis.keys_as_of, basis.rows_as_of) if i is not None]
+        asked = [i for i in (basis.keys_as_of, basis.rows_as_of, basis.alone_as_of) if i is not None]
         self._seen = min(asked, default=None)
 
     def check(self, latest: Snapshot | None) -> None:
@@ -124,6 +126,11 @@ class BasisCheck:
                 yield snapshot
 
     def _check_snapshot(self, snapshot: Snapshot) -> None:
+        if self._basis.alone_as_of is not None and snapshot.commit_user == self._user:
+            raise CommitConflictError(
+                f"Somebody else made snapshot {snapshot.id} as the user '{self._user}' meanwhile. Let only one process "
+                "at a time commit as that user. Nothing was changed."
+            )
         if self._basis.keys_as_of is not None and snapshot.commit_user != self._user:
             raise CommitConflictError(
                 f"Another writer made snapshot {snapshot.id} meanwhile, which may have moved keys between partitions. "

@@ -53,8 +53,9 @@ class FileStoreCommit:
     """Commits for one user. A user's identifiers ascend; committing one again does nothing.
 
     Batch jobs use the identifier BATCH_COMMIT_IDENTIFIER; one of theirs counts as committed when a snapshot of the user
-    holds its files. `new_user` says that nobody has committed as that user yet, which saves looking for it.
-    Not for use by several threads.
+    holds its files. `new_user` says that nobody has committed as that user yet, which saves looking for it. With
+    `alone_since`, a snapshot's id (0: before the first), a commit is refused as a conflict when somebody else has added
+    rows as the same user after that snapshot. Not for use by several threads.
 
     What an error leaves behind: CommitStateUnknownError everything, because a snapshot may refer to it. Every other
     error nothing of the snapshot that failed, the data files included: they were written against a state of the table
@@ -68,9 +69,11 @@ class FileStoreCommit:
         *,
         new_user: bool = False,
         retry: RetryPolicy | None = None,
+        alone_since: int | None = None,
     ) -> None:
         self._store = store
         self._user = commit_user
+        self._alone_since = alone_since
         self._retry = RetryPolicy.of(store.options) if retry is None else retry
         self._reader = ManifestReader(store.file_io, store.paths)
         self._publication = Publication(store, commit_user, self._reader, self._retry, new_user=new_user)
@@ -104,7 +107,8 @@ class FileStoreCommit:
             kind = CommitKind.OVERWRITE if replaces else CommitKind.APPEND
             facts = self._facts(kind, identifier, watermark, properties)
             part = self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts)
-            parts.append(replace(part, basis=CommitBasis.of(messages, follows_from)))
+            basis = replace(CommitBasis.of(messages, follows_from), alone_as_of=self._alone_since)
+            parts.append(replace(part, basis=basis))
         parts += self._compact_part(changes, identifier, watermark, properties)
         return self._publication.make(parts, messages if owns_files else ())
 
@@ -158,7 +162,7 @@ class FileStoreCommit:
                 self._publication.delete(messages)
                 raise
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
-        basis = CommitBasis(rows_as_of=read_at, partitions=target)
+        basis = CommitBasis(rows_as_of=read_at, partitions=target, alone_as_of=self._alone_since)
         whole = in_one_step(changes) if changes.compact and self._store.options.scans_skip_level_0 else None
         if whole is not None:
             return self._overwrite_at_once(facts, target, whole, messages, basis)

@@ -9,6 +9,7 @@
 <location>/tag/tag-<name>
 <location>/consumer/consumer-<id>
 <location>/epoch/epoch-<commit user>                            interbed's own, see storage.commit.epochs
+<location>/position/position-<commit user>                      likewise, see storage.commit.positions
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 """
@@ -92,6 +93,10 @@ class TablePaths:
     def epoch(self, commit_user: str) -> str:
         """The file that says what a stream of commits has committed; Paimon has none."""
         return self._of_branch(f"epoch/epoch-{commit_user}")
+
+    def position(self, commit_user: str) -> str:
+        """The file that says how far a stream was read that is written to the table; Paimon has none."""
+        return self._of_branch(f"position/position-{commit_user}")
 
     def branch_directory(self, name: str) -> str:
         """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 PACKAGE_FOLDERS = {
     "src/interbed": "interbed",
     "catalog": "interbed/catalog",
+    "ingest": "interbed/ingest",
     "storage": "interbed/storage",
     "thrift_idl": "interbed/thrift_idl",
     "spark_ext": "interbed/spark_ext",

@@ -124,6 +124,15 @@ NAMED = {
         "Look for a snapshot of this commit user and identifier; committing again with the same pair is safe.",
         Retry.CHECK,
     ),
+    "BadMessageError": (
+        "Mend the message at its source, skip such messages, or have them put into another topic.",
+        Retry.NO,
+    ),
+    "SourceUnavailableError": (
+        "See that the brokers can be reached; runs of ingestion try again by themselves.",
+        Retry.SAME,
+    ),
+    "SourceGapError": ("Read the source anew, by another group, or accept the gap.", Retry.NO),
     "RepeatedKeyError": (
         "Remove the repeated keys from the source; interbed itself runs such a MERGE again.",
         Retry.NO,

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
@@ -33,8 +33,10 @@ class _Identity(TypedDict, total=False):
 class PostgresServer:
     """A PostgreSQL server with an empty database, at `url`; it may be killed and started anew on the same port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Make its cluster in `directory`; `settings` are options of the server (wal_level …). Nothing runs yet."""
         self._binaries = find_binaries()
+        self._settings = dict(settings or {})
         self._identity = _identity()
         self._directory = directory
         if self._identity:
@@ -59,6 +61,7 @@ class PostgresServer:
                     str(self._binaries / "postgres"),
                     *("-D", str(self._directory / "data"), "-p", str(self._port), "-k", ""),
                     *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
+                    *(part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")),
                 ],
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -84,18 +87,18 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """A PostgreSQL server with an empty database; yields its url, `postgresql://postgres@127.0.0.1:PORT/postgres`."""
-    with restartable_postgres_server() as server:
+    with restartable_postgres_server(settings) as server:
         yield server.url
 
 
 @contextmanager
-def restartable_postgres_server() -> Iterator[PostgresServer]:
+def restartable_postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
     """A PostgreSQL server that runs, with the means to stop and start it."""
     # Not below pytest's own directory: that one is closed to other users.
     with tempfile.TemporaryDirectory(prefix="interbed-postgres-", ignore_cleanup_errors=True) as name:
-        server = PostgresServer(Path(name))
+        server = PostgresServer(Path(name), settings)
         try:
             server.start()
             yield server

@@ -1,0 +1,1 @@
+"""The values that pass from sources to tables."""

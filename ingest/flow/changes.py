@@ -1,0 +1,101 @@
+"""What messages say: changes of tables, by column, and messages that say nothing that can be understood."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceTable:
+    """A table as its source names it. `database` is empty where the format has one level of names only."""
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}" if self.database else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChanges:
+    """Changes of the rows of one table, in their order.
+
+    `kinds` holds a RowKind for each row, `messages` the index of the message that it comes from. An update is its row
+    before (UPDATE_BEFORE), where the message has that, and its row after (UPDATE_AFTER), next to each other. A DELETE
+    has at least the columns of the key; others may be null. `stated` are the columns whose type the message states;
+    those of the others are guessed from how their values are written, so that the table may have them otherwise: as a
+    DECIMAL, a DATE. `key` are the columns of the primary key as far as the message names it.
+    """
+
+    source: SourceTable | None
+    rows: pa.Table
+    kinds: npt.NDArray[np.int8]
+    messages: npt.NDArray[np.int64]
+    stated: frozenset[str] = frozenset()
+    key: tuple[str, ...] = ()
+
+    def slice(self, start: int, end: int) -> "RowChanges":
+        """The changes from the one to before the other."""
+        return replace(
+            self,
+            rows=self.rows.slice(start, end - start),
+            kinds=self.kinds[start:end],
+            messages=self.messages[start:end],
+        )
+
+
+def in_order(changes: Sequence[RowChanges]) -> list[RowChanges]:
+    """The changes with those of each table in the order of their messages, cut where they follow by turns."""
+    of_tables: dict[SourceTable | None, list[RowChanges]] = {}
+    for each in changes:
+        of_tables.setdefault(each.source, []).append(each)
+    return [each for several in of_tables.values() for each in _by_turns(several)]
+
+
+def _by_turns(changes: Sequence[RowChanges]) -> Sequence[RowChanges]:
+    """The changes of one table, which do not share messages; each by itself is in order."""
+    if len(changes) < 2:
+        return changes
+    messages = np.concatenate([each.messages for each in changes])
+    order = np.argsort(messages, kind="stable")
+    whose = np.repeat(np.arange(len(changes)), [len(each.messages) for each in changes])[order]
+    places = np.concatenate([np.arange(len(each.messages)) for each in changes])[order]
+    starts = [0, *(np.flatnonzero(np.diff(whose)) + 1), len(whose)]
+    return [
+        changes[int(whose[start])].slice(int(places[start]), int(places[start]) + int(end - start))
+        for start, end in itertools.pairwise(starts)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BadMessage:
+    """The index of a message that can't be decoded, and why."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """A message after which a table has no rows."""
+
+    index: int
+    source: SourceTable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """What some messages say, in no order between tables; a table may be there several times, in order.
+
+    Nothing of a bad message is among the changes.
+
+    Where there are truncations, the changes are those of the messages before the first one.
+    """
+
+    changes: Sequence[RowChanges] = ()
+    bad: Sequence[BadMessage] = ()
+    truncation: Truncation | None = None

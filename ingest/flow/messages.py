@@ -1,0 +1,126 @@
+"""Messages as they were received, by column, and how far a reader has come in their topics.
+
+A position is the offset of the next message to be read, as Kafka's consumer groups keep it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.errors import CorruptFileError
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Some messages of one topic; those of a partition are in the order of their offsets.
+
+    `keys` and `values` are binary arrays; a null value is a tombstone. All columns have the same length.
+    """
+
+    topic: str
+    partitions: npt.NDArray[np.int32]
+    offsets: Offsets
+    keys: "pa.Array[Any]"
+    values: "pa.Array[Any]"
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def place(self, index: int) -> str:
+        """Where a message stands, for people."""
+        return f"topic {self.topic}, partition {self.partitions[index]}, offset {self.offsets[index]}"
+
+    def slice(self, start: int, end: int) -> "Messages":
+        """The messages from the one with the index `start` to the one before `end`."""
+        return Messages(
+            topic=self.topic,
+            partitions=self.partitions[start:end],
+            offsets=self.offsets[start:end],
+            keys=self.keys.slice(start, end - start),
+            values=self.values.slice(start, end - start),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The next offset of each partition of each topic; partitions that are not named are read from their beginning."""
+
+    of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any(self.of.values())
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        """Topic, partition and offset of each partition that is named."""
+        return ((t, p, offset) for t, partitions in self.of.items() for p, offset in partitions.items())
+
+    def get(self, topic: str, partition: int) -> int | None:
+        """The next offset of a partition, None where it is read from its beginning."""
+        return self.of.get(topic, {}).get(partition)
+
+    def after(self, messages: Messages) -> "Positions":
+        """The positions when these messages have been read, too."""
+        known = dict(self.of.get(messages.topic, {}))
+        for partition in np.unique(messages.partitions):
+            last = int(messages.offsets[messages.partitions == partition].max())
+            known[int(partition)] = max(known.get(int(partition), 0), last + 1)
+        return Positions({**self.of, messages.topic: known})
+
+    def beyond(self, other: "Positions | None") -> "Positions":
+        """The later one of both offsets of each partition."""
+        found = {topic: dict(partitions) for topic, partitions in self.of.items()}
+        for topic, partition, offset in other or ():
+            known = found.setdefault(topic, {})
+            known[partition] = max(offset, known.get(partition, 0))
+        return Positions(found)
+
+    def new_in(self, messages: Messages) -> "npt.NDArray[np.bool_]":
+        """Which of the messages have not been read at these positions."""
+        found = np.ones(len(messages), bool)
+        for partition, offset in self.of.get(messages.topic, {}).items():
+            found &= (messages.partitions != partition) | (messages.offsets >= offset)
+        return found
+
+    def has_reached(self, ends: "Positions") -> bool:
+        """Whether everything before the other positions has been read."""
+        return all((self.get(topic, partition) or 0) >= end for topic, partition, end in ends)
+
+    def to_json(self) -> str:
+        """The positions as text: {"topic": {"0": 17}}."""
+        return json.dumps(
+            {t: {str(p): o for p, o in sorted(partitions.items())} for t, partitions in sorted(self.of.items())}
+        )
+
+    @staticmethod
+    def from_json(text: str, source: str) -> "Positions":
+        """Positions made by to_json; raises CorruptFileError naming the source."""
+        try:
+            return Positions(
+                {str(t): {int(p): int(o) for p, o in partitions.items()} for t, partitions in json.loads(text).items()}
+            )
+        except (ValueError, TypeError, AttributeError) as error:
+            raise CorruptFileError(f"{source} holds no positions in topics: {error}: {text[:200]!r}") from error
+
+
+def least_of(all_positions: Iterable[Positions]) -> Positions:
+    """Where a reader begins who is to read what any of the positions has not read.
+
+    A partition that one of them does not name is read from its beginning.
+    """
+    given = list(all_positions)
+    if not given:
+        return Positions()
+    found: dict[str, dict[int, int]] = {}
+    for topic, partition, _ in given[0]:
+        offsets = [each.get(topic, partition) for each in given]
+        known = [offset for offset in offsets if offset is not None]
+        if len(known) == len(offsets):
+            found.setdefault(topic, {})[partition] = min(known)
+    return Positions(found)

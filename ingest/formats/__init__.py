@@ -1,0 +1,1 @@
+"""What messages say: one decoder for each format, behind `format.Decoder`."""

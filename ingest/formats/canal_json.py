@@ -1,0 +1,254 @@
+"""Changes of rows as Alibaba's Canal writes them, its flat messages.
+
+    {"database": "shop", "table": "orders", "type": "UPDATE", "isDdl": false, "es": 1589373560000, "id": 9, …,
+     "data": [{"id": "111", "weight": "5.18"}], "old": [{"weight": "5.15"}],
+     "mysqlType": {"id": "INTEGER", "weight": "FLOAT"}, "sqlType": {…}, "pkNames": ["id"]}
+
+`data` are the rows after the changes, or those that were deleted, with their values as texts; `old` has, for each row
+of an update, what the columns that changed had before. `mysqlType` states the types; columns that it lacks are texts.
+A message about a table, and not its rows, is passed over, but TRUNCATE. Source: Canal's `FlatMessage` and
+`MQMessageUtils`; Flink's documentation, page Canal Format; Paimon's, page Kafka CDC.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
+from interbed.ingest.formats.before_after import changed_rows
+from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.json_objects import json_text
+from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
+from interbed.ingest.formats.old_values import columns_before, olds_with_null
+from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, last_names, texts_of
+from interbed.storage.base.errors import NotSupportedError
+
+_SOME_ROWS = pa.list_(pa.struct([]))
+_FIELDS: Mapping[str, pa.DataType] = {
+    "database": pa.string(),
+    "table": pa.string(),
+    "type": pa.string(),
+    "isDdl": pa.bool_(),
+    "data": _SOME_ROWS,
+    "old": _SOME_ROWS,
+    "mysqlType": pa.struct([]),
+    "pkNames": pa.list_(pa.string()),
+}
+_HEADER = pa.schema(_FIELDS)
+# Paimon takes ROW for an insertion, too.
+_INSERTS = ("INSERT", "ROW")
+_UPDATE = "UPDATE"
+_DELETE = "DELETE"
+_ROWS = (*_INSERTS, _UPDATE, _DELETE)
+_TRUNCATE = "TRUNCATE"
+_PASSED_OVER = (
+    *("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"),
+    *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"),
+    # TiCDC writes these in between.
+    "TIDB_WATERMARK",
+)
+
+
+class CanalJson:
+    """Understands Canal's messages; each table has a shape of its own. Not for use by several threads.
+
+    Where the stated types change, a table has several changes, in their order.
+    """
+
+    def __init__(self) -> None:
+        self._shapes = TableShapes(_HEADER)
+
+    def decode(self, messages: Messages) -> Decoded:
+        """The changes of each table; messages about tables, and those without a value, are passed over."""
+        texts, places = texts_of(messages)
+        if not len(texts):
+            return Decoded()
+        headers = self._shapes.headers(texts)
+        truncations = headers.where(headers.has_one_of("type", (_TRUNCATE,)))
+        if len(truncations.index):
+            first = int(places[truncations.index[0]])
+            database, table = (truncations.column(name)[0].as_py() for name in ("database", "table"))
+            source = SourceTable(database or "", table) if table else None
+            return replace(self.decode(messages.slice(0, first)), truncation=Truncation(index=first, source=source))
+        bad = list(headers.bad)
+        tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
+        changes = [found for table in tables for run in _runs(table) for found in _changes(run, bad)]
+        return at_messages(Decoded(changes=changes, bad=bad), places)
+
+
+def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
+    """The headers of messages about rows; those of which nothing can be made are added to the bad ones."""
+    others = headers.column("isDdl").fill_null(False).to_numpy(zero_copy_only=False)
+    rows = headers.has_one_of("type", _ROWS) & ~others
+    unknown = headers.where(~rows & ~others & ~headers.has_one_of("type", _PASSED_OVER))
+    bad += [
+        BadMessage(i, f"its type is {kind!r}, which Canal lacks")
+        for i, kind in zip(unknown.index.tolist(), unknown.column("type").to_pylist(), strict=True)
+    ]
+    dataless = rows & ~headers.has("data")
+    bad += [BadMessage(i, "it has no data") for i in headers.index[dataless].tolist()]
+    return headers.where(rows & ~dataless)
+
+
+def _runs(table: TableTexts) -> Iterator[TableTexts]:
+    """The messages of a table, parted where the types change that they state."""
+    types: Any = table.column("mysqlType")
+    changed = np.zeros(max(len(table.index) - 1, 0), bool)
+    # A loop over columns; the values of each are alike as a rule.
+    for column in () if types is None else _as_texts(types).values():
+        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        changed |= codes[1:] != codes[:-1]
+    ends = np.concatenate([np.flatnonzero(changed) + 1, [len(table.index)]])
+    start = 0
+    for end in ends.tolist():
+        if end > start:
+            yield table.slice(start, end)
+        start = end
+
+
+def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
+    """The changes of a table whose messages state the same types: one, or none."""
+    stated, unknown = _stated(run)
+    if unknown:
+        bad += [BadMessage(i, unknown) for i in run.index.tolist()]
+        return
+    run = _well_formed(run, bad)
+    data: Any = run.column("data")
+    if data is None or not len(data):
+        return
+    lengths = _lengths(data)
+    owner = np.arange(len(data)).repeat(lengths)
+    rows = data.flatten()
+    if not len(rows):
+        return
+    texts = _as_texts(rows)
+    names = [*stated, *(name for name, column in texts.items() if name not in stated and column.null_count < len(rows))]
+    if not names:
+        bad += [BadMessage(i, "its rows have no columns") for i in run.index.tolist()]
+        return
+    types: Any = run.column("type")
+    updated = is_one_of(types, (_UPDATE,))[owner]
+    after = {name: texts.get(name, pa.nulls(len(rows), pa.string())) for name in names}
+    before = _before(run, after, owner, updated)
+    changed, kinds, numbers = changed_rows(
+        _struct(before),
+        _struct(after),
+        inserted=is_one_of(types, _INSERTS)[owner],
+        updated=updated,
+        deleted=is_one_of(types, (_DELETE,))[owner],
+    )
+    columns, reasons = _converted(changed, stated)
+    messages = owner[numbers]
+    whole = np.ones(len(data), bool)
+    # A loop over bad values.
+    for row, reason in sorted(reasons.items()):
+        if whole[messages[row]]:
+            whole[messages[row]] = False
+            bad.append(BadMessage(int(run.index[messages[row]]), reason))
+    good = whole[messages]
+    if good.any():
+        yield RowChanges(
+            source=run.source,
+            rows=kept(columns, good),
+            kinds=kinds[good],
+            messages=run.index[messages[good]],
+            stated=frozenset(stated),
+            key=last_names(run.column("pkNames")),
+        )
+
+
+def _stated(run: TableTexts) -> tuple[Mapping[str, MysqlType], str | None]:
+    """The types of columns that all messages state alike; or why one of them can't be."""
+    types: Any = run.column("mysqlType")
+    stated: dict[str, MysqlType] = {}
+    for name, text in ({} if types is None else types[0].as_py() or {}).items():
+        if text is None:
+            continue
+        try:
+            stated[name] = mysql_type(str(text))
+        except NotSupportedError as error:
+            return {}, f"its column {name!r} can't be read: {error}"
+    return stated, None
+
+
+def _well_formed(run: TableTexts, bad: list[BadMessage]) -> TableTexts:
+    """The messages whose rows there are, each with old values if it is an update; others are added to the bad ones."""
+    data: Any = run.column("data")
+    if data is None:
+        return run
+    holes = np.zeros(len(data), bool)
+    holes[np.arange(len(data)).repeat(_lengths(data))[~valid(data.flatten())]] = True
+    bad += [BadMessage(i, "one of its rows is null") for i in run.index[holes].tolist()]
+    old: Any = run.column("old")
+    counts = np.zeros(len(data), np.int64) if old is None else _lengths(old)
+    types: Any = run.column("type")
+    odd = is_one_of(types, (_UPDATE,)) & (counts != _lengths(data)) & ~holes
+    bad += [
+        BadMessage(int(run.index[i]), f"it is an update of {_lengths(data)[i]} rows that has old values of {counts[i]}")
+        for i in np.flatnonzero(odd)
+    ]
+    return run.where(~holes & ~odd)
+
+
+def _before(run: TableTexts, after: Mapping[str, Array], owner: Indices, updated: Mask) -> Mapping[str, Array]:
+    """The rows before the changes: those that were deleted, too."""
+    old: Any = run.column("old")
+    if old is None or not updated.any():
+        return after
+    types: Any = run.column("type")
+    wanted = is_one_of(types, (_UPDATE,))
+    first = np.searchsorted(owner, np.arange(len(run.index)))
+    null: dict[str, list[int]] = {}
+    # A loop over the few messages in which an old value may be null.
+    for i, rows in olds_with_null(run.texts, wanted).items():
+        for row, values in enumerate(rows):
+            for name in (name for name, value in (values or {}).items() if value is None):
+                null.setdefault(name, []).append(int(first[i]) + row)
+    lengths = _lengths(old)
+    starts = np.cumsum(lengths) - lengths
+    place = np.where(updated, starts[owner] + np.arange(len(owner)) - first[owner], 0)
+    rows_before: Any = old.flatten()
+    aligned = rows_before.take(pa.array(place, mask=~updated))
+    return columns_before(after, _as_texts(aligned), null)
+
+
+def _converted(rows: pa.Table, stated: Mapping[str, MysqlType]) -> tuple[pa.Table, Mapping[int, str]]:
+    """The columns with their stated types, and why a row can't have them."""
+    reasons: dict[int, str] = {}
+    columns: dict[str, Any] = {}
+    for name in rows.column_names:
+        column: Any = rows.column(name).combine_chunks()
+        if name in stated:
+            column, found = converted(column, stated[name], name)
+            reasons = {**found, **reasons}
+        columns[name] = column
+    return pa.table(columns), reasons
+
+
+def _as_texts(rows: Any) -> dict[str, Array]:
+    """The columns of an array of rows, as texts, which they are in Canal's own messages."""
+    found: dict[str, Array] = {}
+    if not isinstance(rows.type, pa.StructType):
+        return found
+    for field, column in zip(rows.type, rows.flatten(), strict=True):
+        if pa.types.is_nested(field.type):
+            # One by one: Canal writes no lists and objects, and Arrow does not write them as JSON.
+            values = [None if value is None else json_text(value) for value in column.to_pylist()]
+            found[field.name] = pa.array(values, pa.string())
+        else:
+            found[field.name] = column.cast(pa.string())
+    return found
+
+
+def _struct(columns: Mapping[str, Array]) -> Any:
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
+
+def _lengths(lists: Any) -> Indices:
+    lengths: Indices = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    return lengths

@@ -1,0 +1,224 @@
+"""The schema that Kafka Connect's JSON converter puts beside a value, as Arrow types.
+
+A schema is {"type": "int32", "optional": true, "name": "io.debezium.time.Date", "parameters": {…}, "field": "day"};
+structs have `fields`, arrays `items`. The name says what the value means, and Debezium's are known here:
+
+| name | JSON | column |
+|---|---|---|
+| …time.Date, Connect's Date | days | DATE |
+| …time.Timestamp, Connect's Timestamp | milliseconds | TIMESTAMP(3) |
+| …time.MicroTimestamp, NanoTimestamp | micro-, nanoseconds | TIMESTAMP(6), TIMESTAMP(9) |
+| …time.ZonedTimestamp | ISO 8601 with an offset | TIMESTAMP_LTZ(6) |
+| …time.Time, Connect's Time | milliseconds | TIME(3) |
+| …time.MicroTime, NanoTime | micro-, nanoseconds | STRING, 10:20:30.123456: Paimon's TIME has milliseconds |
+| Connect's Decimal | base64, big-endian | DECIMAL; STRING where it has more than 38 digits |
+| …data.VariableScaleDecimal | scale and base64 | STRING |
+
+Names that are not known leave the value as it is. Bytes are base64. Sources: Debezium's documentation, "Data type
+mappings" of its connectors; Kafka's `JsonConverter`.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.formats.arrays import Array
+from interbed.storage.base.errors import NotSupportedError
+
+Convert: TypeAlias = Callable[[Array], Array]
+
+_PLAIN: Mapping[str, pa.DataType] = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+}
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectType:
+    """How JSON has values (`wire`), what a column has (`type`), and the way from one to the other.
+
+    `convert` is None where both are the same; it raises ValueError for what is no value of the type.
+    """
+
+    wire: pa.DataType
+    type: pa.DataType
+    convert: Convert | None = None
+
+    def converted(self, array: Array) -> Array:
+        """The values as the column has them."""
+        return array if self.convert is None else self.convert(array)
+
+
+def connect_type(schema: Mapping[str, Any], path: str = "", *, spelled: bool = False) -> ConnectType:
+    """The type of a schema; raises NotSupportedError, naming the field, for maps and for what is no schema.
+
+    JSON has NaN and infinite numbers as texts. Where floating numbers are `spelled`, all of them are read as texts.
+    """
+    kind, name, parameters = schema.get("type"), schema.get("name"), schema.get("parameters") or {}
+    if kind == "bytes" and name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision", _MOST_DIGITS)))
+    if kind == "struct" and name == "io.debezium.data.VariableScaleDecimal":
+        wire = pa.struct([pa.field("scale", pa.int32()), pa.field("value", pa.string())])
+        return ConnectType(wire=wire, type=pa.string(), convert=_variable_decimals)
+    if isinstance(name, str) and (name, kind) in _NAMED:
+        return _NAMED[name, kind]
+    if kind == "bytes":
+        return ConnectType(wire=pa.string(), type=pa.binary(), convert=_bytes)
+    if kind == "struct":
+        return _struct(schema.get("fields") or [], path, spelled=spelled)
+    if kind == "array":
+        return _array(connect_type(schema.get("items") or {}, f"{path}[]", spelled=spelled))
+    if isinstance(kind, str) and kind in _PLAIN:
+        if spelled and pa.types.is_floating(_PLAIN[kind]):
+            return _named(pa.string(), _PLAIN[kind])
+        return ConnectType(wire=_PLAIN[kind], type=_PLAIN[kind])
+    raise NotSupportedError(
+        f"The field {path or 'at the top'} of a message has the type {kind!r} of Kafka Connect, which becomes no "
+        "column. Leave it out at the source, or let the connector write it as JSON."
+    )
+
+
+def _struct(fields: Sequence[Mapping[str, Any]], path: str, *, spelled: bool) -> ConnectType:
+    names = [str(f["field"]) for f in fields]
+    types = [connect_type(f, f"{path}.{n}".lstrip("."), spelled=spelled) for f, n in zip(fields, names, strict=True)]
+    wire = pa.struct([pa.field(n, t.wire) for n, t in zip(names, types, strict=True)])
+    result = pa.struct([pa.field(n, t.type) for n, t in zip(names, types, strict=True)])
+    if all(t.convert is None for t in types):
+        return ConnectType(wire=wire, type=result)
+
+    def convert(array: Array) -> Array:
+        whole: Any = array
+        parts = [t.converted(part) for t, part in zip(types, whole.flatten(), strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(result), mask=whole.is_null())
+
+    return ConnectType(wire=wire, type=result, convert=convert)
+
+
+def _array(element: ConnectType) -> ConnectType:
+    wire, result = pa.list_(element.wire), pa.list_(element.type)
+    if element.convert is None:
+        return ConnectType(wire=wire, type=result)
+
+    def convert(array: Array) -> Array:
+        # A copy starts at its first value, which the offsets of a slice do not.
+        whole: Any = pa.concat_arrays([array])
+        lists: Array = pa.ListArray.from_arrays(whole.offsets, element.converted(whole.values), mask=whole.is_null())
+        return lists
+
+    return ConnectType(wire=wire, type=result, convert=convert)
+
+
+def _decimal(scale: int, precision: int) -> ConnectType:
+    if precision > _MOST_DIGITS or not 0 <= scale <= precision:
+        return ConnectType(wire=pa.string(), type=pa.string(), convert=lambda a: _decimal_texts(a, scale))
+
+    def convert(array: Array) -> Array:
+        return _decimals(array, scale).cast(pa.decimal128(precision, scale))
+
+    return ConnectType(wire=pa.string(), type=pa.decimal128(precision, scale), convert=convert)
+
+
+def _decimals(array: Array, scale: int) -> Array:
+    # Arrow has no kernel for base64 or for big-endian integers of any length.
+    values = [None if text is None else Decimal(_integer(text)).scaleb(-scale) for text in array.to_pylist()]
+    return pa.array(values, pa.decimal128(_MOST_DIGITS, scale))
+
+
+def _decimal_texts(array: Array, scale: int) -> Array:
+    texts = [None if text is None else _plain(_integer(text), scale) for text in array.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _variable_decimals(array: Array) -> Array:
+    texts = [None if v is None else _plain(_integer(v["value"] or ""), v["scale"] or 0) for v in array.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _plain(unscaled: int, scale: int) -> str:
+    """The number as SQL writes it, without an exponent, with any number of digits."""
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _integer(text: str) -> int:
+    return int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+
+
+def _bytes(array: Array) -> Array:
+    # Arrow has no kernel for base64.
+    values = [None if text is None else base64.b64decode(text, validate=True) for text in array.to_pylist()]
+    return pa.array(values, pa.binary())
+
+
+def _cast_to(data_type: pa.DataType) -> Convert:
+    return lambda array: array.cast(data_type)
+
+
+def _time_texts(unit: Literal["us", "ns"]) -> Convert:
+    digits = 6 if unit == "us" else 9
+
+    def convert(array: Array) -> Array:
+        if _within_a_day(array, 10**digits):
+            texts: Array = pc.cast(pc.cast(array, pa.time64(unit)), pa.string())
+            return texts
+        # Arrow has no texts for 24:00:00 of PostgreSQL and for the times of MySQL, which go from -838 to 838 hours.
+        return pa.array([None if v is None else _clock(v, digits) for v in array.to_pylist()], pa.string())
+
+    return convert
+
+
+def _times(array: Array) -> Array:
+    if not _within_a_day(array, 1000):
+        raise ValueError("it is not a time within a day")
+    return array.cast(pa.time32("ms"))
+
+
+def _within_a_day(array: Array, second: int) -> bool:
+    ends: Any = pc.min_max(array)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (least >= 0 and most < 24 * 60 * 60 * second)
+
+
+def _clock(ticks: int, digits: int) -> str:
+    seconds, fraction = divmod(abs(ticks), 10**digits)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{'-' if ticks < 0 else ''}{hour:02}:{minute:02}:{second:02}.{fraction:0{digits}}"
+
+
+def _named(wire: pa.DataType, data_type: pa.DataType, convert: Convert | None = None) -> ConnectType:
+    return ConnectType(wire=wire, type=data_type, convert=convert or _cast_to(data_type))
+
+
+_DATE = _named(pa.int32(), pa.date32())
+_MILLIS = _named(pa.int64(), pa.timestamp("ms"))
+_TIME = _named(pa.int32(), pa.time32("ms"), _times)
+_NAMED: Mapping[tuple[str, Any], ConnectType] = {
+    ("io.debezium.time.Date", "int32"): _DATE,
+    ("org.apache.kafka.connect.data.Date", "int32"): _DATE,
+    ("io.debezium.time.Timestamp", "int64"): _MILLIS,
+    ("org.apache.kafka.connect.data.Timestamp", "int64"): _MILLIS,
+    ("io.debezium.time.MicroTimestamp", "int64"): _named(pa.int64(), pa.timestamp("us")),
+    ("io.debezium.time.NanoTimestamp", "int64"): _named(pa.int64(), pa.timestamp("ns")),
+    ("io.debezium.time.ZonedTimestamp", "string"): _named(pa.string(), pa.timestamp("us", "UTC")),
+    ("io.debezium.time.Time", "int32"): _TIME,
+    ("org.apache.kafka.connect.data.Time", "int32"): _TIME,
+    ("io.debezium.time.MicroTime", "int64"): _named(pa.int64(), pa.string(), _time_texts("us")),
+    ("io.debezium.time.NanoTime", "int64"): _named(pa.int64(), pa.string(), _time_texts("ns")),
+}

@@ -1,0 +1,308 @@
+"""Debezium's change events as JSON, with or without the schema of Kafka Connect around them.
+
+    {"before": null, "after": {"id": 1, …}, "source": {"db": "shop", "schema": "public", "table": "orders", …},
+     "op": "c", …}
+    {"schema": {…}, "payload": {"before": …, …}}
+
+`op` is c (created), r (read by the first snapshot), u (updated), d (deleted), t (truncated), m (a message of
+PostgreSQL, which is passed over). A message without a value (a tombstone, which follows a deletion) is passed over,
+too. With the schema the columns have its types (`connect_schema`), without it they are guessed. The message's key names
+the primary key, and stands in for the row before a deletion where that is missing.
+
+Source: Debezium's documentation, "Data change events" of its connectors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
+from interbed.ingest.formats.before_after import changed_rows, converted_columns
+from interbed.ingest.formats.by_table import Headers, by_table, split_by_table
+from interbed.ingest.formats.connect_envelope import Envelopes
+from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
+
+_UNAVAILABLE = "__debezium_unavailable_value"
+_SPELLED = r'"(NaN|-?Infinity)"'
+_SOURCE = pa.struct([pa.field(name, pa.string()) for name in ("db", "schema", "table")])
+_HEADER = pa.schema([pa.field("source", _SOURCE), pa.field("op", pa.string())])
+_NO_TABLE = 'it is no event of Debezium: its "source" names no table'
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """What a schema says of the events below it; `spelled` are those with NaN or an infinite number in them."""
+
+    shape: JsonShape
+    columns: Mapping[str, ConnectType]
+    spelled: "_Events | None" = None
+
+
+class DebeziumJson:
+    """A decoder; see the module. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._envelopes = Envelopes(_events_of)
+        self._shapes: dict[SourceTable, JsonShape] = {}
+
+    def decode(self, messages: Messages) -> Decoded:
+        """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column."""
+        bad: list[BadMessage] = []
+        index, texts = _events(messages, bad)
+        parts: list[_Part] = []
+        for events, numbers, payloads in self._envelopes.opened(index, texts, bad):
+            if events is None:
+                parts += self._guessed(numbers, payloads, bad)
+            else:
+                parts += _stated(events, numbers, payloads, bad)
+        truncations = [
+            Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
+        ]
+        if truncations:
+            first = min(truncations, key=lambda t: t.index)
+            before = self.decode(messages.slice(0, first.index))
+            return replace(before, truncation=first)
+        changes = [found for part in parts if (found := part.changes(messages.keys, bad)) is not None]
+        # Tables change their schemas, and get an earlier one back.
+        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
+
+    def _guessed(self, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
+        """The events without a schema, by table; tables must not lend each other columns."""
+        if len(self._shapes) == 1 and (part := self._of_one_table(index, texts)) is not None:
+            return [part]
+        headers, _ = split_by_table(texts, _HEADER, database=("source", "db"), table=("source", "table"))
+        bad += [BadMessage(int(index[b.index]), b.reason) for b in headers.bad]
+        parts = []
+        for source, numbers in _tables(headers).items():
+            shape = self._shapes.setdefault(source, JsonShape(alike=("before", "after")))
+            these = texts if len(numbers) == len(texts) else taken(texts, numbers)
+            parts.append(_Part.read(shape, {}, source, index[numbers], these, bad))
+        named = valid(headers.column("source", "table"))
+        # What PostgreSQL was only told is about no table.
+        passed = headers.column("op").to_numpy(zero_copy_only=False) == "m"
+        bad += [BadMessage(int(index[i]), _NO_TABLE) for i in headers.index[~named & ~passed]]
+        return parts
+
+    def _of_one_table(self, index: Indices, texts: Array) -> "_Part | None":
+        """The events, if all are of the only table that there was so far and have nothing new."""
+        [(table, shape)] = self._shapes.items()
+        rows: pa.Table | None = shape.read_known(texts)
+        if rows is None:
+            return None
+        part = _Part(source=table, index=index, texts=texts, rows=rows, shape=shape, types={})
+        return part if list(part.tables()) == [table] and len(part.tables()[table]) == len(texts) else None
+
+
+def _events(messages: Messages, bad: list[BadMessage]) -> tuple[Indices, Array]:
+    """The messages that have a value, with their numbers, but those that leave out a value that did not change."""
+    texts: Any = messages.values
+    index = np.flatnonzero(valid(texts))
+    texts = kept(texts, valid(texts))
+    lacking = mask_of(pc.match_substring(texts, _UNAVAILABLE))
+    if lacking.any():
+        reason = (
+            "it leaves out a large value that did not change (TOAST), so that the row is not known. Set REPLICA "
+            "IDENTITY FULL for the table in PostgreSQL"
+        )
+        bad += [BadMessage(int(i), reason) for i in index[lacking]]
+        index, texts = index[~lacking], kept(texts, ~lacking)
+    return index, texts
+
+
+def _events_of(schema: Mapping[str, Any]) -> _Events:
+    return replace(_read_by(schema, spelled=False), spelled=_read_by(schema, spelled=True))
+
+
+def _read_by(schema: Mapping[str, Any], *, spelled: bool) -> _Events:
+    whole = connect_type(schema, spelled=spelled)
+    rows: Mapping[str, Any] = next((f for f in schema.get("fields") or () if f.get("field") == "after"), {})
+    columns = {str(f["field"]): connect_type(f, str(f["field"]), spelled=spelled) for f in rows.get("fields") or ()}
+    fields = list(whole.wire) if isinstance(whole.wire, pa.StructType) else []
+    return _Events(JsonShape(pa.schema(fields), stated=True), columns)
+
+
+def _stated(events: _Events, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
+    """The events of one schema, which are of one table as a rule."""
+    if events.spelled is not None:
+        spelled = mask_of(pc.match_substring_regex(texts, _SPELLED))
+        if spelled.any():
+            rest = _stated(replace(events, spelled=None), index[~spelled], kept(texts, ~spelled), bad)
+            return [*rest, *_stated(events.spelled, index[spelled], kept(texts, spelled), bad)]
+    everything = _Part.read(events.shape, events.columns, SourceTable("", ""), index, texts, bad)
+    found = everything.tables()
+    nameless = ~everything.ops("m")
+    for numbers in found.values():
+        nameless[numbers] = False
+    bad += [BadMessage(int(i), _NO_TABLE) for i in everything.index[nameless]]
+    if len(found) == 1 and len(next(iter(found.values()))) == len(everything.index):
+        return [replace(everything, source=next(iter(found)))]
+    return [everything.taken(numbers, table) for table, numbers in found.items()]
+
+
+def _tables(headers: Headers) -> Mapping[SourceTable, Indices]:
+    databases: Any = pc.coalesce(headers.column("source", "schema"), headers.column("source", "db"))
+    return by_table(databases, headers.column("source", "table"), headers.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Events of one table that were read together. `index` holds the numbers of their messages."""
+
+    source: SourceTable
+    index: Indices
+    texts: Array
+    rows: pa.Table
+    shape: JsonShape
+    types: Mapping[str, ConnectType]
+
+    @staticmethod
+    def read(
+        shape: JsonShape,
+        types: Mapping[str, ConnectType],
+        source: SourceTable,
+        index: Indices,
+        texts: Array,
+        bad: list[BadMessage],
+    ) -> "_Part":
+        """Read the texts of events, which have the numbers `index`."""
+        read = shape.read(texts)
+        bad += [BadMessage(int(index[b.index]), b.reason) for b in read.bad]
+        return _Part(
+            source=source,
+            index=index[read.index],
+            texts=texts if len(read.index) == len(texts) else taken(texts, read.index),
+            rows=read.rows,
+            shape=shape,
+            types=types,
+        )
+
+    def taken(self, numbers: Indices, source: SourceTable) -> "_Part":
+        """Some of the events, as those of a table."""
+        return replace(
+            self,
+            source=source,
+            index=self.index[numbers],
+            texts=taken(self.texts, numbers),
+            rows=taken(self.rows, numbers),
+        )
+
+    def column(self, name: str) -> Array:
+        """A field of the events; null where they lack it."""
+        if name not in self.rows.schema.names:
+            return pa.nulls(self.rows.num_rows)
+        found: Any = self.rows.column(name).combine_chunks()
+        return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+
+    def tables(self) -> Mapping[SourceTable, Indices]:
+        """Which of the events are of which table."""
+        source = self.column("source")
+        names = {f.name for f in source.type} if isinstance(source.type, pa.StructType) else set()
+        parts: list[Any] = [
+            pc.struct_field(source, name) if name in names else pa.nulls(len(source), pa.string())
+            for name in ("schema", "db", "table")
+        ]
+        return by_table(pc.coalesce(parts[0], parts[1]), parts[2])
+
+    def ops(self, *wanted: str) -> Mask:
+        """Which of the events are of one of these kinds."""
+        column = self.column("op")
+        if not pa.types.is_string(column.type):
+            return np.zeros(len(column), bool)
+        return mask_of(pc.is_in(column, pa.array(wanted, pa.string())))
+
+    def changes(self, keys: Array, bad: list[BadMessage]) -> RowChanges | None:
+        """The rows of the events; `keys` are the keys of all messages. None when there are none."""
+        complete = self._with_keys_of_deletions(keys)
+        before, after = complete.column("before"), complete.column("after")
+        row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
+        inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
+        reasons = _whats_wrong(complete, before, after)
+        if row is None:
+            before = after = pa.nulls(len(complete.index), pa.struct([]))
+        else:
+            before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
+            (before, after), more = complete._converted(before, after)
+            reasons = {**more, **reasons}
+        bad += [BadMessage(int(complete.index[i]), reason) for i, reason in reasons.items()]
+        good = np.ones(len(complete.index), bool)
+        good[list(reasons)] = False
+        good &= inserted | updated | deleted
+        if not good.any() or row is None:
+            return None
+        rows, kinds, events = changed_rows(
+            kept(before, good),
+            kept(after, good),
+            inserted=inserted[good],
+            updated=updated[good],
+            deleted=deleted[good],
+        )
+        return RowChanges(
+            source=self.source,
+            rows=rows,
+            kinds=kinds,
+            messages=complete.index[good][events],
+            stated=frozenset(self.types),
+            key=_key_columns(keys[int(complete.index[good][0])].as_py()),
+        )
+
+    def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:
+        """Both rows with the types of columns."""
+        if all(t.convert is None for t in self.types.values()):
+            return (before, after), {}
+        names = [field.name for field in after.type]
+        convert = [self.types[name].converted for name in names]
+        reasons: dict[int, str] = {}
+        made = []
+        for rows in (before, after):
+            whole: Any = rows
+            columns, more = converted_columns(whole.flatten(), convert, names)
+            reasons |= more
+            made.append(pa.StructArray.from_arrays(columns, names, mask=whole.is_null()))
+        return (made[0], made[1]), reasons
+
+    def _with_keys_of_deletions(self, keys: Array) -> "_Part":
+        """The same with the message's key as the row before a deletion that has none."""
+        lacking = np.flatnonzero(self.ops("d") & ~valid(self.column("before")))
+        if not len(lacking):
+            return self
+        texts: list[Any] = self.texts.to_pylist()
+        # Most connectors send the row, or its key as the row, so that this is rare.
+        for i in lacking:
+            key = _key_of(keys[int(self.index[i])].as_py())
+            if key:
+                texts[i] = json_text({**parsed_object(texts[i]), "before": key}).encode()
+        return _Part.read(self.shape, self.types, self.source, self.index, pa.array(texts, pa.binary()), [])
+
+
+def _whats_wrong(part: _Part, before: Array, after: Array) -> dict[int, str]:
+    """Why events can't be understood, by their place."""
+    reasons: dict[int, str] = {}
+    known = part.ops("c", "r", "u", "d", "m", "t")
+    for i in np.flatnonzero(~known):
+        reasons[int(i)] = f'it is no event of Debezium: its "op" is {part.column("op")[int(i)].as_py()!r}'
+    for i in np.flatnonzero(part.ops("c", "r", "u") & ~valid(after)):
+        reasons[int(i)] = 'it has no row in "after"'
+    for i in np.flatnonzero(part.ops("d") & ~valid(before)):
+        reasons[int(i)] = 'it has no row in "before", and its key is no object that names the row'
+    return reasons
+
+
+def _key_of(key: bytes | None) -> dict[str, Any]:
+    """The columns of a message's key, empty where it is no object."""
+    try:
+        value = parsed_object(key or b"")
+    except ValueError:
+        return {}
+    payload = value.get("payload")
+    return payload if isinstance(payload, dict) and set(value) == {"schema", "payload"} else value
+
+
+def _key_columns(key: bytes | None) -> tuple[str, ...]:
+    return tuple(_key_of(key))

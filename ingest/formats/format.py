@@ -1,0 +1,38 @@
+"""The protocol of decoders, and which format has which."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Protocol
+
+from interbed.ingest.flow.changes import Decoded
+from interbed.ingest.flow.messages import Messages
+from interbed.storage.base.errors import NotSupportedError
+
+
+class Decoder(Protocol):
+    """Understands the messages of one format; keeps what it learns of their shape between calls.
+
+    Not for use by several threads.
+    """
+
+    def decode(self, messages: Messages) -> Decoded:
+        """What the messages say; a message that can't be understood is bad, and no error."""
+        ...
+
+
+_PLACES: Mapping[str, str] = {
+    "canal-json": "interbed.ingest.formats.canal_json:CanalJson",
+    "debezium-json": "interbed.ingest.formats.debezium_json:DebeziumJson",
+    "json": "interbed.ingest.formats.plain_json:PlainJson",
+    "maxwell-json": "interbed.ingest.formats.maxwell_json:MaxwellJson",
+}
+FORMATS = tuple(_PLACES)
+
+
+def decoder_of(name: str) -> Decoder:
+    """A new decoder of the format of that name; raises NotSupportedError, naming those that there are."""
+    if name not in _PLACES:
+        raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
+    module, _, maker = _PLACES[name].partition(":")
+    make: Callable[[], Decoder] = getattr(import_module(module), maker)
+    return make()

@@ -1,0 +1,263 @@
+"""Texts that are JSON objects as Arrow columns, by Arrow's reader.
+
+Arrow reads many texts at once, but it has to know the shape of the objects: the types of their fields, and of the
+fields of these. A `JsonShape` is learned from the texts, in Python, whenever they have something that it lacks; as a
+rule it knows everything, and nothing is done text by text. Where values of one field are of several kinds, the field is
+a text, and has its numbers, lists and objects as JSON. Texts that Arrow refuses are looked at one by one, and those
+that are no objects are bad.
+
+Arrow's reader trusts its input: several values in one text would be several rows, and a value at the top that is no
+object ends the process. So a text goes to Arrow only if it begins and ends like an object, and if nothing in it looks
+as if a value followed an object without a comma; everything else is parsed in Python first, and written anew.
+
+Types that are learned: BIGINT (DECIMAL(38, 0) beyond 64 bits), DOUBLE, BOOLEAN, STRING, ROW, ARRAY.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from interbed.ingest.flow.changes import BadMessage
+from interbed.ingest.formats.arrays import Mask, mask_of
+
+_STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
+"""After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
+
+_BLOCK = 256
+"""How many texts are tried together, to find those that have something new."""
+
+_MOST_DIGITS = 38
+_INT64 = range(-(2**63), 2**63)
+LARGE_INTEGER = pa.decimal128(_MOST_DIGITS, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadObjects:
+    """The objects of the texts with the indices `index`, as columns of the same length; and the texts that are none."""
+
+    rows: pa.Table
+    index: npt.NDArray[np.int64]
+    bad: Sequence[BadMessage]
+
+
+class JsonShape:
+    """The fields of objects, and their types. A `stated` shape is known from elsewhere, and learns nothing.
+
+    Fields that are `alike` have one type.
+    """
+
+    def __init__(self, fields: pa.Schema | None = None, *, stated: bool = False, alike: Sequence[str] = ()) -> None:
+        self.fields = pa.schema([]) if fields is None else fields
+        self._stated = stated
+        self._alike = frozenset(alike)
+
+    def read(self, texts: "pa.Array[Any]") -> ReadObjects:
+        """The objects in the texts (binary, no nulls); fields that none of the objects has are null."""
+        rows = self.read_known(texts)
+        if rows is not None:
+            return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
+        return self._learned(texts)
+
+    def read_known(self, texts: "pa.Array[Any]") -> pa.Table | None:
+        """The same, None where a text is bad, may be, or has something new."""
+        return _by_arrow(texts, self.fields) if is_one_object(texts).all() else None
+
+    def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
+        """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
+        everything = np.arange(len(texts))
+        doubtful = np.concatenate([everything[:0], *self._refused_blocks(texts)])
+        for numbers in (doubtful, everything):
+            bad: list[BadMessage] = []
+            written = dict(enumerate(_bytes_of(texts)))
+            # What stays as it is may still not fit the fields as they are then; so the second time all are parsed.
+            written |= self._rewritten({int(i): written[int(i)] for i in numbers}, bad)
+            for each in bad:
+                del written[each.index]
+            rows = _by_arrow(pa.array(list(written.values()), pa.binary()), self.fields)
+            if rows is not None:
+                return ReadObjects(rows=rows, index=np.array(list(written), np.int64), bad=bad)
+        return self._one_by_one(written, bad)
+
+    def _refused_blocks(self, texts: "pa.Array[Any]") -> Iterator[npt.NDArray[np.int64]]:
+        """The numbers of the texts that stand among some that Arrow refuses with the fields as they are."""
+        safe = is_one_object(texts)
+        for start in range(0, len(texts), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            if not safe[block].all() or _by_arrow(texts[block], self.fields) is None:
+                yield np.arange(start, min(start + _BLOCK, len(texts)))
+
+    def _rewritten(self, texts: Mapping[int, bytes], bad: list[BadMessage]) -> dict[int, bytes]:
+        """Objects as texts that fit the fields, which learn from them."""
+        objects: dict[int, dict[str, Any]] = {}
+        for i, text in texts.items():
+            try:
+                objects[i] = parsed_object(text)
+            except ValueError as error:
+                bad.append(BadMessage(i, str(error)))
+        if not self._stated:
+            shape: pa.DataType = pa.struct(list(self.fields))
+            for value in objects.values():
+                shape = _merged(shape, type_of(value))
+            self.fields = self._made_alike([shape.field(i) for i in range(shape.num_fields)])
+        kind = pa.struct(list(self.fields))
+        return {i: json_text(_shaped(value, kind)).encode() for i, value in objects.items()}
+
+    def _one_by_one(self, texts: Mapping[int, bytes], bad: Sequence[BadMessage]) -> ReadObjects:
+        """Read each by itself, to tell those that Arrow refuses from the others."""
+        refused = list(bad)
+        rows: dict[int, pa.Table] = {}
+        for i, text in texts.items():
+            try:
+                rows[i] = _read([text], self.fields)
+            except pa.ArrowInvalid as error:
+                refused.append(BadMessage(i, _reason(error)))
+        whole = pa.concat_tables(rows.values()) if rows else self.fields.empty_table()
+        refused.sort(key=lambda each: each.index)
+        return ReadObjects(rows=whole, index=np.array(list(rows), np.int64), bad=refused)
+
+    def _made_alike(self, fields: "Sequence[pa.Field[Any]]") -> pa.Schema:
+        common: pa.DataType = pa.null()
+        for field in fields:
+            if field.name in self._alike:
+                common = _merged(common, field.type)
+        return pa.schema([f.with_type(common) if f.name in self._alike else f for f in fields])
+
+
+def parsed_object(text: bytes) -> dict[str, Any]:
+    """The object that a text is, numbers with a fraction as Decimal; ValueError says why it is none."""
+    try:
+        value = json.loads(text.decode(), parse_float=Decimal, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("it is JSON that is nested too deeply") from error
+    except UnicodeError as error:
+        raise ValueError(f"it is no text in UTF-8: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"it is JSON, but no object: {text[:40].decode(errors='replace')}")
+    return value
+
+
+def type_of(value: object) -> pa.DataType:
+    """The type of a value that was parsed from JSON."""
+    match value:
+        case None:
+            return pa.null()
+        case bool():
+            return pa.bool_()
+        case int() if value in _INT64:
+            return pa.int64()
+        case int():
+            return LARGE_INTEGER if abs(value) < 10**_MOST_DIGITS else pa.string()
+        case Decimal() | float():
+            return pa.float64()
+        case str():
+            return pa.string()
+        case list():
+            element: pa.DataType = pa.null()
+            for each in value:
+                element = _merged(element, type_of(each))
+            return pa.list_(element)
+        case dict():
+            return pa.struct([pa.field(name, type_of(each)) for name, each in value.items()])
+    raise TypeError(f"{type(value)} does not come from JSON.")
+
+
+def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that holds the values of both."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {f.name: f.type for f in one}
+        for field in other:
+            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
+        return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_merged(one.value_type, other.value_type))
+    both = {one, other}
+    if both <= {pa.int64(), LARGE_INTEGER, pa.float64()}:
+        return pa.float64() if pa.float64() in both else LARGE_INTEGER
+    return pa.string()
+
+
+def _shaped(value: Any, kind: pa.DataType) -> Any:
+    """The value with texts in place of what is to be one; what does not fit stays, for Arrow to refuse."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind) and not isinstance(value, str):
+        return json_text(value)
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        types = {f.name: f.type for f in kind}
+        return {name: _shaped(each, types[name]) if name in types else each for name, each in value.items()}
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_shaped(each, kind.value_type) for each in value]
+    return value
+
+
+def json_text(value: object) -> str:
+    """A value that was parsed from JSON as JSON, numbers with the digits that they had."""
+    match value:
+        case Decimal():
+            return str(value)
+        case dict():
+            return "{" + ",".join(f"{json.dumps(name)}:{json_text(each)}" for name, each in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(json_text, value)) + "]"
+    return json.dumps(value)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _bytes_of(texts: "pa.Array[Any]") -> list[bytes]:
+    values: list[Any] = texts.to_pylist()
+    return values
+
+
+def is_one_object(texts: "pa.Array[Any]") -> Mask:
+    """Which texts are one object at most, whatever a trusting reader makes of them."""
+    enclosed = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    return mask_of(pc.and_not(enclosed, pc.match_substring_regex(texts, _STUCK_TOGETHER)))
+
+
+def _by_arrow(texts: "pa.Array[Any]", fields: pa.Schema) -> pa.Table | None:
+    """The objects of texts that are safe; None when some are not as the fields say."""
+    if not len(texts):
+        return fields.empty_table()
+    try:
+        rows = _read(_bytes_of(texts), fields)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+    return rows if rows.num_rows == len(texts) else None
+
+
+def _read(texts: Sequence[bytes], fields: pa.Schema) -> pa.Table:
+    lines = b"\n".join(texts)
+    # Arrow passes on what is no UTF-8.
+    lines.decode()
+    if not len(fields):
+        # Without any field Arrow takes the objects for no rows.
+        if any(parsed_object(text) for text in texts):
+            raise pa.ArrowInvalid("There are fields.")
+        return pa.table({"": pa.nulls(len(texts))}).select([])
+    return pyarrow.json.read_json(
+        io.BytesIO(lines),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error"),
+    )
+
+
+def _reason(error: pa.ArrowInvalid) -> str:
+    return f"its values are not of the types of their fields: {str(error).removeprefix('JSON parse error: ')}"

@@ -1,0 +1,116 @@
+"""Changes of rows as Maxwell writes them.
+
+    {"database": "shop", "table": "orders", "type": "update", "ts": 1477053234, "xid": 23396, "commit": true,
+     "data": {"id": 1, "m": 5.444}, "old": {"m": 4.2341}, "primary_key_columns": ["id"]}
+
+`data` is the row after a change, or the one that was deleted; `old` has what the columns that an update changed had
+before. Types are not stated. Where Maxwell runs with `output_nulls=false`, `old` lacks what was null before, and such
+a column looks as if it had not changed. Source: Maxwell's documentation, pages Data Format and Bootstrapping.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.arrays import Mask, valid
+from interbed.ingest.formats.before_after import changed_rows
+from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.old_values import columns_before, olds_with_null
+from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, last_names, texts_of
+
+_FIELDS: Mapping[str, pa.DataType] = {
+    "database": pa.string(),
+    "table": pa.string(),
+    "type": pa.string(),
+    "data": pa.struct([]),
+    "old": pa.struct([]),
+    "primary_key_columns": pa.list_(pa.string()),
+}
+_HEADER = pa.schema(_FIELDS)
+_INSERTS = ("insert", "bootstrap-insert")
+_UPDATE = "update"
+_DELETE = "delete"
+_ROWS = (*_INSERTS, _UPDATE, _DELETE)
+_PASSED_OVER = (
+    *("bootstrap-start", "bootstrap-complete"),
+    *("database-create", "database-alter", "database-drop", "table-create", "table-alter", "table-drop"),
+)
+
+
+class MaxwellJson:
+    """Understands Maxwell's messages; each table has a shape of its own. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._shapes = TableShapes(_HEADER, alike=("data", "old"))
+
+    def decode(self, messages: Messages) -> Decoded:
+        """The changes of each table; messages about tables, and those without a value, are passed over."""
+        texts, places = texts_of(messages)
+        if not len(texts):
+            return Decoded()
+        headers = self._shapes.headers(texts)
+        bad = list(headers.bad)
+        tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
+        changes = [found for each in tables if (found := _changes(each, bad)) is not None]
+        return at_messages(Decoded(changes=changes, bad=bad), places)
+
+
+def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
+    """The headers of messages about rows; those of which nothing can be made are added to the bad ones."""
+    rows = headers.has_one_of("type", _ROWS)
+    unknown = headers.where(~rows & ~headers.has_one_of("type", _PASSED_OVER))
+    bad += [
+        BadMessage(i, f"its type is {kind!r}, which Maxwell lacks")
+        for i, kind in zip(unknown.index.tolist(), unknown.column("type").to_pylist(), strict=True)
+    ]
+    dataless = rows & ~headers.has("data")
+    oldless = headers.has_one_of("type", (_UPDATE,)) & ~headers.has("old") & ~dataless
+    bad += [BadMessage(i, "it has no data") for i in headers.index[dataless].tolist()]
+    bad += [BadMessage(i, "it is an update that has no old values") for i in headers.index[oldless].tolist()]
+    return headers.where(rows & ~dataless & ~oldless)
+
+
+def _changes(table: TableTexts, bad: list[BadMessage]) -> RowChanges | None:
+    """The changes of a table, None where there are none."""
+    after: Any = table.column("data")
+    if after is None or not len(after):
+        return None
+    if not after.type.num_fields:
+        bad += [BadMessage(i, "its row has no columns") for i in table.index.tolist()]
+        return None
+    types: Any = table.column("type")
+    updated = is_one_of(types, (_UPDATE,))
+    inserted, deleted = is_one_of(types, _INSERTS), is_one_of(types, (_DELETE,))
+    rows, kinds, messages = changed_rows(
+        _before(table, after, updated), after, inserted=inserted, updated=updated, deleted=deleted
+    )
+    return RowChanges(
+        source=table.source,
+        rows=rows,
+        kinds=kinds,
+        messages=table.index[messages],
+        key=last_names(table.column("primary_key_columns")),
+    )
+
+
+def _before(table: TableTexts, after: Any, updated: Mask) -> Any:
+    """The rows before the changes: those that were deleted, too."""
+    if not updated.any():
+        return after
+    null: dict[str, list[int]] = {}
+    # A loop over the few messages in which an old value may be null.
+    for i, values in olds_with_null(table.texts, updated).items():
+        for name in (name for name, value in values.items() if value is None):
+            null.setdefault(name, []).append(i)
+    old: Any = table.column("old")
+    if (valid(old) & ~updated).any():
+        old = old.take(pa.array(np.arange(len(old)), mask=~updated))
+    names = [field.name for field in after.type]
+    columns = columns_before(
+        dict(zip(names, after.flatten(), strict=True)), dict(zip(names, old.flatten(), strict=True)), null
+    )
+    return pa.StructArray.from_arrays(list(columns.values()), fields=list(after.type))

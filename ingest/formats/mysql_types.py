@@ -1,0 +1,249 @@
+"""Types of MySQL as Canal's messages state them, and the values that Canal writes for them, which are texts.
+
+| MySQL | column | text |
+|---|---|---|
+| TINYINT(1), BOOLEAN, BIT(1) | BOOLEAN | 0 or 1 |
+| other integers | the smallest type for all their values; BIGINT UNSIGNED is DECIMAL(20, 0) | digits |
+| DECIMAL(p, s) | DECIMAL(p, s); STRING beyond 38 digits | digits |
+| DATETIME(n), TIMESTAMP(n) | TIMESTAMP(n) | 2023-03-23 14:30:05.123 |
+| BINARY, VARBINARY, BLOB, … | BYTES | a letter of Latin 1 for each byte |
+| BIT(n) | BYTES, the highest bits first | the bits as a decimal number |
+| ENUM, SET | STRING, ARRAY<STRING> | the number of the value from 1 on; the sum of 1, 2, 4, … for each |
+| CHAR, TEXT, JSON, … | STRING | itself |
+
+Sources: Paimon's documentation, page MySQL CDC, and the types that its `MySqlTypeUtils` gives; Canal's
+`LogEventConvert` for the texts. Spatial types have none here: Canal has MySQL's bytes, of which Paimon makes GeoJSON.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.formats.arrays import Array
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.types.casting.cast import cast_values
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+
+Convert = Callable[[Array], Array]
+
+_TYPE = re.compile(r"\s*([a-z][a-z0-9_ ]*)(?:\((.*)\)([a-z0-9_ ]*))?\s*", re.IGNORECASE | re.DOTALL)
+_LETTERS = re.compile(r"\b(CHARACTER|CHARSET|COLLATE)\b.*")
+_OPTION = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_TEXT = AtomicType("STRING")
+_LIST = pa.list_(pa.field("element", pa.string()))
+_MOST_DIGITS = 38
+_DEFAULT_DECIMAL = (38, 18)
+"""What Paimon takes where the message states a DECIMAL without digits."""
+_INTEGERS = {
+    "TINYINT": ("TINYINT", "SMALLINT"),
+    "SMALLINT": ("SMALLINT", "INT"),
+    "MEDIUMINT": ("INT", "BIGINT"),
+    "INT": ("INT", "BIGINT"),
+    "INTEGER": ("INT", "BIGINT"),
+    "BIGINT": ("BIGINT", "DECIMAL(20, 0)"),
+    "LONG": ("BIGINT", "BIGINT"),
+    "SERIAL": ("DECIMAL(20, 0)", "DECIMAL(20, 0)"),
+}
+"""The columns for signed and for unsigned ones."""
+_PLAIN = {
+    **dict.fromkeys(("BOOLEAN", "BOOL"), "BOOLEAN"),
+    "FLOAT": "FLOAT",
+    **dict.fromkeys(("REAL", "DOUBLE", "DOUBLE PRECISION"), "DOUBLE"),
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "YEAR": "INT",
+}
+_DECIMALS = ("NUMERIC", "FIXED", "DECIMAL")
+_TIMESTAMPS = ("DATETIME", "TIMESTAMP")
+_TEXTS = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON", "STRING")
+_BYTES = ("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlType:
+    """A type of MySQL; `convert` makes values of texts, and raises ValueError when one is no value of the type."""
+
+    text: str
+    convert: Convert
+
+
+@cache
+def mysql_type(text: str) -> MysqlType:
+    """The type that a message names so, as `int(10) unsigned`; raises NotSupportedError where no column has it."""
+    found = _TYPE.fullmatch(text)
+    if found is None:
+        raise NotSupportedError(f"The type {text!r} of MySQL is not known.")
+    words = _LETTERS.sub("", f"{found[1]} {found[3] or ''}".upper()).split()
+    unsigned = "UNSIGNED" in words
+    name = " ".join(word for word in words if word not in ("UNSIGNED", "SIGNED", "ZEROFILL"))
+    return MysqlType(text, _convert(name, unsigned, found[2], text))
+
+
+def _convert(name: str, unsigned: bool, inside: str | None, text: str) -> Convert:
+    if name in _TEXTS:
+        return _as_it_is
+    if name in _BYTES:
+        return _bytes
+    if name in ("ENUM", "SET"):
+        options = tuple(_unescaped(option) for option in _OPTION.findall(inside or ""))
+        return _Distinct(_Enum(options), pa.string()) if name == "ENUM" else _Distinct(_Set(options), _LIST)
+    sizes = [int(size) for size in (inside or "").split(",") if size.strip().isdigit()]
+    size = sizes[0] if sizes else None
+    if name == "BIT":
+        if size in (None, 1):
+            return _Cast(AtomicType("BOOLEAN"))
+        return _Distinct(_Bits(size or 1), pa.binary())
+    if name in _INTEGERS:
+        if name == "TINYINT" and size == 1 and not unsigned:
+            return _Cast(AtomicType("BOOLEAN"))
+        return _Cast(AtomicType(_INTEGERS[name][unsigned]))
+    if name in _DECIMALS:
+        digits, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+        if digits > _MOST_DIGITS:
+            return _as_it_is
+        return _Cast(AtomicType(TypeRoot.DECIMAL, precision=digits or 10, scale=scale))
+    if name in _TIMESTAMPS:
+        return _Cast(AtomicType(TypeRoot.TIMESTAMP, precision=_fraction_digits(size or 0)))
+    if name in _PLAIN:
+        return _Cast(AtomicType(_PLAIN[name]))
+    raise NotSupportedError(f"The type {text!r} of MySQL has no column here; leave the column out where Canal runs.")
+
+
+def _fraction_digits(size: int) -> int:
+    # Some state the length of the text instead, 19 and the point and the digits.
+    return min(size if size < 19 else max(size - 20, 0), 9)
+
+
+def _unescaped(option: str) -> str:
+    return re.sub(r"''|\\(.)", lambda found: found[1] or "'", option, flags=re.DOTALL)
+
+
+def _as_it_is(texts: Array) -> Array:
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Cast:
+    """Texts as values of a type in Paimon's grammar."""
+
+    type: AtomicType
+
+    def __call__(self, texts: Array) -> Array:
+        made = cast_values(texts, _TEXT, self.type)
+        if made.null_count > texts.null_count:
+            # A cast makes null of what has too many digits; here that value would be lost.
+            lost: Any = texts.filter(pc.and_(made.is_null(), texts.is_valid()))
+            raise ValueError(f"{lost[0].as_py()!r} has too many digits for {self.type.type}")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """Each distinct value by a function: a loop, but columns of these types have few values."""
+
+    convert: Callable[[str], object]
+    arrow: pa.DataType
+
+    def __call__(self, texts: Array) -> Array:
+        encoded: Any = texts.dictionary_encode()
+        distinct = pa.array([self.convert(each) for each in encoded.dictionary.to_pylist()], self.arrow)
+        found: Array = distinct.take(encoded.indices)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Enum:
+    options: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        # A dump of a table, other than the binlog, has the value itself.
+        if text in self.options and not text.isdecimal():
+            return text
+        number = _number(text)
+        if number > len(self.options):
+            raise ValueError(f"{text!r} is none of {len(self.options)} values")
+        # MySQL keeps 0 for a value that it did not take.
+        return self.options[number - 1] if number else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    options: tuple[str, ...]
+
+    def __call__(self, text: str) -> list[str]:
+        if not text.isdecimal():
+            names = text.split(",") if text else []
+            if not set(names) <= set(self.options):
+                raise ValueError(f"{text!r} has none of {len(self.options)} values")
+            return names
+        number = _number(text)
+        if number >= 1 << len(self.options):
+            raise ValueError(f"{text!r} is none of the sets of {len(self.options)} values")
+        return [option for i, option in enumerate(self.options) if number >> i & 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bits:
+    count: int
+
+    def __call__(self, text: str) -> bytes:
+        # Bits up to the 64th come as a signed number.
+        number = int(text) + (1 << self.count) * text.startswith("-") if text.startswith("-") else _number(text)
+        if not 0 <= number < 1 << self.count:
+            raise ValueError(f"{text!r} has more than {self.count} bits")
+        return number.to_bytes((self.count + 7) // 8, "big")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
+def _bytes(texts: Array) -> Array:
+    """A byte for each letter; raises ValueError for a letter that is beyond Latin 1."""
+    if texts.null_count == len(texts) or pc.all(pc.string_is_ascii(texts)).as_py():
+        return texts.cast(pa.binary())
+    # All letters at once: those beyond ASCII have two bytes in UTF-8 and lose one.
+    together: Any = pa.concat_arrays([texts.fill_null(""), pa.array([], pa.string())])
+    _, offsets, letters = together.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(texts) + 1, together.offset * 4)
+    inside = np.frombuffer(letters, np.uint8)[ends[0] : ends[-1]]
+    second = np.concatenate([[0], np.cumsum((inside & 0xC0) == 0x80)])
+    begin = ends - ends[0]
+    made = pa.Array.from_buffers(
+        pa.binary(),
+        len(texts),
+        [None, pa.py_buffer((begin - second[begin]).astype(np.int32)), pa.py_buffer(_latin(bytes(inside)))],
+    )
+    found: Array = pc.if_else(texts.is_valid(), made, pa.scalar(None, pa.binary()))
+    return found
+
+
+def _latin(text: bytes) -> bytes:
+    return text.decode().encode("latin-1")
+
+
+def converted(column: Array, kind: MysqlType, name: str) -> tuple[Array, Mapping[int, str]]:
+    """Texts as values of the type; and, for those that are none, null and the reason."""
+    try:
+        return kind.convert(column), {}
+    except ValueError as error:
+        if len(column) == 1:
+            none = kind.convert(pa.nulls(1, pa.string()))
+            return none, {0: f"its column {name!r} has {_short(column[0].as_py())}, which is no {kind.text}: {error}"}
+    # Bad values are rare; halves find one in few steps.
+    middle = len(column) // 2
+    first, reasons = converted(column.slice(0, middle), kind, name)
+    second, more = converted(column.slice(middle), kind, name)
+    return pa.concat_arrays([first, second]), {**reasons, **{middle + i: reason for i, reason in more.items()}}
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "…")

@@ -1,0 +1,61 @@
+"""Messages of which each is a row, as a JSON object: {"id": 1, "name": "…"}.
+
+The row is inserted, or replaces the one of its key. A tombstone, a message without a value, deletes the row that has
+the columns of the message's key, {"id": 1}; that is how compacted topics of Kafka forget a key. Source: Flink's
+documentation, Table API Connectors, Upsert Kafka.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.json_objects import JsonShape
+from interbed.storage.base.row.kind import RowKind
+
+_NO_ROW = "it has no value, and its key names no row to delete: "
+
+
+class PlainJson:
+    """Understands messages that are rows; they are all of one table, which they don't name."""
+
+    def __init__(self) -> None:
+        self._shape = JsonShape()
+
+    def decode(self, messages: Messages) -> Decoded:
+        """The rows, in the order of the messages; one that is no object is bad, and so is a tombstone without a key."""
+        if not len(messages):
+            return Decoded()
+        dead = messages.values.is_null().to_numpy(zero_copy_only=False)
+        # A row to delete is read together with the others, so that its columns have the types of theirs.
+        texts: Any = pc.coalesce(messages.values, messages.keys) if dead.any() else messages.values
+        given = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
+        nameless = np.setdiff1d(np.arange(len(messages)), given)
+        bad = [BadMessage(i, _NO_ROW + "there is none") for i in nameless.tolist()]
+        read = self._shape.read(texts.take(pa.array(given)) if len(nameless) else texts)
+        for each in read.bad:
+            i = int(given[each.index])
+            bad.append(BadMessage(i, _NO_ROW + each.reason if dead[i] else each.reason))
+        rows, index = read.rows, given[read.index]
+        empty = dead[index] & _all_null(rows)
+        if empty.any():
+            bad += [BadMessage(i, _NO_ROW + "it has no columns") for i in index[empty].tolist()]
+            rows, index = rows.filter(pa.array(~empty)), index[~empty]
+        bad.sort(key=lambda each: each.index)
+        if not len(index):
+            return Decoded(bad=bad)
+        kinds = np.where(dead[index], np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
+        return Decoded(changes=(RowChanges(source=None, rows=rows, kinds=kinds, messages=index),), bad=bad)
+
+
+def _all_null(rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which rows have no values at all."""
+    found = np.ones(rows.num_rows, bool)
+    for column in rows.columns:
+        if not found.any():
+            break
+        found &= column.is_null().to_numpy()
+    return found

@@ -1,0 +1,351 @@
+"""A run of ingestion: messages are polled, decoded, written to their tables, and committed at intervals.
+
+Each table keeps, in its snapshots, the positions up to which its rows are in it (storage.commit.positions). A run
+begins at the least of them, and each table passes over what it has; so a run that ends anywhere, between the commits of
+two tables, too, neither loses nor repeats a row. A table has a position before another one commits rows of the same
+messages.
+
+What the prefixes of a commit leave: (nothing) -> the notes of some tables (what was begun did not happen) -> the
+snapshots of some tables -> all of them. Then the source is told, for its own tools alone.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.errors import CatalogUnavailableError, LockError
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Truncation
+from interbed.ingest.flow.messages import Messages, Positions, least_of
+from interbed.ingest.formats.arrays import kept
+from interbed.ingest.formats.format import Decoder
+from interbed.ingest.sources.source import MessageSource
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
+from interbed.storage.base.errors import CommitConflictError, CommitFailedError
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+POLL_MESSAGES = 20_000
+IDLE_NOTE_SECONDS = 60.0
+"""How often a table without new rows gets a note of how far was read, so that a run need not begin before that."""
+LAG_SECONDS = 5.0
+"""How often the ends of the topics are looked at."""
+RETRIES = 5
+_RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
+
+
+class BadMessages(StrEnum):
+    """What becomes of messages that can't be decoded or do not fit their table."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class DeadLetters(Protocol):
+    """Where bad messages are put; each at least once."""
+
+    def put(self, messages: Messages, index: int, reason: str) -> None:
+        """Put one there."""
+        ...
+
+    def flush(self) -> None:
+        """See that all have arrived; raises SourceUnavailableError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """When is committed, and what becomes of bad messages. With `until_end` a run ends where the topics ended when it
+    began; otherwise it goes on until it is told to stop. Times in seconds.
+    """
+
+    group: str = "interbed"
+    commit_interval: float = 10.0
+    commit_rows: int | None = None
+    until_end: bool = False
+    bad_messages: BadMessages = BadMessages.STOP
+
+
+@dataclass(slots=True, kw_only=True)
+class IngestResult:
+    """What a run has done so far: messages read, rows committed by table, bad messages, commits, and how far it is."""
+
+    messages: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    bad: int = 0
+    commits: int = 0
+    positions: Positions = field(default_factory=Positions)
+    lag: int = 0
+    """Messages that the topics had more when it was looked last."""
+    seconds: float = 0.0
+    """How long it has run."""
+
+    @property
+    def messages_per_second(self) -> float:
+        """How many messages were read in a second since the run began."""
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """The same for JSON."""
+        return {
+            "messages": self.messages,
+            "rows": dict(sorted(self.rows.items())),
+            "bad": self.bad,
+            "commits": self.commits,
+            "lag": self.lag,
+            "positions": {t: {str(p): o for p, o in sorted(of.items())} for t, of in sorted(self.positions.of.items())},
+        }
+
+
+class Ingestion:
+    """Reads a source into tables of a catalog. Not for use by several threads."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        source: MessageSource,
+        decoder: Callable[[], Decoder],
+        names: TableNames,
+        tables: TableSettings,
+        settings: IngestSettings,
+        *,
+        dead_letters: DeadLetters | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._catalog = catalog
+        self._source = source
+        self._new_decoder = decoder
+        self._names = names
+        self._tables = tables
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._clock = clock
+        self._pause = pause
+        self._sinks: dict[str, TableSink] = {}
+        self._decoder = decoder()
+        self._read = Positions()
+        self._committed = Positions()
+        self._idle_noted = clock()
+        self._began = clock()
+        self._lag_looked: float | None = None
+        self.result = IngestResult()
+        """What was done so far; rows count when they are committed."""
+
+    def run(self, stopped: Callable[[], bool] = lambda: False, committed: Callable[[], None] = lambda: None) -> None:
+        """Read and commit until the end that is wanted, or until it is `stopped`; then what was read is committed.
+
+        `committed` is called after each commit. Conflicts and connections that fail are tried again, a few times in a
+        row. Raises BadMessageError, SourceGapError, SchemaMismatchError, and what a commit raises; everything that was
+        not committed is read again by the next run.
+        """
+        failures = 0
+        ends: Positions | None = None
+        while True:
+            commits = self.result.commits
+            try:
+                self._begin()
+                if ends is None and self._settings.until_end:
+                    ends = self._source.ends()
+                self._read_on(stopped, committed, ends)
+                return
+            except _RETRIED as error:
+                failures = 1 if self.result.commits > commits else failures + 1
+                if failures > RETRIES:
+                    raise
+                _log.warning("Reading again from the last commit on, after: %s", error)
+                self._pause(0.1 * 2**failures)
+            finally:
+                self._forget()
+
+    def _begin(self) -> None:
+        """Find out what the tables have, and go to where the first of them ends."""
+        self._decoder = self._new_decoder()
+        for name in self._present():
+            sink = open_sink(self._catalog, name, self._tables, self._settings.group)
+            if sink is not None and sink.positions is not None:
+                self._sinks[name] = sink
+        self._source.seek(least_of([s.positions or Positions() for s in self._sinks.values()]))
+        # With where partitions begin that have no messages yet: they begin there in the next run as well.
+        self._read = self._committed = self._source.positions()
+        self._idle_noted = self._clock()
+
+    def _present(self) -> Sequence[str]:
+        if self._names.table is not None:
+            return [self._names.table]
+        database = self._names.database or ""
+        if not self._catalog.database_exists(database):
+            return []
+        names = self._catalog.list_tables(database)
+        prefix, suffix = self._names.prefix, self._names.suffix
+        return [f"{database}.{name}" for name in names if name.startswith(prefix) and name.endswith(suffix)]
+
+    def _read_on(self, stopped: Callable[[], bool], committed: Callable[[], None], ends: Positions | None) -> None:
+        due = self._clock() + self._settings.commit_interval
+        while True:
+            ending = stopped() or (ends is not None and self._source.positions().has_reached(ends))
+            if not ending:
+                for messages in self._source.poll(timeout_seconds=POLL_SECONDS, most=POLL_MESSAGES):
+                    self._take(messages)
+                # Beyond the last message there may be what is none.
+                self._read = self._source.positions()
+            self._look_around()
+            rows = sum(s.rows for s in self._sinks.values())
+            full = self._settings.commit_rows is not None and rows >= self._settings.commit_rows
+            if ending or full or self._clock() >= due:
+                due = self._clock() + self._settings.commit_interval
+                if self._commit(everything=ending):
+                    committed()
+            if ending:
+                self._look_around(ending=True)
+                return
+
+    def _look_around(self, *, ending: bool = False) -> None:
+        """Renew what is only shown."""
+        now = self._clock()
+        self.result.seconds = now - self._began
+        if ending or self._lag_looked is None or now - self._lag_looked >= LAG_SECONDS:
+            self._lag_looked = now
+            self.result.lag = sum(max(0, end - (self._read.get(t, p) or 0)) for t, p, end in self._source.ends())
+
+    def _take(self, messages: Messages) -> None:
+        """Write the rows of messages that follow on those that were read."""
+        while True:
+            decoded = self._decoder.decode(messages)
+            bad = list(decoded.bad)
+            changes = self._by_table(decoded, messages)
+            if any(self._is_new(name, each) for name, each in changes):
+                # Files of a commit have one schema, and a table knows how far it was read before it gets rows.
+                self._commit(everything=True)
+            sinks = [(self._sink(name, each), each) for name, each in changes]
+            for sink, each in sinks:
+                bad += sink.write(each)
+            self._handle(messages, bad)
+            if decoded.truncation is None:
+                break
+            at = decoded.truncation.index
+            self._advance(messages.slice(0, at))
+            self._truncate(decoded.truncation, messages)
+            messages = messages.slice(at + 1, len(messages))
+        self._advance(messages)
+
+    def _advance(self, messages: Messages) -> None:
+        if len(messages):
+            self._read = self._read.after(messages)
+            self.result.messages += len(messages)
+
+    def _by_table(self, decoded: Decoded, messages: Messages) -> list[tuple[str, RowChanges]]:
+        """The changes by the table that they go to, without those that it has."""
+        found = []
+        for changes in decoded.changes:
+            name = self._names.of(changes.source)
+            if name is None:
+                continue
+            sink = self._known(name)
+            if sink is not None and sink.positions:
+                new = sink.positions.new_in(messages)[changes.messages]
+                if not new.any():
+                    continue
+                if not new.all():
+                    changes = RowChanges(
+                        source=changes.source,
+                        rows=kept(changes.rows, new),
+                        kinds=changes.kinds[new],
+                        messages=changes.messages[new],
+                        stated=changes.stated,
+                        key=changes.key,
+                    )
+            found.append((name, changes))
+        return found
+
+    def _known(self, name: str) -> TableSink | None:
+        """The sink of a table, None when there is no such table yet."""
+        if name not in self._sinks:
+            sink = open_sink(self._catalog, name, self._tables, self._settings.group)
+            if sink is None:
+                return None
+            if sink.positions is None:
+                sink.advance(self._committed)
+            self._sinks[name] = sink
+        return self._sinks[name]
+
+    def _is_new(self, name: str, changes: RowChanges) -> bool:
+        sink = self._known(name)
+        return sink is None or sink.needs_another_schema(changes)
+
+    def _sink(self, name: str, changes: RowChanges) -> TableSink:
+        """The sink of a table that takes the changes."""
+        sink = self._known(name)
+        if sink is None:
+            database = name.partition(".")[0]
+            self._catalog.create_database(database, ignore_if_exists=True)
+            sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes)
+            sink.advance(self._committed)
+            self._sinks[name] = sink
+        sink.follow(changes)
+        return sink
+
+    def _handle(self, messages: Messages, bad: Sequence[BadMessage]) -> None:
+        for message in sorted(bad, key=lambda b: b.index):
+            reason = f"The message at {messages.place(message.index)} can't be taken: {message.reason}."
+            match self._settings.bad_messages:
+                case BadMessages.STOP:
+                    raise BadMessageError(
+                        f"{reason} Nothing of it was written. Mend it at the source, or go on without such messages: "
+                        "skip them, or have them put into another topic."
+                    )
+                case BadMessages.SKIP:
+                    _log.warning("%s It is passed over.", reason)
+                case BadMessages.DEAD_LETTER:
+                    assert self._dead_letters is not None
+                    self._dead_letters.put(messages, message.index, message.reason)
+            self.result.bad += 1
+
+    def _truncate(self, truncation: Truncation, messages: Messages) -> None:
+        """Carry out a truncation; what was read before it is in the positions already."""
+        name = self._names.of(truncation.source)
+        at = truncation.index
+        one = messages.slice(at, at + 1)
+        sink = None if name is None else self._known(name)
+        if sink is not None and bool(np.all((sink.positions or Positions()).new_in(one))):
+            self._commit(everything=True)
+            sink.truncate(self._read.after(one))
+            self.result.commits += 1
+        self._advance(one)
+
+    def _commit(self, *, everything: bool = False) -> bool:
+        """Commit what was written, and note how far was read for tables without rows, all of them if `everything` or
+        they have waited long enough; whether anything was committed.
+        """
+        if self._dead_letters is not None:
+            self._dead_letters.flush()
+        written = {name: sink.rows for name, sink in self._sinks.items() if sink.rows}
+        for name, rows in written.items():
+            self._sinks[name].commit(self._read)
+            self.result.rows[name] = self.result.rows.get(name, 0) + rows
+        idle = everything or self._clock() - self._idle_noted >= IDLE_NOTE_SECONDS
+        if idle:
+            for name, sink in self._sinks.items():
+                if name not in written:
+                    sink.advance(self._read)
+            self._idle_noted = self._clock()
+        self._committed = self._read
+        self.result.positions = self._read
+        self.result.commits += bool(written)
+        if written or idle:
+            self._source.note(self._read)
+        return bool(written)
+
+    def _forget(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+        self._sinks.clear()

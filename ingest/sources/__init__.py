@@ -1,0 +1,1 @@
+"""Where messages come from: one module for each kind, behind `source.Source`."""

@@ -1,0 +1,59 @@
+"""A topic of Kafka for messages that could not be taken."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from interbed.ingest.errors import SourceUnavailableError
+from interbed.ingest.flow.messages import Messages
+from interbed.storage.base.extras import load_extra
+
+FLUSH_SECONDS_MAX = 60.0
+HEADER = "interbed."
+
+
+class KafkaDeadLetters:
+    """Puts messages into a topic as they are, with where they come from and why in their headers: interbed.topic,
+    interbed.partition, interbed.offset, interbed.reason. After a failure some may come there again.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, *, settings: Mapping[str, str]) -> None:
+        """Raises MissingExtraError without confluent-kafka."""
+        kafka = load_extra("confluent_kafka", needed_by="A topic for bad messages")
+        own = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all"}
+        self._topic = topic
+        self._failures: list[Any] = []
+        self._producer = kafka.Producer({**settings, **own})
+
+    def put(self, messages: Messages, index: int, reason: str) -> None:
+        """Put one message there."""
+        headers = {
+            "topic": messages.topic,
+            "partition": str(messages.partitions[index]),
+            "offset": str(messages.offsets[index]),
+            "reason": reason,
+        }
+        self._producer.produce(
+            self._topic,
+            key=messages.keys[index].as_py(),
+            value=messages.values[index].as_py(),
+            headers={f"{HEADER}{name}": value.encode() for name, value in headers.items()},
+            on_delivery=self._delivered,
+        )
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all messages are in the topic; raises SourceUnavailableError when one is not after a minute."""
+        left = self._producer.flush(FLUSH_SECONDS_MAX)
+        if left or self._failures:
+            why = self._failures[0] if self._failures else f"{left} messages are on their way"
+            self._failures.clear()
+            raise SourceUnavailableError(f"Bad messages can't be put into the topic {self._topic}: {why}.")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._producer.purge()
+        self._producer.flush(1)
+
+    def _delivered(self, error: Any, _: object) -> None:
+        if error is not None:
+            self._failures.append(error)

@@ -1,0 +1,1 @@
+"""Tables that changes go to: their names, columns, and commits."""

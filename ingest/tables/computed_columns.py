@@ -1,0 +1,181 @@
+"""Columns that are worked out from others while changes are written: `dt=date_format(created, 'yyyy-MM-dd')`.
+
+Functions and their names are those of Paimon's `computed_column`: year, month, day, hour, minute, second and
+date_format(column, pattern) of a DATE, a TIMESTAMP or a text that is one; substring(column, begin[, end]) from 0 on;
+truncate(column, width); lower, upper, trim; cast(literal, type). Source: Paimon's documentation, "CDC Ingestion",
+computed functions.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.formats.arrays import Array
+from interbed.ingest.tables.column_fit import fitted
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType
+from interbed.storage.base.types.parse import data_type
+
+_CALL = re.compile(r"\s*(?P<name>[^=\s]+)\s*=\s*(?P<function>\w+)\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
+_ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^,']+))\s*(?:,|$)")
+# Java's letters for strftime; a quoted text stands for itself.
+_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+_PATTERN = re.compile(r"yyyy|MM|dd|HH|mm|ss|'([^']*)'|[^A-Za-z']+")
+_PARTS: Mapping[str, Any] = {
+    "year": pc.year,
+    "month": pc.month,
+    "day": pc.day,
+    "hour": pc.hour,
+    "minute": pc.minute,
+    "second": pc.second,
+}
+_OF_TEXT: Mapping[str, Any] = {
+    "lower": pc.utf8_lower,
+    "upper": pc.utf8_upper,
+    "trim": pc.utf8_trim_whitespace,
+}
+_COUNTS: Mapping[str, range] = {
+    "date_format": range(2, 3),
+    "substring": range(2, 4),
+    "truncate": range(2, 3),
+    "cast": range(2, 3),
+}
+_FUNCTIONS = (*_PARTS, *_OF_TEXT, *_COUNTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedColumn:
+    """A column with the function that makes it, and the function's arguments as texts."""
+
+    name: str
+    function: str
+    arguments: Sequence[str]
+
+    @staticmethod
+    def parse(text: str) -> "ComputedColumn":
+        """The column that a text says; raises InvalidInputError, and NotSupportedError for an unknown function."""
+        found = _CALL.fullmatch(text)
+        if found is None:
+            raise InvalidInputError(f"{text!r} is no computed column: it is to be NAME=FUNCTION(COLUMN, …).")
+        function = found["function"].lower()
+        if function not in _FUNCTIONS:
+            raise NotSupportedError(f"{text!r}: there is no function {function!r}; there are {', '.join(_FUNCTIONS)}.")
+        arguments = _arguments(found["arguments"])
+        if len(arguments) not in _COUNTS.get(function, range(1, 2)):
+            raise InvalidInputError(f"{text!r}: {function} does not take {len(arguments)} arguments.")
+        column = ComputedColumn(name=found["name"], function=function, arguments=arguments)
+        # What is wrong with the arguments shows without rows, too.
+        column.computed(pa.table({column.column or "x": pa.array([], pa.string())}))
+        return column
+
+    @property
+    def column(self) -> str | None:
+        """The column that it is worked out from; None for a literal."""
+        return None if self.function == "cast" else self.arguments[0]
+
+    def computed(self, rows: pa.Table) -> Array:
+        """The column's values for the rows, null where the other column is null.
+
+        Raises InvalidInputError when the rows lack the column, ValueError for a value of which it can't be made.
+        """
+        if self.function == "cast":
+            return self._literal(rows.num_rows)
+        name = self.arguments[0]
+        if name not in rows.schema.names:
+            raise InvalidInputError(f"The computed column {self.name!r} needs a column {name!r}, which messages lack.")
+        values: Any = rows.column(name).combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.string())
+        return self._of(values)
+
+    def _of(self, values: Any) -> Array:
+        result: Any
+        match self.function:
+            case "date_format":
+                times = _times(values)
+                # Arrow's letter for seconds has their fraction, too, unless there is none.
+                whole = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s", times.type.tz))
+                result = pc.strftime(whole, format=_strftime(self.arguments[1]))
+            case "substring":
+                texts = values.cast(pa.string())
+                numbers = [self._number(a) for a in self.arguments[1:]]
+                result = pc.utf8_slice_codeunits(texts, numbers[0], numbers[1] if len(numbers) > 1 else None)
+            case "truncate":
+                result = self._truncated(values, self._number(self.arguments[1]))
+            case name if name in _PARTS:
+                result = _PARTS[name](_times(values)).cast(pa.int32())
+            case name:
+                result = _OF_TEXT[name](values.cast(pa.string()))
+        return result if isinstance(result, pa.Array) else pa.concat_arrays(result.chunks)
+
+    def _truncated(self, values: Any, width: int) -> Any:
+        if width <= 0:
+            raise InvalidInputError(f"The computed column {self.name!r} is truncated to {width}, which is no width.")
+        if pa.types.is_integer(values.type):
+            # Down to a multiple of the width, for numbers below zero, too.
+            rest: Any = pc.subtract(values, pc.multiply(pc.divide(values, width), width))
+            rest = pc.if_else(pc.less(rest, pa.scalar(0)), pc.add(rest, width), rest)
+            return pc.subtract(values, rest).cast(values.type)
+        if pa.types.is_string(values.type):
+            return pc.utf8_slice_codeunits(values, 0, width)
+        raise InvalidInputError(f"The computed column {self.name!r} truncates texts and integers, not {values.type}.")
+
+    def _literal(self, count: int) -> Array:
+        literal, name = self.arguments
+        kind = data_type(name)
+        if not isinstance(kind, AtomicType):
+            raise InvalidInputError(f"The computed column {self.name!r} is cast to {name}, which is no atomic type.")
+        try:
+            [value] = fitted(pa.array([literal]), kind)
+        except ValueError as error:
+            raise InvalidInputError(f"The computed column {self.name!r}: {error}.") from error
+        return pa.repeat(value, count)
+
+    def _number(self, text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidInputError(f"The computed column {self.name!r}: {text!r} is no whole number.") from None
+
+
+def _arguments(text: str) -> list[str]:
+    found, at = [], 0
+    while at < len(text):
+        part = _ARGUMENT.match(text, at)
+        if part is None or not (part[1] is not None or part[2].strip()):
+            raise InvalidInputError(f"{text!r} are no arguments of a computed column: a text stands in single quotes.")
+        found.append(part[1].replace("''", "'") if part[1] is not None else part[2].strip())
+        at = part.end()
+    return found
+
+
+def _times(values: Any) -> Any:
+    if pa.types.is_temporal(values.type) and not pa.types.is_time(values.type):
+        return values.cast(pa.timestamp("us")) if pa.types.is_date(values.type) else values
+    if pa.types.is_string(values.type):
+        # With an offset from UTC or without it.
+        try:
+            return values.cast(pa.timestamp("ns"))
+        except pa.ArrowInvalid:
+            return values.cast(pa.timestamp("ns", "UTC"))
+    raise ValueError(f"{values.type} is no DATE and no TIMESTAMP")
+
+
+def _strftime(pattern: str) -> str:
+    found, at = "", 0
+    while at < len(pattern):
+        part = _PATTERN.match(pattern, at)
+        if part is None:
+            raise NotSupportedError(
+                f"The pattern {pattern!r} of a date has {pattern[at]!r}; known are {', '.join(_LETTERS)} and texts in "
+                "quotes."
+            )
+        found += _LETTERS.get(part[0]) or (part[1] if part[1] is not None else part[0]).replace("%", "%%")
+        at = part.end()
+    return found

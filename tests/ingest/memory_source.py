@@ -1,0 +1,90 @@
+"""A source in memory, for what does not depend on Kafka: topics are lists, and a poll brings any number of messages."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.ingest.flow.messages import Messages, Positions
+
+Value = object
+"""Bytes as they are, None for none, everything else as JSON."""
+
+
+def encoded(value: Value) -> bytes | None:
+    """A key or a value of a message."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def messages_of(
+    values: Sequence[Value],
+    keys: Sequence[Value] | None = None,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    first: int = 0,
+) -> Messages:
+    """Messages of one partition, with offsets from `first` on."""
+    count = len(values)
+    return Messages(
+        topic=topic,
+        partitions=np.full(count, partition, np.int32),
+        offsets=np.arange(first, first + count, dtype=np.int64),
+        keys=pa.array([encoded(k) for k in keys or [None] * count], pa.binary()),
+        values=pa.array([encoded(v) for v in values], pa.binary()),
+    )
+
+
+class MemorySource:
+    """Topics with partitions as lists of (key, value); `sizes` says how many messages polls bring of a partition, by
+    turns, so that some are ahead of others.
+    """
+
+    def __init__(self, topics: dict[str, list[list[tuple[Value, Value]]]], sizes: Sequence[int] = (1000,)) -> None:
+        self.topics = topics
+        self.noted = Positions()
+        self._sizes = list(sizes)
+        self._polls = 0
+        self._at: dict[tuple[str, int], int] = {}
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    def seek(self, positions: Positions) -> None:
+        self._at = {(t, p): positions.get(t, p) or 0 for t, parts in self.topics.items() for p in range(len(parts))}
+
+    def poll(self, *, timeout_seconds: float, most: int) -> list[Messages]:
+        self._polls += 1
+        found = []
+        partitions_seen = 0
+        for topic, partitions in self.topics.items():
+            for partition, content in enumerate(partitions):
+                at = self._at.setdefault((topic, partition), 0)
+                # Each partition has every size in turn.
+                size = self._sizes[(self._polls + partitions_seen) % len(self._sizes)]
+                partitions_seen += 1
+                part = content[at : at + min(size, most)]
+                if part:
+                    self._at[topic, partition] = at + len(part)
+                    values, keys = [v for _, v in part], [k for k, _ in part]
+                    found.append(messages_of(values, keys, topic=topic, partition=partition, first=at))
+        return found
+
+    def ends(self) -> Positions:
+        return Positions({t: {p: len(c) for p, c in enumerate(parts)} for t, parts in self.topics.items()})
+
+    def positions(self) -> Positions:
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self._at.items():
+            found.setdefault(topic, {})[partition] = offset
+        return Positions(found)
+
+    def note(self, positions: Positions) -> None:
+        self.noted = positions
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,57 @@
+"""A small shop as its changes: Debezium's events of two tables, and jobs that read them into a catalog."""
+
+from typing import Any
+
+import interbed
+from interbed.catalog.api import Catalog
+from interbed.ingest.formats.debezium_json import DebeziumJson
+from interbed.ingest.job import DeadLetters, Ingestion, IngestSettings
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
+from tests.ingest.memory_source import MemorySource
+
+Row = dict[str, Any]
+Event = tuple[object, object]
+
+
+def event(op: str, before: Row | None, after: Row | None, table: str = "orders", key: str = "id") -> Event:
+    """The key and the value of a change event without a schema."""
+    row = after or before
+    source = {"db": "shop", "schema": "public", "table": table, "lsn": 5}
+    return (
+        None if row is None or key not in row else {key: row[key]},
+        {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1},
+    )
+
+
+def job(
+    catalog: Catalog,
+    source: MemorySource,
+    *,
+    names: TableNames | None = None,
+    tables: TableSettings | None = None,
+    dead_letters: DeadLetters | None = None,
+    **settings: Any,
+) -> Ingestion:
+    """A job that reads to the end, into tables of one bucket, and does not wait before it tries again."""
+    return Ingestion(
+        catalog,
+        source,
+        DebeziumJson,
+        names or TableNames(database="shop"),
+        tables or TableSettings(options={"bucket": "1"}),
+        IngestSettings(until_end=True, **settings),
+        dead_letters=dead_letters,
+        pause=lambda seconds: None,
+    )
+
+
+def rows_of(catalog: Catalog, name: str = "shop.orders", key: str = "id") -> list[Row]:
+    """A table's rows in the order of a column, without columns that are null."""
+    rows = catalog.get_table(name).scan().to_arrow().to_pylist()
+    return sorted(({n: v for n, v in row.items() if v is not None} for row in rows), key=lambda row: row[key])
+
+
+def lake(path: object) -> Catalog:
+    """A catalog in a directory."""
+    return interbed.load_catalog("lake", warehouse=str(path))

@@ -1,0 +1,72 @@
+"""Values of messages in a table's column: cast where nothing is lost, refused where something would be."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interbed import data_type
+from interbed.ingest.tables.column_fit import fitted
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "wanted"),
+    [
+        (7, "INT", 7),
+        (7, "DOUBLE", 7.0),
+        (7, "DECIMAL(10, 2)", Decimal("7.00")),
+        (7, "STRING", "7"),
+        (1.5, "DECIMAL(10, 2)", Decimal("1.50")),
+        (1.0, "BIGINT", 1),
+        ("12.34", "DECIMAL(10, 2)", Decimal("12.34")),
+        ("2026-01-31", "DATE", date(2026, 1, 31)),
+        ("2026-01-31 10:00:00.5", "TIMESTAMP(6)", datetime(2026, 1, 31, 10, 0, 0, 500_000)),
+        ("2026-01-31T10:00:00", "TIMESTAMP(3)", datetime(2026, 1, 31, 10)),
+        ("2026-01-31T10:00:00+02:00", "TIMESTAMP_LTZ(6)", datetime(2026, 1, 31, 8, tzinfo=UTC)),
+        ("true", "BOOLEAN", True),
+        ("abc", "CHAR(3)", "abc"),
+        ({"a": 1}, "ROW<a INT, b STRING>", {"a": 1, "b": None}),
+        ({"a": 1}, "STRING", '{"a":1}'),
+        ([1, None], "ARRAY<DOUBLE>", [1.0, None]),
+        ([1, 2], "STRING", "[1,2]"),
+    ],
+)
+def test_a_value_is_cast(value: object, kind: str, wanted: object) -> None:
+    array: Any = pa.array([value, None])
+    assert fitted(array, data_type(kind)).to_pylist() == [wanted, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (2**31, "INT"),
+        (1.5, "BIGINT"),
+        ("1.5", "INT"),
+        ("1.234", "DECIMAL(10, 2)"),
+        (12345678901, "DECIMAL(10, 2)"),
+        (1.234, "DECIMAL(10, 2)"),
+        ("2026-02-30", "DATE"),
+        (20_000, "DATE"),
+        (1_700_000_000_000, "TIMESTAMP(3)"),
+        ("2026-01-31 10:00:00.1234567", "TIMESTAMP(6)"),
+        ("2026-01-31 10:00:00", "TIMESTAMP_LTZ(6)"),
+        ("2026-01-31T10:00:00Z", "TIMESTAMP(6)"),
+        ("abcd", "CHAR(3)"),
+        ("abc", "BYTES"),
+        (True, "INT"),
+        ({"a": 1, "z": 2}, "ROW<a INT>"),
+        (5, "ROW<a INT>"),
+        (5, "ARRAY<INT>"),
+        (5, "MAP<STRING, INT>"),
+    ],
+)
+def test_a_value_that_would_lose_something_is_refused(value: object, kind: str) -> None:
+    array: Any = pa.array([value])
+    with pytest.raises(ValueError, match=r"."):
+        fitted(array, data_type(kind))
+
+
+def test_nulls_of_no_type_are_nulls_of_any() -> None:
+    assert fitted(pa.nulls(2), data_type("DATE")).to_pylist() == [None, None]

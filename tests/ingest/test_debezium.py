@@ -1,0 +1,389 @@
+"""Changes of a real PostgreSQL by a real Debezium and Kafka: after kills at any time the tables are the source's."""
+
+import base64
+import datetime
+import json
+import random
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+
+from interbed.catalog.api import Catalog
+from tests.ingest.shop import Row, lake
+from tests.support.peers.java import JavaPaimon
+from tests.support.servers.debezium import DebeziumServer, running_debezium
+from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.postgres import postgres_server
+
+DEADLINE_SECONDS = 60.0
+
+KEYS = {"orders": ("id",), "items": ("id", "part"), "log": ("id",)}
+"""What tells a table's rows apart; the log has no primary key, so that a row that is repeated shows."""
+
+COLUMNS = """
+    id int NOT NULL, part text NOT NULL, n int, price numeric(10, 2) NOT NULL, loose numeric, zoned timestamptz,
+    plain timestamp, day date, clock time, flag boolean, raw bytea, doc jsonb, uid uuid, ratio double precision,
+    list int[], note text
+"""
+
+STATED = {
+    "id": "INT NOT NULL",
+    "part": "STRING",
+    "n": "BIGINT",
+    "price": "DECIMAL(10, 2)",
+    "loose": "STRING",
+    "zoned": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "plain": "TIMESTAMP(6)",
+    "day": "DATE",
+    "clock": "STRING",
+    "flag": "BOOLEAN",
+    "raw": "BYTES",
+    "doc": "STRING",
+    "uid": "STRING",
+    "ratio": "DOUBLE",
+    "list": "ARRAY<INT>",
+    "note": "STRING",
+    "extra": "INT",
+}
+"""The types that Debezium's schemas give."""
+
+GUESSED = {
+    **STATED,
+    "id": "BIGINT NOT NULL",
+    "price": "STRING",
+    "zoned": "STRING",
+    "plain": "BIGINT",
+    "day": "BIGINT",
+    "clock": "BIGINT",
+    "raw": "STRING",
+    "list": "ARRAY<BIGINT>",
+    "extra": "BIGINT",
+}
+"""The types by which JSON is written."""
+
+_MADE: "list[pa.Field[Any]]" = [
+    pa.field("id", pa.int32(), nullable=False),
+    *(pa.field(name, pa.string()) for name in ("part", "loose", "raw", "doc", "uid", "note")),
+    pa.field("n", pa.int32()),
+    pa.field("price", pa.decimal128(10, 2)),
+    pa.field("zoned", pa.timestamp("us", "UTC")),
+    *(pa.field(name, pa.int64()) for name in ("plain", "day", "clock")),
+    pa.field("flag", pa.bool_()),
+    pa.field("ratio", pa.float64()),
+    pa.field("list", pa.list_(pa.int32())),
+]
+MADE = pa.schema(_MADE)
+"""A table that is created beforehand, for messages without a schema."""
+
+MADE_THEN = {
+    **GUESSED,
+    **{name: STATED[name] for name in ("id", "price", "zoned", "list")},
+}
+
+SETTINGS = {
+    "table.include.list": "public.orders,public.items,public.log",
+    "publication.autocreate.mode": "filtered",
+    "skipped.operations": "none",
+    "topic.creation.default.replication.factor": "1",
+    "topic.creation.default.partitions": "2",
+    # A truncation has no key: only in a topic of one partition it has a place among the other changes.
+    "topic.creation.groups": "one",
+    "topic.creation.one.include": r".*\\.items",
+    "topic.creation.one.partitions": "1",
+    "topic.creation.one.replication.factor": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL that tells of changes; each test has a database of its own."""
+    with postgres_server({"wal_level": "logical"}) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaPaimon]:
+    with JavaPaimon() as peer:
+        yield peer
+
+
+class Shop:
+    """The source: tables with rows of all types, that change at random."""
+
+    def __init__(self, url: str, choice: random.Random, *, plainly: Sequence[str]) -> None:
+        """Tables named `plainly` have no values that JSON writes in another way than the others of their column."""
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._choice = choice
+        self._plainly = plainly
+        self._keys: dict[str, set[int]] = {"orders": set(), "items": set()}
+        self._logged = 0
+        self.wide = False
+        self.extra = False
+        self.execute("SET TIME ZONE 'UTC'")
+        self.execute(f"CREATE TABLE orders ({COLUMNS}, PRIMARY KEY (id))")
+        self.execute(f"CREATE TABLE items ({COLUMNS}, PRIMARY KEY (id, part))")
+        self.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+        self.execute("CREATE TABLE log (id int, note text)")
+
+    def execute(self, statement: str) -> None:
+        self._connection.execute(statement.encode())
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def change(self, count: int) -> None:
+        """Carry out some transactions."""
+        for _ in range(count):
+            with self._connection.transaction():
+                for _ in range(self._choice.randint(1, 3)):
+                    self._change_row(self._choice.choice(["orders", "items"]))
+                self._insert("log", {"id": self._logged, "note": "n"})
+                self._logged += 1
+
+    def add_column(self) -> None:
+        for table in self._keys:
+            self.execute(f"ALTER TABLE {table} ADD COLUMN extra int")
+        self.extra = True
+
+    def widen(self) -> None:
+        for table in self._keys:
+            self.execute(f"ALTER TABLE {table} ALTER COLUMN n TYPE bigint")
+        self.wide = True
+
+    def truncate(self) -> None:
+        self.execute("TRUNCATE items")
+        self._keys["items"].clear()
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows as they are now, in the form of `canonical`."""
+        texts = {"clock", "loose", "doc", "uid"}
+        names = [*MADE.names, "extra"] if table in self._keys else ["id", "note"]
+        columns = sql.SQL(", ").join(
+            sql.SQL("{}::text").format(sql.Identifier(n)) if n in texts else sql.Identifier(n) for n in names
+        )
+        found = self._connection.execute(sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(table)))
+        return canonical([dict(zip(names, row, strict=True)) for row in found], KEYS[table])
+
+    def _change_row(self, table: str) -> None:
+        keys, choice = self._keys[table], self._choice
+        key, other = choice.randrange(60), choice.randrange(60)
+        if key not in keys:
+            self._insert(table, {"id": key, "part": "a", **self._values(table)})
+            keys.add(key)
+        elif choice.random() < 0.2:
+            self._connection.execute(f"DELETE FROM {table} WHERE id = %s".encode(), [key])
+            keys.remove(key)
+        elif choice.random() < 0.25 and other not in keys:
+            self._update(table, key, {"id": other})
+            keys.remove(key)
+            keys.add(other)
+        elif choice.random() < 0.2 and table == "items":
+            # The other half of the key. What does not change may be large, and is left out by PostgreSQL.
+            self._update(table, key, {"part": choice.choice("abc"), "n": 5})
+        else:
+            values = self._values(table)
+            chosen = choice.sample(sorted(values), choice.randint(1, len(values)))
+            self._update(table, key, {name: values[name] for name in chosen})
+
+    def _insert(self, table: str, row: Row) -> None:
+        names, marks = ", ".join(row), ", ".join(["%s"] * len(row))
+        self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})".encode(), [*row.values()])
+
+    def _update(self, table: str, key: int, values: Row) -> None:
+        changes = ", ".join(f"{name} = %s" for name in values)
+        self._connection.execute(f"UPDATE {table} SET {changes} WHERE id = %s".encode(), [*values.values(), key])
+
+    def _values(self, table: str) -> Row:
+        choice = self._choice
+        odd = table not in self._plainly
+        moment = datetime.datetime(1901, 1, 1) + datetime.timedelta(microseconds=choice.randrange(2**52))
+        moment = choice.choice(
+            [moment, moment.replace(microsecond=0), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)]
+        )
+        values: Row = {
+            "n": choice.randrange(-(2**63), 2**63) if self.wide else choice.randrange(-(2**31), 2**31),
+            "loose": choice.choice(["0", "-1.50", "1e30", "0.000000000000000000000000000000000000000001"]),
+            "zoned": moment.replace(tzinfo=datetime.UTC),
+            "plain": moment,
+            "day": moment.date(),
+            "clock": "24:00" if odd and choice.random() < 0.2 else moment.time(),
+            "flag": choice.random() < 0.5,
+            "raw": choice.randbytes(choice.randrange(5)),
+            "doc": choice.choice(['{"a": [1, null, "ü\\n"], "b": {}}', "[]", '"x"', "null", "1.50", "{}"]),
+            "uid": uuid.UUID(bytes=choice.randbytes(16)),
+            "ratio": choice.choice([0.1, -0.0, 2.0, 1e300, 5e-324, *([float("nan"), float("-inf")] if odd else [])]),
+            "list": choice.choice([[], [1, None, 3], [None], [-(2**31)]]),
+            "note": choice.choice(["", "é\"\\'\n\0x".replace("\0", "\t"), "☃" * 3]),
+        }
+        if table == "items" and choice.random() < 0.3:
+            values["note"] = choice.randbytes(5000).hex()
+        if self.extra:
+            values["extra"] = choice.randrange(100)
+        values = {name: None if choice.random() < 0.2 else value for name, value in values.items()}
+        return {**values, "price": choice.choice(["0.00", "-99999999.99", "12.30"])}
+
+
+def canonical(rows: Sequence[Row], key: Sequence[str]) -> list[Row]:
+    """Rows in the order of their key, without nulls, and with each value in one of the forms that it may have."""
+    found = [{n: _FORMS.get(n, lambda v: v)(v) for n, v in row.items() if v is not None} for row in rows]
+    return sorted(found, key=lambda row: [row[name] for name in key])
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def _micros(clock: str | int) -> int:
+    if isinstance(clock, int):
+        return clock
+    found = re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", clock)
+    assert found is not None, clock
+    hours, minutes, seconds, fraction = found.groups()
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((fraction or "0").ljust(6, "0"))
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "price": str,
+    # Debezium cuts zeros at the end off, where the column does not say how many digits there are.
+    "loose": Decimal,
+    "zoned": lambda v: datetime.datetime.fromisoformat(v) if isinstance(v, str) else v,
+    "plain": lambda v: _EPOCH + datetime.timedelta(microseconds=v) if isinstance(v, int) else v,
+    "day": lambda v: _EPOCH.date() + datetime.timedelta(days=v) if isinstance(v, int) else v,
+    "clock": _micros,
+    "raw": lambda v: base64.b64decode(v) if isinstance(v, str) else v,
+    # NaN is not equal to itself.
+    "ratio": repr,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process that ingests; what it says on standard error goes into the log."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def next_commit(self, seconds: float = DEADLINE_SECONDS) -> bool:
+        """Wait until it says that it has committed; whether it did within some seconds."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            return False
+        line = self.process.stdout.readline()
+        assert line, f"it ended with {self.process.wait(DEADLINE_SECONDS)}:\n{self.log.read_text()}"
+        assert json.loads(line)["event"] == "commit"
+        return True
+
+    def stop(self) -> None:
+        self.process.terminate()
+        # It may have had nothing to do, and not be so far as to note the signal.
+        assert self.process.wait(DEADLINE_SECONDS) in (0, -signal.SIGTERM), self.log.read_text()
+
+
+@contextmanager
+def ingesting(kafka: KafkaServer, warehouse: Path, prefix: str) -> Iterator[Run]:
+    """The command as a process, which is killed at the end unless it has ended."""
+    command = [sys.executable, "-m", "interbed.cli", "ingest", "kafka", "-o", f"warehouse={warehouse}", "--json"]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers, "--topic-pattern", rf"{prefix}\.public\..*"]
+    command += ["--database", "shop", "--commit-interval", "100ms"]
+    log = warehouse.parent / "ingest.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, bufsize=0) as process,
+    ):
+        try:
+            yield Run(process, log)
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def wait_until_alike(run: Run, shop: Shop, catalog: Catalog, debezium: DebeziumServer) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if all(read(catalog, table) == shop.rows(table) for table in KEYS):
+            return
+        debezium.check()
+        run.next_commit(1)
+
+
+def read(catalog: Catalog, table: str) -> list[Row]:
+    return canonical(catalog.get_table(f"shop.{table}").scan().to_arrow().to_pylist(), KEYS[table])
+
+
+def check_no_snapshot_repeats(catalog: Catalog, name: str) -> None:
+    table = catalog.get_table(f"shop.{name}")
+    for snapshot in table.snapshots():
+        seen = table.copy({"scan.snapshot-id": str(snapshot.id)})
+        keys = [tuple(row.values()) for row in seen.scan().to_arrow().select(KEYS[name]).to_pylist()]
+        assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("schemas", [True, False])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
+    kafka: KafkaServer, postgres: str, java: JavaPaimon, tmp_path: Path, kills: int, schemas: bool
+) -> None:
+    prefix = f"dbz_{kills}_{'with' if schemas else 'without'}"
+    choice = random.Random(prefix)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(prefix)))
+    url = f"{postgres.rpartition('/')[0]}/{prefix}"
+    warehouse = tmp_path / "lake"
+    catalog = lake(warehouse)
+    catalog.create_database("shop")
+    settings = dict(SETTINGS)
+    if not schemas:
+        settings["decimal.handling.mode"] = "string"
+        catalog.create_table("shop.orders", MADE, primary_keys=["id"], options={"bucket": "2"})
+    shop = Shop(url, choice, plainly=() if schemas else ("items",))
+    try:
+        shop.change(30)
+        with running_debezium(kafka, url, prefix=prefix, schemas=schemas, settings=settings) as debezium:
+            for turn in range(kills):
+                shop.change(20)
+                with ingesting(kafka, warehouse, prefix) as run:
+                    assert run.next_commit()
+                    # It has committed something, and is in the middle of what follows.
+                    for happening in _HAPPENINGS.get(turn, ()):
+                        happening(shop)
+                        shop.change(10)
+                    shop.change(20)
+                    for _ in range(choice.randrange(3)):
+                        run.next_commit(1)
+            with ingesting(kafka, warehouse, prefix) as run:
+                wait_until_alike(run, shop, catalog, debezium)
+                run.stop()
+        for name in KEYS:
+            assert read(catalog, name) == shop.rows(name)
+            seen = java.table(warehouse, f"shop.{name}").read().to_arrow().to_pylist()
+            assert canonical(seen, KEYS[name]) == shop.rows(name)
+            check_no_snapshot_repeats(catalog, name)
+        assert types_of(catalog, "orders") == (STATED if schemas else MADE_THEN)
+        assert types_of(catalog, "items") == {**(STATED if schemas else GUESSED), "part": "STRING NOT NULL"}
+    finally:
+        shop.close()
+
+
+_HAPPENINGS: dict[int, Sequence[Callable[[Shop], None]]] = {
+    0: [Shop.add_column],
+    1: [Shop.widen, Shop.truncate],
+    7: [Shop.truncate],
+}
+"""What is done to the tables in some of the turns."""
+
+
+def types_of(catalog: Catalog, table: str) -> dict[str, str]:
+    return {field.name: str(field.type) for field in catalog.get_table(f"shop.{table}").schema.fields}

@@ -1,0 +1,67 @@
+"""Positions in topics, and names of tables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.messages import Positions, least_of
+from interbed.ingest.tables.names import TableNames
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from tests.ingest.memory_source import messages_of
+
+POSITIONS = st.dictionaries(
+    st.sampled_from("ab"), st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_size=3), max_size=2
+).map(Positions)
+
+
+@given(st.lists(POSITIONS, max_size=4))
+def test_who_begins_at_the_least_position_passes_over_nothing(given_positions: list[Positions]) -> None:
+    least = least_of(given_positions)
+    for positions in given_positions:
+        for topic, partition, offset in least:
+            known = positions.get(topic, partition)
+            assert known is not None
+            assert offset <= known
+
+
+@given(POSITIONS, POSITIONS)
+def test_the_later_of_two_positions_has_all_that_either_has(one: Positions, other: Positions) -> None:
+    both = one.beyond(other)
+    assert both.has_reached(one)
+    assert both.has_reached(other)
+    for topic, partition, offset in both:
+        assert offset in (one.get(topic, partition), other.get(topic, partition))
+    assert one.beyond(None) == one
+
+
+@given(POSITIONS)
+def test_positions_are_texts_and_back(positions: Positions) -> None:
+    assert list(Positions.from_json(positions.to_json(), "x")) == sorted(positions)
+
+
+def test_positions_go_on_with_messages() -> None:
+    some = messages_of([{}, {}, {}], topic="t", partition=1, first=5)
+    positions = Positions({"t": {0: 3, 1: 6}, "u": {0: 1}})
+    assert list(positions.new_in(some)) == [False, True, True]
+    assert positions.after(some) == Positions({"t": {0: 3, 1: 8}, "u": {0: 1}})
+    assert not positions.has_reached(Positions({"t": {1: 8}}))
+    assert positions.after(some).has_reached(Positions({"t": {1: 8}}))
+    assert some.slice(1, 3).place(0) == "topic t, partition 1, offset 6"
+    with pytest.raises(CorruptFileError, match="the note holds no positions"):
+        Positions.from_json("[]", "the note")
+
+
+def test_tables_of_a_source_find_their_names() -> None:
+    orders = SourceTable("public", "orders")
+    assert TableNames(table="shop.t").of(orders) == TableNames(table="shop.t").of(None) == "shop.t"
+    names = TableNames(database="ods", prefix="p_", suffix="_s", including=r"orders|public\.i.*", excluding="items2")
+    assert names.of(orders) == "ods.p_orders_s"
+    assert names.of(SourceTable("public", "items")) == "ods.p_items_s"
+    assert names.of(SourceTable("public", "items2")) is None
+    assert names.of(SourceTable("other", "items")) is None
+    with pytest.raises(InvalidInputError, match="do not say which table"):
+        names.of(None)
+    for wrong in ({}, {"table": "a.b", "database": "a"}, {"database": "a", "including": "("}):
+        with pytest.raises(InvalidInputError):
+            TableNames(**wrong)

@@ -1,0 +1,37 @@
+"""The commands of docs/ingest.md, on a real broker."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.ingest.shop import event, lake, rows_of
+from tests.ingest.test_kafka_to_tables import ingest, make_topic, produce
+from tests.support.servers.kafka import KafkaServer
+
+PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
+
+
+def commands() -> list[list[str]]:
+    """The words of each command of the page after `interbed ingest kafka`, without warehouse and broker."""
+    found = []
+    for block in re.findall(r"```shell\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line)
+            if words[:3] == ["interbed", "ingest", "kafka"]:
+                text = shlex.join(words[3:])
+                text = text.replace("-o warehouse=file:/tmp/lake", "")
+                found.append(shlex.split(text.replace("--bootstrap-servers 127.0.0.1:9092", "")))
+    return found
+
+
+def test_the_commands_of_the_page_do_what_it_says(kafka: KafkaServer, tmp_path: Path) -> None:
+    one, many = commands()
+    for table in ("orders", "items", "tmp_x"):
+        make_topic(kafka, f"shop.public.{table}")
+        produce(kafka, f"shop.public.{table}", [event("c", None, {"id": 1, "v": "a"}, table)])
+    assert ingest(kafka, tmp_path / "one", *one)["rows"] == {"shop.orders": 1}
+    catalog = lake(tmp_path / "one")
+    assert rows_of(catalog) == [{"id": 1, "v": "a"}]
+    assert catalog.get_table("shop.orders").options.bucket == 4
+    assert ingest(kafka, tmp_path / "many", *many)["rows"] == {"shop.items": 1, "shop.orders": 1}
+    assert sorted(lake(tmp_path / "many").list_tables("shop")) == ["items", "orders"]

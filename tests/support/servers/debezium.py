@@ -1,0 +1,194 @@
+"""A real Debezium for tests: its PostgreSQL connector in a worker of Kafka Connect that stands alone.
+
+The worker reads one database and puts its changes into Kafka, as JSON with or without the schema of each message. Its
+REST interface is on a free port of 127.0.0.1. Its jars come from Maven once.
+"""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.servers.kafka import KafkaServer
+
+POM = Path(__file__).resolve().parents[2] / "peers" / "debezium" / "pom.xml"
+START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 30.0
+REQUEST_SECONDS_MAX = 10.0
+
+_JAVA = (
+    "java",
+    "-Xmx512m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-Duser.timezone=UTC",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class DebeziumServer:
+    """A worker with the one connector `name`, which runs."""
+
+    def __init__(self, directory: Path, port: int, name: str, process: "subprocess.Popen[bytes]") -> None:
+        self._directory = directory
+        self._port = port
+        self._name = name
+        self._process = process
+
+    def check(self) -> None:
+        """See that it works; RuntimeError with the end of its log when it has died or its connector has failed."""
+        if self._process.poll() is not None:
+            raise self._error(f"Kafka Connect ended with {self._process.returncode}")
+        status = self._status()
+        failed = [part for part in _parts(status) if part["state"] == "FAILED"]
+        if failed:
+            raise self._error(f"Debezium failed: {failed[0].get('trace')}")
+
+    def wait_until_running(self) -> None:
+        """Wait until the connector and its task run; RuntimeError when they do not."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            self.check()
+            parts = _parts(self._status())
+            if len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts):
+                return
+            time.sleep(0.05)
+        raise self._error("Debezium did not start")
+
+    def _status(self) -> "dict[str, Any] | None":
+        """What the worker says of the connector and its task, None while it does not answer or know them."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS_MAX)
+        try:
+            connection.request("GET", f"/connectors/{self._name}/status")
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            return None
+        status: dict[str, Any] = json.loads(content)
+        return status
+
+    def _error(self, what: str) -> RuntimeError:
+        log = (self._directory / "connect.log").read_text(errors="replace")
+        return RuntimeError(f"{what}. The end of its log:\n{log[-4000:]}")
+
+
+@contextmanager
+def running_debezium(
+    kafka: KafkaServer, postgres_url: str, *, prefix: str, schemas: bool, settings: Mapping[str, str] | None = None
+) -> Iterator[DebeziumServer]:
+    """A worker that reads the database at the url (`postgresql://USER@127.0.0.1:PORT/DATABASE`) from now on.
+
+    Topics are named PREFIX.SCHEMA.TABLE; `prefix` (small letters, digits, _) names the replication slot and the
+    publication, too. Messages have their schema beside them if `schemas`. `settings` are more of the connector's.
+    """
+    with tempfile.TemporaryDirectory(prefix="interbed-debezium-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        port = _free_port()
+        _write_properties(directory / "worker.properties", _worker(kafka, directory, port))
+        _write_properties(
+            directory / "connector.properties", {**_connector(postgres_url, prefix, schemas), **(settings or {})}
+        )
+        process = _start(directory)
+        try:
+            server = DebeziumServer(directory, port, prefix, process)
+            server.wait_until_running()
+            yield server
+            server.check()
+        finally:
+            # Nobody needs its offsets any more, so that it need not be shut down.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=STOP_SECONDS_MAX)
+
+
+def _worker(kafka: KafkaServer, directory: Path, port: int) -> Mapping[str, str]:
+    return {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "key.converter": _CONVERTER,
+        "value.converter": _CONVERTER,
+        "offset.storage.file.filename": str(directory / "offsets"),
+        "offset.flush.interval.ms": "1000",
+        # The connector and the converters name themselves, so that no class path is searched for them.
+        "plugin.discovery": "service_load",
+        "listeners": f"http://127.0.0.1:{port}",
+    }
+
+
+def _connector(postgres_url: str, prefix: str, schemas: bool) -> Mapping[str, str]:
+    url = urlsplit(postgres_url)
+    return {
+        "name": prefix,
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "database.hostname": url.hostname or "",
+        "database.port": str(url.port),
+        "database.user": url.username or "",
+        "database.password": url.password or "",
+        "database.dbname": url.path.lstrip("/"),
+        "topic.prefix": prefix,
+        "plugin.name": "pgoutput",
+        "slot.name": prefix,
+        "publication.name": prefix,
+        "key.converter": _CONVERTER,
+        "value.converter": _CONVERTER,
+        "key.converter.schemas.enable": str(schemas).lower(),
+        "value.converter.schemas.enable": str(schemas).lower(),
+        "poll.interval.ms": "20",
+    }
+
+
+def _parts(status: "dict[str, Any] | None") -> "list[dict[str, Any]]":
+    """The connector and its tasks, each with its state."""
+    return [] if status is None else [status["connector"], *status["tasks"]]
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+
+def _start(directory: Path) -> "subprocess.Popen[bytes]":
+    with (directory / "connect.log").open("ab") as output:
+        return subprocess.Popen(
+            [
+                *_JAVA,
+                *("-cp", f"{_jars()}/*", "org.apache.kafka.connect.cli.ConnectStandalone"),
+                *(str(directory / "worker.properties"), str(directory / "connector.properties")),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+            start_new_session=True,
+        )
+
+
+def _jars() -> Path:
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"debezium-{fingerprint(POM)}", build)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,217 @@
+"""A real Kafka for tests: one node that is broker and controller, on free ports of 127.0.0.1, gone afterwards.
+
+Its jars come from Maven once. Storage that is formatted and an archive of the loaded classes are made once, too, and
+kept in the tests' cache, so that a broker takes its first request one second after its start instead of four.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.support.peers.cache import built_once, fingerprint, run
+
+POM = Path(__file__).resolve().parents[2] / "peers" / "kafka" / "pom.xml"
+START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 30.0
+CLUSTER_ID = "aW50ZXJiZWQtdGVzdHMtMQ"
+"""Sixteen bytes in Base64, as Kafka wants them; all brokers of the tests have the same, and never meet."""
+
+USER, PASSWORD = "reader", "open-sesame-17"
+"""Who is let in where clients have to authenticate themselves, by SASL's mechanism PLAIN."""
+
+_JAVA = (
+    "java",
+    "-Xmx512m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    ),
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # There is nobody to wait for in an election, and a broker that was killed is let in again when its session is over.
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "100",
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "2000",
+    # Few threads start sooner, and a small buffer of the cleaner leaves the heap to messages.
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2000000",
+}
+
+
+class KafkaServer:
+    """A Kafka broker at `bootstrap_servers`; it may be killed and started anew on the same port and data."""
+
+    def __init__(self, directory: Path) -> None:
+        """Prepare its data below `directory`; nothing runs yet."""
+        self._directory = directory
+        prepared = _prepared()
+        shutil.copytree(prepared / "data", directory / "data")
+        self._classes = prepared / "classes.jsa"
+        ports = _free_ports()
+        self._port, self._sasl_port, _ = ports
+        _write_settings(directory, ports)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients find it: host and port."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """Where clients find it that authenticate themselves as USER with PASSWORD, without TLS."""
+        return f"127.0.0.1:{self._sasl_port}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers; RuntimeError with the end of its log when it does not."""
+        options = [f"-XX:SharedArchiveFile={self._classes}"] if self._classes.exists() else []
+        self._process = _start(self._directory, *options)
+        _wait_until_ready(self._directory, self._port, self._process)
+
+    def kill(self) -> None:
+        """End it as a crash does, by SIGKILL; what it has taken is in its data."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=STOP_SECONDS_MAX)
+
+
+@contextmanager
+def running_kafka() -> Iterator[KafkaServer]:
+    """A Kafka broker without topics that runs; its data are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="interbed-kafka-", ignore_cleanup_errors=True) as name:
+        server = KafkaServer(Path(name))
+        try:
+            server.start()
+            yield server
+        finally:
+            # Nobody needs its data any more, so that it need not be shut down.
+            server.kill()
+
+
+def _write_settings(directory: Path, ports: tuple[int, int, int]) -> None:
+    addresses = [
+        f"{name}://127.0.0.1:{port}" for name, port in zip(("PLAINTEXT", "SASL", "CONTROLLER"), ports, strict=True)
+    ]
+    settings = {
+        **_SETTINGS,
+        "log.dirs": str(directory / "data"),
+        "listeners": ",".join(addresses),
+        "advertised.listeners": ",".join(addresses[:-1]),
+        "controller.quorum.voters": f"1@127.0.0.1:{ports[-1]}",
+    }
+    lines = [f"{name}={value}\n" for name, value in settings.items()]
+    (directory / "server.properties").write_text("".join(lines))
+
+
+def _start(directory: Path, *options: str) -> subprocess.Popen[bytes]:
+    with (directory / "kafka.log").open("ab") as output:
+        return subprocess.Popen(
+            [*_JAVA, *options, *("-cp", _classpath()), "kafka.Kafka", str(directory / "server.properties")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+            start_new_session=True,
+        )
+
+
+def _wait_until_ready(directory: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        if _answers(port):
+            return
+        time.sleep(0.02)
+    log = (directory / "kafka.log").read_text(errors="replace")
+    raise RuntimeError(f"Kafka did not start (it ended with {process.poll()}):\n{log[-4000:]}")
+
+
+def _answers(port: int) -> bool:
+    try:
+        # A client that finds the port closed waits before it tries again; a plain connection does not.
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            pass
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+        return bool(client.list_topics(timeout=5).brokers)
+    except (OSError, KafkaException):
+        return False
+
+
+def _jars() -> Path:
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"kafka-{fingerprint(POM)}", build)
+
+
+def _classpath() -> str:
+    # The archive of classes is good for the same jars in the same order only.
+    return ":".join(str(jar) for jar in sorted(_jars().glob("*.jar")))
+
+
+def _prepared() -> Path:
+    """A directory with `data`, storage that is formatted, and `classes.jsa`, the classes that a broker loads."""
+
+    def build(directory: Path) -> None:
+        ports = _free_ports()
+        _write_settings(directory, ports)
+        settings = directory / "server.properties"
+        run(*_JAVA, "-cp", _classpath(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings)
+        shutil.copytree(directory / "data", directory / "formatted")
+        process = _start(directory, f"-XX:ArchiveClassesAtExit={directory / 'classes.jsa'}")
+        try:
+            _wait_until_ready(directory, ports[0], process)
+            process.terminate()
+            process.wait(timeout=START_SECONDS_MAX)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(timeout=STOP_SECONDS_MAX)
+        shutil.rmtree(directory / "data")
+        (directory / "formatted").rename(directory / "data")
+
+    return built_once(f"kafka-prepared-{fingerprint(POM, Path(__file__))}", build)
+
+
+def _free_ports() -> tuple[int, int, int]:
+    """A port for clients, one for those that authenticate themselves, and one for the controller."""
+    # All are held until the last one is chosen, so that they differ.
+    probes = [socket.socket() for _ in range(3)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        first, second, third = (probe.getsockname()[1] for probe in probes)
+        return first, second, third
+    finally:
+        for probe in probes:
+            probe.close()
