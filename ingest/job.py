@@ -5,6 +5,9 @@ begins at the least of them, and each table passes over what it has; so a run th
 two tables, too, neither loses nor repeats a row. A table has a position before another one commits rows of the same
 messages.
 
+Where the source knows transactions, commits are where they end: until its end, a transaction is written and not
+committed, however long it is.
+
 What the prefixes of a commit leave: (nothing) -> the notes of some tables (what was begun did not happen) -> the
 snapshots of some tables -> all of them. Then the source is told, for its own tools alone.
 """
@@ -12,7 +15,7 @@ snapshots of some tables -> all of them. Then the source is told, for its own to
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,9 +26,9 @@ from interbed.catalog.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
-from interbed.ingest.formats.arrays import kept
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.sources.source import MessageSource
+from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
@@ -38,8 +41,16 @@ IDLE_NOTE_SECONDS = 60.0
 """How often a table without new rows gets a note of how far was read, so that a run need not begin before that."""
 LAG_SECONDS = 5.0
 """How often the ends of the topics are looked at."""
+REST_SECONDS = 30.0
+"""How long the end of a run waits for the rest of transactions."""
 RETRIES = 5
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
+
+
+class _TornTransactionError(Exception):
+    """Tables were created, or given columns, in the middle of a transaction: what was written of it has none of them,
+    and can't be committed without the rest.
+    """
 
 
 class BadMessages(StrEnum):
@@ -134,6 +145,10 @@ class Ingestion:
         self._sinks: dict[str, TableSink] = {}
         self._decoder = decoder()
         self._read = Positions()
+        self._is_whole = True
+        """Whether what was read are whole transactions of the source."""
+        self._is_hurried = False
+        """Whether something was written that is not to wait for the next commit."""
         self._committed = Positions()
         self._idle_noted = clock()
         self._began = clock()
@@ -158,6 +173,8 @@ class Ingestion:
                     ends = self._source.ends()
                 self._read_on(stopped, committed, ends)
                 return
+            except _TornTransactionError:
+                _log.info("Reading again from the last commit on, into tables that have the columns now.")
             except _RETRIED as error:
                 failures = 1 if self.result.commits > commits else failures + 1
                 if failures > RETRIES:
@@ -171,12 +188,13 @@ class Ingestion:
         """Find out what the tables have, and go to where the first of them ends."""
         self._decoder = self._new_decoder()
         for name in self._present():
-            sink = open_sink(self._catalog, name, self._tables, self._settings.group)
+            sink = open_sink(self._catalog, name, self._settings.group)
             if sink is not None and sink.positions is not None:
                 self._sinks[name] = sink
         self._source.seek(least_of([s.positions or Positions() for s in self._sinks.values()]))
         # With where partitions begin that have no messages yet: they begin there in the next run as well.
         self._read = self._committed = self._source.positions()
+        self._is_whole, self._is_hurried = True, False
         self._idle_noted = self._clock()
 
     def _present(self) -> Sequence[str]:
@@ -191,23 +209,33 @@ class Ingestion:
 
     def _read_on(self, stopped: Callable[[], bool], committed: Callable[[], None], ends: Positions | None) -> None:
         due = self._clock() + self._settings.commit_interval
+        give_up: float | None = None
         while True:
-            ending = stopped() or (ends is not None and self._source.positions().has_reached(ends))
-            if not ending:
-                for messages in self._source.poll(timeout_seconds=POLL_SECONDS, most=POLL_MESSAGES):
-                    self._take(messages)
-                # Beyond the last message there may be what is none.
-                self._read = self._source.positions()
-            self._look_around()
-            rows = sum(s.rows for s in self._sinks.values())
-            full = self._settings.commit_rows is not None and rows >= self._settings.commit_rows
-            if ending or full or self._clock() >= due:
+            ending = give_up is not None or stopped() or (ends is not None and self._source.has_reached(ends))
+            if ending and give_up is None:
+                give_up = self._clock() + REST_SECONDS
+            wanted = ending or self._is_full() or self._clock() >= due
+            if wanted and self._source.is_whole(wanted=True):
                 due = self._clock() + self._settings.commit_interval
                 if self._commit(everything=ending):
                     committed()
-            if ending:
-                self._look_around(ending=True)
-                return
+                if ending:
+                    break
+            elif give_up is not None and self._clock() >= give_up:
+                _log.warning("The rest of a transaction has not come; it is read again by the next run.")
+                break
+            for messages in self._source.poll(timeout_seconds=POLL_SECONDS, most=POLL_MESSAGES):
+                self._take(messages)
+                self._is_whole = self._source.is_whole()
+            # Beyond the last message there may be what is none.
+            self._read = self._source.positions()
+            self._look_around()
+        self._look_around(ending=True)
+
+    def _is_full(self) -> bool:
+        """Whether so much was written that it is to be committed before the time."""
+        rows, most = sum(s.rows for s in self._sinks.values()), self._settings.commit_rows
+        return self._is_hurried or (most is not None and rows >= most)
 
     def _look_around(self, *, ending: bool = False) -> None:
         """Renew what is only shown."""
@@ -223,12 +251,9 @@ class Ingestion:
             decoded = self._decoder.decode(messages)
             bad = list(decoded.bad)
             changes = self._by_table(decoded, messages)
-            if any(self._is_new(name, each) for name, each in changes):
-                # Files of a commit have one schema, and a table knows how far it was read before it gets rows.
-                self._commit(everything=True)
-            sinks = [(self._sink(name, each), each) for name, each in changes]
-            for sink, each in sinks:
-                bad += sink.write(each)
+            self._make_ready(changes)
+            for name, each in changes:
+                bad += self._sinks[name].write(each)
             self._handle(messages, bad)
             if decoded.truncation is None:
                 break
@@ -256,21 +281,31 @@ class Ingestion:
                 if not new.any():
                     continue
                 if not new.all():
-                    changes = RowChanges(
-                        source=changes.source,
-                        rows=kept(changes.rows, new),
-                        kinds=changes.kinds[new],
-                        messages=changes.messages[new],
-                        stated=changes.stated,
-                        key=changes.key,
-                    )
-            found.append((name, changes))
+                    changes = changes.where(new)
+            rows = with_computed(changes.rows, self._tables.computed)
+            found.append((name, replace(changes, rows=rows)))
         return found
+
+    def _make_ready(self, changes: Sequence[tuple[str, RowChanges]]) -> None:
+        """See that there is a sink for each of the changes, whose table has their columns."""
+        new = [(name, each) for name, each in changes if (sink := self._known(name)) is None or sink.lacking(each)]
+        if not new:
+            return
+        # Files of a commit have one schema, and a table knows how far it was read before it gets rows.
+        if self._is_whole:
+            self._commit(everything=True)
+        for name, each in new:
+            sink = self._known(name) or self._created(name, each)
+            # What came before in the same messages may have brought the columns.
+            if lacking := sink.lacking(each):
+                sink.follow(lacking)
+        if not self._is_whole:
+            raise _TornTransactionError
 
     def _known(self, name: str) -> TableSink | None:
         """The sink of a table, None when there is no such table yet."""
         if name not in self._sinks:
-            sink = open_sink(self._catalog, name, self._tables, self._settings.group)
+            sink = open_sink(self._catalog, name, self._settings.group)
             if sink is None:
                 return None
             if sink.positions is None:
@@ -278,20 +313,11 @@ class Ingestion:
             self._sinks[name] = sink
         return self._sinks[name]
 
-    def _is_new(self, name: str, changes: RowChanges) -> bool:
-        sink = self._known(name)
-        return sink is None or sink.needs_another_schema(changes)
-
-    def _sink(self, name: str, changes: RowChanges) -> TableSink:
-        """The sink of a table that takes the changes."""
-        sink = self._known(name)
-        if sink is None:
-            database = name.partition(".")[0]
-            self._catalog.create_database(database, ignore_if_exists=True)
-            sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes)
-            sink.advance(self._committed)
-            self._sinks[name] = sink
-        sink.follow(changes)
+    def _created(self, name: str, changes: RowChanges) -> TableSink:
+        self._catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
+        sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes)
+        sink.advance(self._committed)
+        self._sinks[name] = sink
         return sink
 
     def _handle(self, messages: Messages, bad: Sequence[BadMessage]) -> None:
@@ -317,9 +343,15 @@ class Ingestion:
         one = messages.slice(at, at + 1)
         sink = None if name is None else self._known(name)
         if sink is not None and bool(np.all((sink.positions or Positions()).new_in(one))):
-            self._commit(everything=True)
-            sink.truncate(self._read.after(one))
-            self.result.commits += 1
+            if self._source.is_transactional:
+                # Together with the rest of its transaction, in which the rows come again as a rule.
+                sink.empty()
+                self._is_hurried = True
+            else:
+                self._commit(everything=True)
+                sink.empty()
+                sink.commit(self._read.after(one))
+                self.result.commits += 1
         self._advance(one)
 
     def _commit(self, *, everything: bool = False) -> bool:
@@ -328,7 +360,7 @@ class Ingestion:
         """
         if self._dead_letters is not None:
             self._dead_letters.flush()
-        written = {name: sink.rows for name, sink in self._sinks.items() if sink.rows}
+        written = {name: sink.rows for name, sink in self._sinks.items() if sink.has_changes}
         for name, rows in written.items():
             self._sinks[name].commit(self._read)
             self.result.rows[name] = self.result.rows.get(name, 0) + rows
@@ -339,6 +371,7 @@ class Ingestion:
                     sink.advance(self._read)
             self._idle_noted = self._clock()
         self._committed = self._read
+        self._is_hurried = False
         self.result.positions = self._read
         self.result.commits += bool(written)
         if written or idle:

@@ -47,6 +47,12 @@ class RowChanges:
             messages=self.messages[start:end],
         )
 
+    def where(self, chosen: "npt.NDArray[np.bool_]") -> "RowChanges":
+        """Those of the changes for which it is true."""
+        return replace(
+            self, rows=self.rows.filter(pa.array(chosen)), kinds=self.kinds[chosen], messages=self.messages[chosen]
+        )
+
 
 def in_order(changes: Sequence[RowChanges]) -> list[RowChanges]:
     """The changes with those of each table in the order of their messages, cut where they follow by turns."""

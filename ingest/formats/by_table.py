@@ -5,7 +5,6 @@ that say what a message is about, its header, are read first, of all messages at
 beforehand; everything else in them is passed over. What a table's messages hold is then read by a shape of its own.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage, SourceTable
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, valid
-from interbed.ingest.formats.json_objects import is_one_object, json_text, parsed_object
+from interbed.ingest.formats.json_objects import is_one_object, json_text, parsed_object, read_by_arrow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ def read_headers(texts: Array, fields: pa.Schema) -> Headers:
     BOOLEAN, BIGINT, and structs and lists of these.
     """
     if is_one_object(texts).all():
-        rows = _by_arrow(texts, fields)
+        rows = read_by_arrow(texts, fields, others="ignore")
         if rows is not None:
             return Headers(rows=rows, index=np.arange(len(texts)), bad=())
     return _one_by_one(texts, fields)
@@ -96,40 +94,9 @@ def by_table(databases: Array, tables: Array, indices: Indices | None = None) ->
     return found
 
 
-def split_by_table(
-    texts: Array,
-    fields: pa.Schema,
-    *,
-    database: Sequence[str] = ("database",),
-    table: Sequence[str] = ("table",),
-) -> tuple[Headers, Mapping[SourceTable, Indices]]:
-    """The headers of the texts, and the indices of the texts of each table; `database` and `table` lead to its name."""
-    headers = read_headers(texts, fields)
-    return headers, by_table(headers.column(*database), headers.column(*table), headers.index)
-
-
 def _codes(column: Any) -> Indices:
     codes: Indices = column.indices.to_numpy().astype(np.int64)
     return codes
-
-
-def _by_arrow(texts: Array, fields: pa.Schema) -> pa.Table | None:
-    """The headers of texts that are safe; None when some are not as the fields say, or no objects."""
-    if not len(texts):
-        return fields.empty_table()
-    values: list[Any] = texts.to_pylist()
-    lines = b"\n".join(values)
-    try:
-        # Arrow passes on what is no UTF-8.
-        lines.decode()
-        rows = pyarrow.json.read_json(
-            io.BytesIO(lines),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return None
-    return rows if rows.num_rows == len(texts) else None
 
 
 def _one_by_one(texts: Array, fields: pa.Schema) -> Headers:

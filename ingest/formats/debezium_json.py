@@ -24,7 +24,7 @@ from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Source
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
-from interbed.ingest.formats.by_table import Headers, by_table, split_by_table
+from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
@@ -77,7 +77,7 @@ class DebeziumJson:
         """The events without a schema, by table; tables must not lend each other columns."""
         if len(self._shapes) == 1 and (part := self._of_one_table(index, texts)) is not None:
             return [part]
-        headers, _ = split_by_table(texts, _HEADER, database=("source", "db"), table=("source", "table"))
+        headers = read_headers(texts, _HEADER)
         bad += [BadMessage(int(index[b.index]), b.reason) for b in headers.bad]
         parts = []
         for source, numbers in _tables(headers).items():

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class JsonShape:
 
     def read_known(self, texts: "pa.Array[Any]") -> pa.Table | None:
         """The same, None where a text is bad, may be, or has something new."""
-        return _by_arrow(texts, self.fields) if is_one_object(texts).all() else None
+        return read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
         """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
@@ -82,7 +82,7 @@ class JsonShape:
             written |= self._rewritten({int(i): written[int(i)] for i in numbers}, bad)
             for each in bad:
                 del written[each.index]
-            rows = _by_arrow(pa.array(list(written.values()), pa.binary()), self.fields)
+            rows = read_by_arrow(pa.array(list(written.values()), pa.binary()), self.fields)
             if rows is not None:
                 return ReadObjects(rows=rows, index=np.array(list(written), np.int64), bad=bad)
         return self._one_by_one(written, bad)
@@ -92,7 +92,7 @@ class JsonShape:
         safe = is_one_object(texts)
         for start in range(0, len(texts), _BLOCK):
             block = slice(start, start + _BLOCK)
-            if not safe[block].all() or _by_arrow(texts[block], self.fields) is None:
+            if not safe[block].all() or read_by_arrow(texts[block], self.fields) is None:
                 yield np.arange(start, min(start + _BLOCK, len(texts)))
 
     def _rewritten(self, texts: Mapping[int, bytes], bad: list[BadMessage]) -> dict[int, bytes]:
@@ -232,18 +232,23 @@ def is_one_object(texts: "pa.Array[Any]") -> Mask:
     return mask_of(pc.and_not(enclosed, pc.match_substring_regex(texts, _STUCK_TOGETHER)))
 
 
-def _by_arrow(texts: "pa.Array[Any]", fields: pa.Schema) -> pa.Table | None:
-    """The objects of texts that are safe; None when some are not as the fields say."""
+def read_by_arrow(
+    texts: "pa.Array[Any]", fields: pa.Schema, *, others: Literal["error", "ignore"] = "error"
+) -> pa.Table | None:
+    """The objects of texts that are safe; None when some are not as the fields say.
+
+    Fields that are not among the given ones are no error where `others` are to be ignored.
+    """
     if not len(texts):
         return fields.empty_table()
     try:
-        rows = _read(_bytes_of(texts), fields)
+        rows = _read(_bytes_of(texts), fields, others)
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
     return rows if rows.num_rows == len(texts) else None
 
 
-def _read(texts: Sequence[bytes], fields: pa.Schema) -> pa.Table:
+def _read(texts: Sequence[bytes], fields: pa.Schema, others: Literal["error", "ignore"] = "error") -> pa.Table:
     lines = b"\n".join(texts)
     # Arrow passes on what is no UTF-8.
     lines.decode()
@@ -255,7 +260,7 @@ def _read(texts: Sequence[bytes], fields: pa.Schema) -> pa.Table:
     return pyarrow.json.read_json(
         io.BytesIO(lines),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error"),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior=others),
     )
 
 

@@ -222,6 +222,19 @@ class KafkaSource:
             found.setdefault(topic, {})[partition] = end
         return Positions(found)
 
+    def has_reached(self, ends: Positions) -> bool:
+        """See MessageSource."""
+        return self.positions().has_reached(ends)
+
+    @property
+    def is_transactional(self) -> bool:
+        """False: what transactions a message belongs to is known to its format alone."""
+        return False
+
+    def is_whole(self, *, wanted: bool = False) -> bool:
+        """True, see MessageSource."""
+        return True
+
     def note(self, positions: Positions) -> None:
         """Commit the positions as the offsets of the group, without waiting: Kafka's tools show what is still to be
         read. Failures are only logged, and those of Kafka itself at a later poll.

@@ -40,6 +40,24 @@ class MessageSource(Protocol):
         """
         ...
 
+    def has_reached(self, ends: Positions) -> bool:
+        """Whether everything before these ends was polled, as far as it is to be had: a transaction that is not
+        finished there is not.
+        """
+        ...
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether messages belong to transactions of the source, of which nothing is to be seen without the rest."""
+        ...
+
+    def is_whole(self, *, wanted: bool = False) -> bool:
+        """Whether what was polled so far are whole transactions; always true where the source knows of none.
+
+        If that is `wanted`, polls bring nothing but the rest of transactions until it is true.
+        """
+        ...
+
     def note(self, positions: Positions) -> None:
         """Tell the source how far was committed, for its own tools. Failures are only logged."""
         ...

@@ -144,6 +144,15 @@ class ComputedColumn:
             raise InvalidInputError(f"The computed column {self.name!r}: {text!r} is no whole number.") from None
 
 
+def with_computed(rows: pa.Table, columns: Sequence[ComputedColumn]) -> pa.Table:
+    """The rows with the columns, which take the place of columns of their names; raises as `computed` does."""
+    for column in columns:
+        values = column.computed(rows)
+        at = rows.schema.get_field_index(column.name)
+        rows = rows.set_column(at, column.name, values) if at >= 0 else rows.append_column(column.name, values)
+    return rows
+
+
 def _arguments(text: str) -> list[str]:
     found, at = [], 0
     while at < len(text):

@@ -32,6 +32,7 @@ from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
+from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
 
 _log = logging.getLogger(__name__)
@@ -52,16 +53,20 @@ class TableSettings:
 class TableSink:
     """Writes to a table that exists. Not for use by several threads."""
 
-    def __init__(self, catalog: Catalog, table: Table, settings: TableSettings, group: str) -> None:
+    def __init__(self, table: Table, group: str) -> None:
         """Raises CommitStateUnknownError when it is not known what the group has committed to the table."""
-        self._catalog = catalog
         self._table = table
-        self._settings = settings
         self._commit = PositionedCommit(table.store, group)
         self._group = group
         self._write: TableWrite | None = None
+        self._is_emptied = False
         self.rows = 0
         """Rows written since the last commit."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self.rows) or self._is_emptied
 
     @property
     def name(self) -> str:
@@ -74,27 +79,40 @@ class TableSink:
         text = self._commit.position
         return None if text is None else Positions.from_json(text, f"The position of '{self._group}' in {self.name}")
 
-    def needs_another_schema(self, changes: RowChanges) -> bool:
-        """Whether the table must get columns or wider types before it takes the rows."""
-        return bool(self._lacking(self._with_computed(changes.rows), changes.stated))
+    def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
+        """The columns that the table must get, or must have with a wider type, before it takes the rows."""
+        known = {f.name: f.type for f in self._table.schema.fields}
+        found: list[pa.Field[Any]] = []
+        for column in changes.rows.schema:
+            if pa.types.is_null(column.type):
+                # Of what type a column is shows when it has a value.
+                continue
+            if column.name not in known:
+                found.append(column)
+            elif column.type != type_to_arrow(known[column.name]):
+                try:
+                    fitted(_one_array(changes.rows.column(column.name)), known[column.name])
+                except ValueError:
+                    # What is only written as something else is no reason to change the table.
+                    if column.name in changes.stated or _holds_more(column.type, known[column.name]):
+                        found.append(column)
+        return found
 
-    def follow(self, changes: RowChanges) -> None:
-        """Give the table the columns and types that the rows need; nothing may be written and not committed.
+    def follow(self, lacking: "Sequence[pa.Field[Any]]") -> None:
+        """Give the table columns and types that it lacks; nothing may be written and not committed.
 
         Raises SchemaMismatchError for a type that the table's can't become.
         """
-        lacking = self._lacking(self._with_computed(changes.rows), changes.stated)
-        if lacking:
-            self.close()
-            self._table.merge_schema(pa.schema(lacking))
-            _log.info("%s has new columns or wider types: %s.", self.name, ", ".join(f.name for f in lacking))
+        self.close()
+        self._table.merge_schema(pa.schema(lacking))
+        _log.info("%s has new columns or wider types: %s.", self.name, ", ".join(f.name for f in lacking))
 
     def write(self, changes: RowChanges) -> list[BadMessage]:
         """Write the rows, but those of messages with a value that is none of its column: these are returned.
 
         Raises as TableWrite.write_arrow does; then what was written since the last commit is gone.
         """
-        rows = self._with_computed(changes.rows)
+        rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
         columns, reasons = converted_columns(
@@ -115,16 +133,22 @@ class TableSink:
     def commit(self, positions: Positions) -> list[int]:
         """Commit what was written, with the positions after it; the snapshots' ids. Raises as PositionedCommit does."""
         messages = self._writer().prepare_commit()
-        ids = self._commit.commit(self._table.store, messages, self._furthest(positions))
+        commit = self._commit.overwrite if self._is_emptied else self._commit.commit
+        ids = commit(self._table.store, messages, self._furthest(positions))
+        if self._is_emptied:
+            self.close()
         self.rows = 0
         if self._commit.gave_up_compaction:
             compact_again(self._table.store)
         return ids
 
-    def truncate(self, positions: Positions) -> None:
-        """Delete all rows, with these positions; nothing may be written and not committed."""
+    def empty(self) -> None:
+        """Delete all rows, and those written so far: the next commit replaces the table by what is written after this.
+
+        It has no changelog, as that of any overwrite.
+        """
         self.close()
-        self._commit.truncate(self._table.store, self._furthest(positions))
+        self._is_emptied = True
 
     def advance(self, positions: Positions) -> None:
         """Note that the topics were read on without rows for the table."""
@@ -133,6 +157,7 @@ class TableSink:
     def close(self) -> None:
         """Forget what was written and not committed."""
         self.rows = 0
+        self._is_emptied = False
         if self._write is not None:
             self._write.close()
             self._write = None
@@ -142,35 +167,11 @@ class TableSink:
         return positions.beyond(self.positions).to_json()
 
     def _writer(self) -> TableWrite:
-        if self._write is None:
+        if self._write is None and self._is_emptied:
+            self._write = overwriting(self._table.store, self._group, {}, strategy=batch_strategy_of)
+        elif self._write is None:
             self._write = TableWrite(self._table.store, self._group, strategy=batch_strategy_of)
         return self._write
-
-    def _with_computed(self, rows: pa.Table) -> pa.Table:
-        for column in self._settings.computed:
-            values = column.computed(rows)
-            at = rows.schema.get_field_index(column.name)
-            rows = rows.set_column(at, column.name, values) if at >= 0 else rows.append_column(column.name, values)
-        return rows
-
-    def _lacking(self, rows: pa.Table, stated: frozenset[str]) -> "list[pa.Field[Any]]":
-        """The columns of the rows that the table lacks, or has with a type that holds less."""
-        known = {f.name: f.type for f in self._table.schema.fields}
-        lacking: list[pa.Field[Any]] = []
-        for column in rows.schema:
-            if pa.types.is_null(column.type):
-                # Of what type a column is shows when it has a value.
-                continue
-            if column.name not in known:
-                lacking.append(column)
-            elif column.type != type_to_arrow(known[column.name]):
-                try:
-                    fitted(_one_array(rows.column(column.name)), known[column.name])
-                except ValueError:
-                    # What is only written as something else is no reason to change the table.
-                    if column.name in stated or _holds_more(column.type, known[column.name]):
-                        lacking.append(column)
-        return lacking
 
     def _refused(self, changes: RowChanges) -> dict[int, str]:
         """Changes that the table can't carry out."""
@@ -203,10 +204,10 @@ class TableSink:
         return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
 
 
-def open_sink(catalog: Catalog, name: str, settings: TableSettings, group: str) -> TableSink | None:
+def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
     """The sink of a table, None when there is no such table."""
     try:
-        return TableSink(catalog, catalog.get_table(name), settings, group)
+        return TableSink(catalog.get_table(name), group)
     except (DatabaseNotFoundError, TableNotFoundError):
         return None
 
@@ -218,8 +219,6 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
     lack a column of it.
     """
     rows = changes.rows
-    for column in settings.computed:
-        rows = rows.append_column(column.name, column.computed(rows))
     keys = list(settings.primary_keys or changes.key)
     if not keys and (changes.kinds != RowKind.INSERT).any():
         raise InvalidInputError(
@@ -243,7 +242,7 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
         options=dict(settings.options),
     )
     _log.info("Created the table %s.", name)
-    return TableSink(catalog, table, settings, group)
+    return TableSink(table, group)
 
 
 def _holds_more(given: pa.DataType, known: DataType) -> bool:

@@ -100,11 +100,15 @@ class PositionedCommit:
             commit, commit.commit(messages, identifier=self._last.epoch, properties=facts, allow_empty=True)
         )
 
-    def truncate(self, store: TableStore, position: str) -> list[int]:
-        """Delete all rows, as of this position; the snapshots' ids. Raises as FileStoreCommit.overwrite does."""
+    def overwrite(self, store: TableStore, messages: Sequence[CommitMessage], position: str) -> list[int]:
+        """Replace all rows by those of the messages, with the position after them; the snapshots' ids.
+
+        The messages are those of a writer that knows of no rows before (storage.write.replacing). Raises as
+        FileStoreCommit.overwrite does, and otherwise as `commit`.
+        """
         commit = self._begun(store, position)
         facts = {POSITION_PROPERTY: position}
-        return self._done(commit, commit.overwrite([], identifier=self._last.epoch, properties=facts))
+        return self._done(commit, commit.overwrite(messages, identifier=self._last.epoch, properties=facts))
 
     def advance(self, position: str) -> None:
         """Note that the stream was read on without rows for this table."""

@@ -83,6 +83,16 @@ class MemorySource:
             found.setdefault(topic, {})[partition] = offset
         return Positions(found)
 
+    def has_reached(self, ends: Positions) -> bool:
+        return self.positions().has_reached(ends)
+
+    @property
+    def is_transactional(self) -> bool:
+        return False
+
+    def is_whole(self, *, wanted: bool = False) -> bool:
+        return True
+
     def note(self, positions: Positions) -> None:
         self.noted = positions
 

@@ -3,18 +3,15 @@
 import contextlib
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.ingest.tables.names import TableNames
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, rows_of
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, Killed, opened
 from tests.support.shares import each_run
 from tests.support.tally import Tally
 
@@ -34,14 +31,6 @@ TOPICS = {"log": LOG, "orders": [ORDERS], "more": [[event("c", None, {"n": 5}, "
 """Two tables, one without a key, in which every repetition shows; columns that come late, several topics and partitions
 for one table, and a truncation.
 """
-
-
-def opened(warehouse: Path, disk: DyingDisk | None = None) -> FileSystemCatalog:
-    """The catalog of a new process."""
-    catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog._file_io = cast(FileIO, LocalFileIO(DyingDisk() if disk is None else disk))
-    return catalog
 
 
 def read_on(catalog: FileSystemCatalog) -> None:

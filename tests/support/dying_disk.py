@@ -5,10 +5,15 @@ none, because a process that dies before a read leaves what it left before.
 """
 
 import os
+from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LocalDisk
+from interbed.storage.base.fileio.local import LocalFileIO
 
 
 class Killed(BaseException):
@@ -92,6 +97,14 @@ class DyingDisk(LocalDisk):
             if self._is_dead:
                 raise Killed(f"before {what} {path}")
             self.steps.append(f"{what} {path}")
+
+
+def opened(warehouse: Path, disk: DyingDisk | None = None) -> FileSystemCatalog:
+    """The catalog of a new process, on a disk that lives unless another is given."""
+    catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog._file_io = cast(FileIO, LocalFileIO(DyingDisk() if disk is None else disk))
+    return catalog
 
 
 def _check_directory(path: str) -> None:

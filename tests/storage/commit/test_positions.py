@@ -174,7 +174,7 @@ def test_a_position_moves_on_without_rows(table: Table) -> None:
 def test_all_rows_go_with_a_position(table: Table) -> None:
     stream = opened(table)
     commit(table, stream, 1, "a")
-    stream.truncate(table.store, "b")
+    stream.overwrite(table.store, [], "b")
     assert (rows(table), opened(table).position) == ([], "b")
     commit(table, stream, 2, "c")
     assert (rows(table), opened(table).position) == ([2], "c")

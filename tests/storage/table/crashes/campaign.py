@@ -11,18 +11,15 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.kinds import LATER, NAME, Kind, batch
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, Killed, opened
 
 NEW = (1, 500, 77)
 """The row that is written after a process was killed."""
@@ -64,14 +61,6 @@ class Campaign:
 
     points: int = 0
     failures: list[str] = field(default_factory=list)
-
-
-def opened(warehouse: Path, disk: DyingDisk | None = None) -> FileSystemCatalog:
-    """The catalog of a new process."""
-    catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog._file_io = cast(FileIO, LocalFileIO(DyingDisk() if disk is None else disk))
-    return catalog
 
 
 def rows_of(table: Table) -> Rows:

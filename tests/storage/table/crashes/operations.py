@@ -12,9 +12,9 @@ from interbed.storage.commit.epochs import EpochCommit
 from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.orphans import remove_orphan_files
-from tests.storage.table.crashes.campaign import Operation, opened
+from tests.storage.table.crashes.campaign import Operation
 from tests.storage.table.crashes.kinds import BRANCH, LATER, NAME, Kind, batch, put
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, Killed, opened
 
 _OLD = LATER - 7_200
 

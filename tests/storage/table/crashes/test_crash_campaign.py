@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.table.crashes.campaign import Campaign, opened, run_campaign
+from tests.storage.table.crashes.campaign import Campaign, run_campaign
 from tests.storage.table.crashes.kinds import KINDS, NAME, Kind, new_table
 from tests.storage.table.crashes.operations import OPERATIONS, can, history
+from tests.support.dying_disk import opened
 from tests.support.tally import Tally
 
 COUNTED = "crash points of operations on a table"
