@@ -99,6 +99,14 @@ def ingest() -> None:
 @click.option("--commit-interval", type=_Seconds(), default="10s", show_default=True, help="How often to commit.")
 @click.option("--commit-rows", type=click.IntRange(min=1), metavar="N", help="Commit sooner, with so many rows.")
 @click.option("--until-end", is_flag=True, help="End where the topics end now, instead of waiting for more.")
+@click.option(
+    "--transactional", is_flag=True, help="Commit where transactions of the source end, as Debezium's metadata say."
+)
+@click.option(
+    "--transaction-topic",
+    metavar="NAME",
+    help="Where Debezium says which transactions are over; by default PREFIX.transaction beside PREFIX.SCHEMA.TABLE.",
+)
 @click.option("--skip-bad", is_flag=True, help="Pass over messages that can't be taken, with a warning for each.")
 @click.option("--dead-letter-topic", metavar="NAME", help="Put messages that can't be taken into this topic.")
 @click.option("--kafka-conf", multiple=True, metavar="KEY=VALUE", help="A setting of librdkafka; repeatable.")
@@ -129,6 +137,8 @@ def kafka(
     commit_interval: float,
     commit_rows: int | None,
     until_end: bool,
+    transactional: bool,
+    transaction_topic: str | None,
     skip_bad: bool,
     dead_letter_topic: str | None,
     kafka_conf: Sequence[str],
@@ -150,11 +160,14 @@ def kafka(
         raise click.UsageError("Give the one --table that changes go to, or the --database of many.")
     if skip_bad and dead_letter_topic:
         raise click.UsageError("Give --skip-bad or --dead-letter-topic, not both.")
+    if transaction_topic and not transactional:
+        raise click.UsageError("--transaction-topic is for --transactional.")
 
-    from interbed.ingest.formats.format import decoder_of
+    from interbed.ingest.formats.format import decoder_of, transactions_of
     from interbed.ingest.job import BadMessages, Ingestion, IngestSettings
     from interbed.ingest.sources.dead_letters import KafkaDeadLetters
     from interbed.ingest.sources.kafka import KafkaSource
+    from interbed.ingest.sources.transactions import TransactionalSource, topic_of_transactions
     from interbed.ingest.tables.computed_columns import ComputedColumn
     from interbed.ingest.tables.names import TableNames
     from interbed.ingest.tables.table_sink import TableSettings
@@ -184,10 +197,12 @@ def kafka(
     client = pairs(kafka_conf, hint="--kafka-conf")
     with ExitStack() as stack:
         catalog = stack.enter_context(chosen.catalog(makes_warehouse=True))
-        source = KafkaSource(
-            bootstrap_servers, listed(topics), topic_pattern, group=group, start=start, settings=client
-        )
-        stack.callback(source.close)
+        named = listed(topics)
+        told = transaction_topic or (topic_of_transactions(named) if transactional else None)
+        read = [*named, *([] if told is None else [told])]
+        kafka = KafkaSource(bootstrap_servers, read, topic_pattern, group=group, start=start, settings=client)
+        stack.callback(kafka.close)
+        source = kafka if told is None else TransactionalSource(kafka, told, transactions_of(form))
         letters = None
         if dead_letter_topic:
             letters = KafkaDeadLetters(bootstrap_servers, dead_letter_topic, settings=client)

@@ -47,6 +47,27 @@ class Messages:
             values=self.values.slice(start, end - start),
         )
 
+    def take(self, chosen: "npt.NDArray[np.int64]") -> "Messages":
+        """The messages with these indices."""
+        indices = pa.array(chosen, pa.int64())
+        return Messages(
+            topic=self.topic,
+            partitions=self.partitions[chosen],
+            offsets=self.offsets[chosen],
+            keys=self.keys.take(indices),
+            values=self.values.take(indices),
+        )
+
+    def followed_by(self, other: "Messages") -> "Messages":
+        """These messages and others of the same topic after them."""
+        return Messages(
+            topic=self.topic,
+            partitions=np.concatenate([self.partitions, other.partitions]),
+            offsets=np.concatenate([self.offsets, other.offsets]),
+            keys=pa.concat_arrays([self.keys, other.keys]),
+            values=pa.concat_arrays([self.values, other.values]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Positions:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from interbed.ingest.flow.changes import Decoded
 from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.transactions import TransactionReader
 from interbed.storage.base.errors import NotSupportedError
 
 
@@ -27,12 +28,29 @@ _PLACES: Mapping[str, str] = {
     "maxwell-json": "interbed.ingest.formats.maxwell_json:MaxwellJson",
 }
 FORMATS = tuple(_PLACES)
+_TRANSACTIONS: Mapping[str, str] = {
+    "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumTransactions",
+}
 
 
 def decoder_of(name: str) -> Decoder:
     """A new decoder of the format of that name; raises NotSupportedError, naming those that there are."""
     if name not in _PLACES:
         raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
-    module, _, maker = _PLACES[name].partition(":")
-    make: Callable[[], Decoder] = getattr(import_module(module), maker)
+    make: Callable[[], Decoder] = _maker(_PLACES[name])
     return make()
+
+
+def transactions_of(name: str) -> TransactionReader:
+    """What tells the transactions of messages of that format; raises NotSupportedError where nothing does."""
+    if name not in _TRANSACTIONS:
+        raise NotSupportedError(
+            f"Messages of the format {name} do not tell their transactions; those of {', '.join(_TRANSACTIONS)} do."
+        )
+    make: Callable[[], TransactionReader] = _maker(_TRANSACTIONS[name])
+    return make()
+
+
+def _maker(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -121,6 +121,7 @@ class KafkaSource:
         self._consumer: Any = self._new_consumer(group, dict(settings or {}))
         self._positions: dict[_Partition, int] = {}
         self._gone: frozenset[str] = frozenset()
+        self._paused: set[_Partition] = set()
         self._largest_message = 1
         self._next_look = 0.0
         self._look_failed = False
@@ -158,6 +159,7 @@ class KafkaSource:
         """
         self._is_placed = False
         self._failure = None
+        self.resume(set(self._paused))
         self._positions = {(topic, p): offset for topic, p, offset in positions if self._is_mine(topic)}
         there = self._find_partitions()
         lows = self._offsets_of(there, self._kafka.OFFSET_BEGINNING)
@@ -206,6 +208,21 @@ class KafkaSource:
         if not received:
             self._raise_failure()
         return received
+
+    def pause(self, partitions: Iterable[_Partition]) -> None:
+        """Bring no messages of these partitions until they are resumed; a seek forgets about it."""
+        self._let(self._consumer.pause, set(partitions) - self._paused)
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Iterable[_Partition]) -> None:
+        """Bring messages of these partitions again."""
+        self._let(self._consumer.resume, set(partitions) & self._paused)
+        self._paused -= set(partitions)
+
+    def _let(self, what: Callable[[list[Any]], None], partitions: Iterable[_Partition]) -> None:
+        named = [self._kafka.TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
+        if named:
+            what(named)
 
     def ends(self) -> Positions:
         """The positions after the last message of each partition at this time; a transaction that is not finished is

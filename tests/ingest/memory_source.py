@@ -1,7 +1,7 @@
 """A source in memory, for what does not depend on Kafka: topics are lists, and a poll brings any number of messages."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +49,20 @@ class MemorySource:
         self._sizes = list(sizes)
         self._polls = 0
         self._at: dict[tuple[str, int], int] = {}
+        self._paused: set[tuple[str, int]] = set()
 
     @property
     def name(self) -> str:
         return "memory"
 
+    def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
+        self._paused -= set(partitions)
+
     def seek(self, positions: Positions) -> None:
+        self._paused.clear()
         self._at = {(t, p): positions.get(t, p) or 0 for t, parts in self.topics.items() for p in range(len(parts))}
 
     def poll(self, *, timeout_seconds: float, most: int) -> list[Messages]:
@@ -67,7 +75,7 @@ class MemorySource:
                 # Each partition has every size in turn.
                 size = self._sizes[(self._polls + partitions_seen) % len(self._sizes)]
                 partitions_seen += 1
-                part = content[at : at + min(size, most)]
+                part = [] if (topic, partition) in self._paused else content[at : at + min(size, most)]
                 if part:
                     self._at[topic, partition] = at + len(part)
                     values, keys = [v for _, v in part], [k for k, _ in part]

@@ -6,9 +6,9 @@ import interbed
 from interbed.catalog.api import Catalog
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.job import DeadLetters, Ingestion, IngestSettings
+from interbed.ingest.sources.source import MessageSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.ingest.memory_source import MemorySource
 
 Row = dict[str, Any]
 Event = tuple[object, object]
@@ -26,7 +26,7 @@ def event(op: str, before: Row | None, after: Row | None, table: str = "orders",
 
 def job(
     catalog: Catalog,
-    source: MemorySource,
+    source: MessageSource,
     *,
     names: TableNames | None = None,
     tables: TableSettings | None = None,

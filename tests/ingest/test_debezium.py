@@ -2,18 +2,11 @@
 
 import base64
 import datetime
-import json
 import random
 import re
-import select
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,13 +17,12 @@ import pytest
 from psycopg import sql
 
 from interbed.catalog.api import Catalog
+from tests.ingest.process import DEADLINE_SECONDS, Run, ingesting
 from tests.ingest.shop import Row, lake
 from tests.support.peers.java import JavaPaimon
 from tests.support.servers.debezium import DebeziumServer, running_debezium
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.postgres import postgres_server
-
-DEADLINE_SECONDS = 60.0
 
 KEYS = {"orders": ("id",), "items": ("id", "part"), "log": ("id",)}
 """What tells a table's rows apart; the log has no primary key, so that a row that is repeated shows."""
@@ -270,46 +262,6 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A process that ingests; what it says on standard error goes into the log."""
-
-    process: "subprocess.Popen[bytes]"
-    log: Path
-
-    def next_commit(self, seconds: float = DEADLINE_SECONDS) -> bool:
-        """Wait until it says that it has committed; whether it did within some seconds."""
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], seconds)[0]:
-            return False
-        line = self.process.stdout.readline()
-        assert line, f"it ended with {self.process.wait(DEADLINE_SECONDS)}:\n{self.log.read_text()}"
-        assert json.loads(line)["event"] == "commit"
-        return True
-
-    def stop(self) -> None:
-        self.process.terminate()
-        # It may have had nothing to do, and not be so far as to note the signal.
-        assert self.process.wait(DEADLINE_SECONDS) in (0, -signal.SIGTERM), self.log.read_text()
-
-
-@contextmanager
-def ingesting(kafka: KafkaServer, warehouse: Path, prefix: str) -> Iterator[Run]:
-    """The command as a process, which is killed at the end unless it has ended."""
-    command = [sys.executable, "-m", "interbed.cli", "ingest", "kafka", "-o", f"warehouse={warehouse}", "--json"]
-    command += ["--bootstrap-servers", kafka.bootstrap_servers, "--topic-pattern", rf"{prefix}\.public\..*"]
-    command += ["--database", "shop", "--commit-interval", "100ms"]
-    log = warehouse.parent / "ingest.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, bufsize=0) as process,
-    ):
-        try:
-            yield Run(process, log)
-        finally:
-            process.send_signal(signal.SIGKILL)
-
-
 def wait_until_alike(run: Run, shop: Shop, catalog: Catalog, debezium: DebeziumServer) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
@@ -354,7 +306,7 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
         with running_debezium(kafka, url, prefix=prefix, schemas=schemas, settings=settings) as debezium:
             for turn in range(kills):
                 shop.change(20)
-                with ingesting(kafka, warehouse, prefix) as run:
+                with ingesting(kafka, warehouse, "--topic-pattern", rf"{prefix}\.public\..*") as run:
                     assert run.next_commit()
                     # It has committed something, and is in the middle of what follows.
                     for happening in _HAPPENINGS.get(turn, ()):
@@ -363,7 +315,7 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
                     shop.change(20)
                     for _ in range(choice.randrange(3)):
                         run.next_commit(1)
-            with ingesting(kafka, warehouse, prefix) as run:
+            with ingesting(kafka, warehouse, "--topic-pattern", rf"{prefix}\.public\..*") as run:
                 wait_until_alike(run, shop, catalog, debezium)
                 run.stop()
         for name in KEYS:

@@ -25,13 +25,22 @@ def commands() -> list[list[str]]:
 
 
 def test_the_commands_of_the_page_do_what_it_says(kafka: KafkaServer, tmp_path: Path) -> None:
-    one, many = commands()
+    one, many, transactional = commands()
     for table in ("orders", "items", "tmp_x"):
         make_topic(kafka, f"shop.public.{table}")
-        produce(kafka, f"shop.public.{table}", [event("c", None, {"id": 1, "v": "a"}, table)])
+        produce(kafka, f"shop.public.{table}", [event("r", None, {"id": 1, "v": "a"}, table)])
     assert ingest(kafka, tmp_path / "one", *one)["rows"] == {"shop.orders": 1}
     catalog = lake(tmp_path / "one")
     assert rows_of(catalog) == [{"id": 1, "v": "a"}]
     assert catalog.get_table("shop.orders").options.bucket == 4
     assert ingest(kafka, tmp_path / "many", *many)["rows"] == {"shop.items": 1, "shop.orders": 1}
     assert sorted(lake(tmp_path / "many").list_tables("shop")) == ["items", "orders"]
+    key, change = event("c", None, {"id": 2, "v": "b"})
+    assert isinstance(change, dict)
+    produce(kafka, "shop.public.orders", [(key, {**change, "transaction": {"id": "7:1"}})])
+    counts = [{"data_collection": "public.orders", "event_count": 1}]
+    make_topic(kafka, "shop.transaction")
+    produce(kafka, "shop.transaction", [(None, {"status": "END", "id": "7:2", "data_collections": counts})])
+    found = ingest(kafka, tmp_path / "transactional", *transactional)
+    assert found["rows"] == {"shop.items": 1, "shop.orders": 2}
+    assert found["positions"]["shop.transaction"] == {"0": 1}

@@ -1,0 +1,55 @@
+"""`interbed ingest kafka` as a process that tests kill."""
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.servers.kafka import KafkaServer
+
+DEADLINE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process that ingests; what it says on standard error goes into the log."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def next_commit(self, seconds: float = DEADLINE_SECONDS) -> bool:
+        """Wait until it says that it has committed; whether it did within some seconds."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            return False
+        line = self.process.stdout.readline()
+        assert line, f"it ended with {self.process.wait(DEADLINE_SECONDS)}:\n{self.log.read_text()}"
+        assert json.loads(line)["event"] == "commit"
+        return True
+
+    def stop(self) -> None:
+        self.process.terminate()
+        # It may have had nothing to do, and not be so far as to note the signal.
+        assert self.process.wait(DEADLINE_SECONDS) in (0, -signal.SIGTERM), self.log.read_text()
+
+
+@contextmanager
+def ingesting(kafka: KafkaServer, warehouse: Path, *options: str) -> Iterator[Run]:
+    """The command as a process, which is killed at the end unless it has ended; into tables of the database shop."""
+    command = [sys.executable, "-m", "interbed.cli", "ingest", "kafka", "-o", f"warehouse={warehouse}", "--json"]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers, *options]
+    command += ["--database", "shop", "--commit-interval", "100ms"]
+    log = warehouse.parent / "ingest.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, bufsize=0) as process,
+    ):
+        try:
+            yield Run(process, log)
+        finally:
+            process.send_signal(signal.SIGKILL)

@@ -1,0 +1,114 @@
+"""Transactions of a real PostgreSQL by a real Debezium and Kafka: readers never see the half of one."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.compute as pc
+import pytest
+from psycopg import sql
+
+from interbed.catalog.api import Catalog
+from interbed.storage.commit.positions import POSITION_PROPERTY
+from tests.ingest.process import DEADLINE_SECONDS, ingesting
+from tests.ingest.shop import lake
+from tests.support.servers.debezium import running_debezium
+from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.postgres import postgres_server
+
+PREFIX = "money"
+TABLES = ("here", "there")
+ACCOUNTS = 20
+TOTAL = 2 * ACCOUNTS * 100
+SETTINGS = {
+    "table.include.list": "public.here,public.there",
+    "publication.autocreate.mode": "filtered",
+    "provide.transaction.metadata": "true",
+    "topic.creation.default.replication.factor": "1",
+    "topic.creation.default.partitions": "3",
+    "topic.creation.groups": "one",
+    "topic.creation.one.include": r".*\\.transaction",
+    "topic.creation.one.partitions": "1",
+    "topic.creation.one.replication.factor": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server({"wal_level": "logical"}) as url:
+        yield url
+
+
+def transfer(connection: "psycopg.Connection[Any]", choice: random.Random) -> None:
+    """One transaction that moves money between accounts of both tables."""
+    with connection.transaction():
+        for _ in range(choice.randint(1, 4)):
+            amount = choice.randint(1, 50)
+            for table, sign in ((choice.choice(TABLES), -1), (choice.choice(TABLES), 1)):
+                connection.execute(
+                    sql.SQL("UPDATE {} SET balance = balance + %s WHERE id = %s").format(sql.Identifier(table)),
+                    [sign * amount, choice.randrange(ACCOUNTS)],
+                )
+
+
+def balances(catalog: Catalog) -> dict[str, tuple[int, int]]:
+    """The sum of both tables' balances and the number of accounts, by the position that their snapshots have."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in TABLES:
+        table = catalog.get_table(f"shop.{name}")
+        for snapshot in table.snapshots():
+            seen = table.copy({"scan.snapshot-id": str(snapshot.id)}).scan(["balance"]).to_arrow()
+            position = (snapshot.properties or {})[POSITION_PROPERTY]
+            total, accounts = found.get(position, (0, 0))
+            found[position] = total + (pc.sum(seen["balance"]).as_py() or 0), accounts + seen.num_rows
+    return found
+
+
+@pytest.mark.parametrize("schemas", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_readers_see_whole_transactions(kafka: KafkaServer, postgres: str, tmp_path: Path, schemas: bool) -> None:
+    prefix = f"{PREFIX}_{schemas}".lower()
+    choice = random.Random(prefix)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(prefix)))
+    url = f"{postgres.rpartition('/')[0]}/{prefix}"
+    warehouse = tmp_path / "lake"
+    topics = ",".join(f"{prefix}.public.{table}" for table in TABLES)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in TABLES:
+            name = sql.Identifier(table)
+            connection.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY, balance int)").format(name))
+            connection.execute(sql.SQL("INSERT INTO {} SELECT n, 100 FROM generate_series(0, %s) n").format(name), [19])
+        with running_debezium(kafka, url, prefix=prefix, schemas=schemas, settings=SETTINGS) as debezium:
+            for _ in range(3):
+                for _ in range(50):
+                    transfer(connection, choice)
+                with ingesting(kafka, warehouse, "--topic", topics, "--transactional") as run:
+                    assert run.next_commit()
+                    for _ in range(50):
+                        transfer(connection, choice)
+                    for _ in range(choice.randrange(3)):
+                        run.next_commit(1)
+            wanted: dict[str, dict[int, int]] = {}
+            for table in TABLES:
+                found = connection.execute(sql.SQL("SELECT id, balance FROM {}").format(sql.Identifier(table)))
+                wanted[table] = dict(found.fetchall())
+            catalog = lake(warehouse)
+            with ingesting(kafka, warehouse, "--topic", topics, "--transactional") as run:
+                deadline = time.monotonic() + DEADLINE_SECONDS
+                while time.monotonic() < deadline and {t: balances_of(catalog, t) for t in TABLES} != wanted:
+                    debezium.check()
+                    run.next_commit(1)
+                run.stop()
+    assert {table: balances_of(catalog, table) for table in TABLES} == wanted
+    # The first rows are those of Debezium's snapshot, which belong to no transaction.
+    sums = [total for total, accounts in balances(catalog).values() if accounts == 2 * ACCOUNTS]
+    assert len(sums) > 3
+    assert set(sums) == {TOTAL}
+
+
+def balances_of(catalog: Catalog, table: str) -> dict[int, int]:
+    rows: list[Any] = catalog.get_table(f"shop.{table}").scan().to_arrow().to_pylist()
+    return {row["id"]: row["balance"] for row in rows}

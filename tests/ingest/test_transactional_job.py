@@ -1,0 +1,85 @@
+"""Runs whose commits are where transactions of the source end, also where a table changes in the middle of one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.catalog.api import Catalog
+from interbed.ingest.formats.debezium_transactions import DebeziumTransactions
+from interbed.ingest.sources.transactions import TransactionalSource
+from tests.ingest.memory_source import MemorySource
+from tests.ingest.shop import Event, Row, event, job, lake, rows_of
+
+OVER = "s.transaction"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return lake(tmp_path / "lake")
+
+
+def topics_of(*transactions: list[Event]) -> dict[str, list[list[tuple[object, object]]]]:
+    """A topic of changes and one of transactions."""
+    changes: list[tuple[object, object]] = []
+    ends: list[tuple[object, object]] = []
+    for number, events in enumerate(transactions):
+        for key, value in events:
+            assert isinstance(value, dict)
+            changes.append((key, {**value, "transaction": {"id": f"{number}:1"}}))
+        counts = [{"data_collection": "public.orders", "event_count": len(events)}]
+        ends.append((None, {"status": "END", "id": f"{number}:2", "data_collections": counts}))
+    return {"s.public.orders": [changes], OVER: [ends]}
+
+
+def run(catalog: Catalog, topics: dict[str, list[list[tuple[object, object]]]], **settings: Any) -> None:
+    source = TransactionalSource(MemorySource(topics, [1]), OVER, DebeziumTransactions())
+    job(catalog, source, **settings).run()
+
+
+def versions(catalog: Catalog) -> list[list[Row]]:
+    """The rows of each snapshot."""
+    table = catalog.get_table("shop.orders")
+    found = []
+    for snapshot in table.snapshots():
+        rows = table.copy({"scan.snapshot-id": str(snapshot.id)}).scan().to_arrow().to_pylist()
+        found.append([{n: v for n, v in row.items() if v is not None} for row in rows])
+    return found
+
+
+def test_a_commit_has_whole_transactions_however_often_it_is_due(catalog: Catalog) -> None:
+    transactions = [[event("c", None, {"id": 10 * n + m}) for m in range(3)] for n in range(4)]
+    run(catalog, topics_of(*transactions), commit_rows=1)
+    assert [len(rows) for rows in versions(catalog)] == [3, 6, 9, 12]
+
+
+def test_columns_that_come_in_the_middle_of_a_transaction_do_not_tear_it(catalog: Catalog) -> None:
+    first = [event("c", None, {"id": 1}), event("c", None, {"id": 2})]
+    second = [event("c", None, {"id": 3}), event("c", None, {"id": 4, "v": "x"}), event("c", None, {"id": 5, "v": 2.5})]
+    run(catalog, topics_of(first, second), commit_rows=1)
+    assert [len(rows) for rows in versions(catalog)] == [2, 5]
+    assert rows_of(catalog)[2:] == [{"id": 3}, {"id": 4, "v": "x"}, {"id": 5, "v": "2.5"}]
+
+
+def test_a_table_that_is_filled_anew_in_one_transaction_is_never_seen_empty(catalog: Catalog) -> None:
+    first = [event("c", None, {"id": 1}), event("c", None, {"id": 2})]
+    again = [
+        event("d", {"id": 1}, None),
+        event("t", None, None),
+        event("c", None, {"id": 7}),
+        event("c", None, {"id": 8}),
+    ]
+    last = [event("c", None, {"id": 9})]
+    run(catalog, topics_of(first, again, last), commit_rows=2)
+    run(catalog, topics_of(first, again, last))
+    assert versions(catalog) == [[{"id": 1}, {"id": 2}], [{"id": 7}, {"id": 8}], [{"id": 7}, {"id": 8}, {"id": 9}]]
+
+
+def test_a_run_ends_before_a_transaction_that_is_not_over(catalog: Catalog) -> None:
+    topics = topics_of([event("c", None, {"id": 1})], [event("c", None, {"id": 2}), event("c", None, {"id": 3})])
+    end = topics[OVER][0].pop()
+    run(catalog, topics)
+    assert rows_of(catalog) == [{"id": 1}]
+    topics[OVER][0].append(end)
+    run(catalog, topics)
+    assert rows_of(catalog) == [{"id": 1}, {"id": 2}, {"id": 3}]
