@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +20,7 @@ from interbed.catalog.cli.group import CatalogChoice, CatalogGroup, pairs
 if TYPE_CHECKING:
     from interbed.ingest.job import Ingestion
 
-FORMATS = ("canal-json", "debezium-json", "json", "maxwell-json")
+FORMATS = ("canal-json", "debezium-avro", "debezium-json", "json", "maxwell-json")
 
 
 class _Seconds(click.ParamType):  # type: ignore[type-arg]
@@ -55,6 +56,13 @@ def ingest() -> None:
     default="debezium-json",
     show_default=True,
     help="What messages say.",
+)
+@click.option("--schema-registry", metavar="URL", help="Where the schemas of debezium-avro are; several with commas.")
+@click.option(
+    "--schema-registry-conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Confluent's clients for it, such as basic.auth.user.info=USER:PASSWORD; repeatable.",
 )
 @click.option("--table", metavar="DATABASE.TABLE", help="The table that all changes go to.")
 @click.option("--database", metavar="NAME", help="The database in which each table of the source has one.")
@@ -122,6 +130,8 @@ def kafka(
     topics: Sequence[str],
     topic_pattern: str | None,
     form: str,
+    schema_registry: str | None,
+    schema_registry_conf: Sequence[str],
     table: str | None,
     database: str | None,
     table_prefix: str,
@@ -163,15 +173,20 @@ def kafka(
     if transaction_topic and not transactional:
         raise click.UsageError("--transaction-topic is for --transactional.")
 
-    from interbed.ingest.formats.format import decoder_of, transactions_of
+    from interbed.ingest.formats.format import WITH_SCHEMAS, decoder_of, transactions_of
     from interbed.ingest.job import BadMessages, Ingestion, IngestSettings
     from interbed.ingest.sources.dead_letters import KafkaDeadLetters
     from interbed.ingest.sources.kafka import KafkaSource
+    from interbed.ingest.sources.schema_registry import SchemaRegistry
     from interbed.ingest.sources.transactions import TransactionalSource, topic_of_transactions
     from interbed.ingest.tables.computed_columns import ComputedColumn
     from interbed.ingest.tables.names import TableNames
     from interbed.ingest.tables.table_sink import TableSettings
 
+    if (form in WITH_SCHEMAS) != bool(schema_registry):
+        raise click.UsageError(f"Give --schema-registry with --format {', '.join(WITH_SCHEMAS)}, and with no other.")
+    if schema_registry_conf and not schema_registry:
+        raise click.UsageError("Give --schema-registry-conf with --schema-registry.")
     table_names = TableNames(
         table=table,
         database=database,
@@ -195,6 +210,7 @@ def kafka(
         bad_messages=bad,
     )
     client = pairs(kafka_conf, hint="--kafka-conf")
+    schemas = SchemaRegistry(schema_registry, _settings(schema_registry_conf)) if schema_registry else None
     with ExitStack() as stack:
         catalog = stack.enter_context(chosen.catalog(makes_warehouse=True))
         named = listed(topics)
@@ -207,8 +223,16 @@ def kafka(
         if dead_letter_topic:
             letters = KafkaDeadLetters(bootstrap_servers, dead_letter_topic, settings=client)
             stack.callback(letters.close)
-        job = Ingestion(catalog, source, lambda: decoder_of(form), table_names, tables, settings, dead_letters=letters)
+        decoder = partial(decoder_of, form, schemas)
+        job = Ingestion(catalog, source, decoder, table_names, tables, settings, dead_letters=letters)
         _run(job, as_json=as_json, metrics=None if metrics_port is None else (metrics_host, metrics_port))
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Settings of the schema registry, of which none is shown, for it may be a secret."""
+    if not all(text.partition("=")[0] and "=" in text for text in given):
+        raise click.BadParameter("one of them is not KEY=VALUE.", param_hint="--schema-registry-conf")
+    return pairs(given, hint="--schema-registry-conf")
 
 
 def _run(job: "Ingestion", *, as_json: bool, metrics: tuple[str, int] | None) -> None:

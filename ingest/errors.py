@@ -15,3 +15,11 @@ class SourceUnavailableError(InterbedError, ConnectionError):
 
 class SourceGapError(InterbedError):
     """Messages that were not read are gone from the source; the table will never have what they said."""
+
+
+class SchemaRegistryError(InterbedError):
+    """A schema registry refuses to tell schemas, or is none; trying again does not help."""
+
+
+class UnknownSchemaError(InvalidInputError):
+    """A schema registry says that it has no schema of Avro with such a number."""

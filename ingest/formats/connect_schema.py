@@ -14,8 +14,8 @@ structs have `fields`, arrays `items`. The name says what the value means, and D
 | Connect's Decimal | base64, big-endian | DECIMAL; STRING where it has more than 38 digits |
 | …data.VariableScaleDecimal | scale and base64 | STRING |
 
-Names that are not known leave the value as it is. Bytes are base64. Sources: Debezium's documentation, "Data type
-mappings" of its connectors; Kafka's `JsonConverter`.
+Names that are not known leave the value as it is. Bytes are base64 in JSON, and bytes in binary encodings, which have
+the same schemas. Sources: Debezium's documentation, "Data type mappings" of its connectors; Kafka's `JsonConverter`.
 """
 
 import base64
@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array
+from interbed.ingest.formats.arrays import Array, valid
 from interbed.storage.base.errors import NotSupportedError
 
 Convert: TypeAlias = Callable[[Array], Array]
@@ -45,11 +46,12 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),
 }
 _MOST_DIGITS = 38
+_DECIMAL_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectType:
-    """How JSON has values (`wire`), what a column has (`type`), and the way from one to the other.
+    """How messages have values (`wire`), what a column has (`type`), and the way from one to the other.
 
     `convert` is None where both are the same; it raises ValueError for what is no value of the type.
     """
@@ -63,25 +65,30 @@ class ConnectType:
         return array if self.convert is None else self.convert(array)
 
 
-def connect_type(schema: Mapping[str, Any], path: str = "", *, spelled: bool = False) -> ConnectType:
+def connect_type(
+    schema: Mapping[str, Any], path: str = "", *, spelled: bool = False, binary: bool = False
+) -> ConnectType:
     """The type of a schema; raises NotSupportedError, naming the field, for maps and for what is no schema.
 
     JSON has NaN and infinite numbers as texts. Where floating numbers are `spelled`, all of them are read as texts.
+    Bytes are base64, as JSON has them, unless values are `binary`.
     """
     kind, name, parameters = schema.get("type"), schema.get("name"), schema.get("parameters") or {}
-    if kind == "bytes" and name == "org.apache.kafka.connect.data.Decimal":
-        return _decimal(int(parameters.get("scale", 0)), int(parameters.get("connect.decimal.precision", _MOST_DIGITS)))
+    if kind == "bytes":
+        found = _BYTES
+        if name == "org.apache.kafka.connect.data.Decimal":
+            precision = int(parameters.get("connect.decimal.precision", _MOST_DIGITS))
+            found = _decimal(int(parameters.get("scale", 0)), precision)
+        return found if binary else _from_base64(found)
     if kind == "struct" and name == "io.debezium.data.VariableScaleDecimal":
-        wire = pa.struct([pa.field("scale", pa.int32()), pa.field("value", pa.string())])
+        wire = pa.struct([pa.field("scale", pa.int32()), pa.field("value", pa.binary() if binary else pa.string())])
         return ConnectType(wire=wire, type=pa.string(), convert=_variable_decimals)
     if isinstance(name, str) and (name, kind) in _NAMED:
         return _NAMED[name, kind]
-    if kind == "bytes":
-        return ConnectType(wire=pa.string(), type=pa.binary(), convert=_bytes)
     if kind == "struct":
-        return _struct(schema.get("fields") or [], path, spelled=spelled)
+        return _struct(schema.get("fields") or [], path, spelled=spelled, binary=binary)
     if kind == "array":
-        return _array(connect_type(schema.get("items") or {}, f"{path}[]", spelled=spelled))
+        return _array(connect_type(schema.get("items") or {}, f"{path}[]", spelled=spelled, binary=binary))
     if isinstance(kind, str) and kind in _PLAIN:
         if spelled and pa.types.is_floating(_PLAIN[kind]):
             return _named(pa.string(), _PLAIN[kind])
@@ -92,9 +99,12 @@ def connect_type(schema: Mapping[str, Any], path: str = "", *, spelled: bool = F
     )
 
 
-def _struct(fields: Sequence[Mapping[str, Any]], path: str, *, spelled: bool) -> ConnectType:
+def _struct(fields: Sequence[Mapping[str, Any]], path: str, *, spelled: bool, binary: bool) -> ConnectType:
     names = [str(f["field"]) for f in fields]
-    types = [connect_type(f, f"{path}.{n}".lstrip("."), spelled=spelled) for f, n in zip(fields, names, strict=True)]
+    types = [
+        connect_type(f, f"{path}.{n}".lstrip("."), spelled=spelled, binary=binary)
+        for f, n in zip(fields, names, strict=True)
+    ]
     wire = pa.struct([pa.field(n, t.wire) for n, t in zip(names, types, strict=True)])
     result = pa.struct([pa.field(n, t.type) for n, t in zip(names, types, strict=True)])
     if all(t.convert is None for t in types):
@@ -124,27 +134,43 @@ def _array(element: ConnectType) -> ConnectType:
 
 def _decimal(scale: int, precision: int) -> ConnectType:
     if precision > _MOST_DIGITS or not 0 <= scale <= precision:
-        return ConnectType(wire=pa.string(), type=pa.string(), convert=lambda a: _decimal_texts(a, scale))
+        return ConnectType(wire=pa.binary(), type=pa.string(), convert=lambda a: _decimal_texts(a, scale))
 
     def convert(array: Array) -> Array:
         return _decimals(array, scale).cast(pa.decimal128(precision, scale))
 
-    return ConnectType(wire=pa.string(), type=pa.decimal128(precision, scale), convert=convert)
+    return ConnectType(wire=pa.binary(), type=pa.decimal128(precision, scale), convert=convert)
 
 
 def _decimals(array: Array, scale: int) -> Array:
-    # Arrow has no kernel for base64 or for big-endian integers of any length.
-    values = [None if text is None else Decimal(_integer(text)).scaleb(-scale) for text in array.to_pylist()]
-    return pa.array(values, pa.decimal128(_MOST_DIGITS, scale))
+    """Big-endian integers of any length as DECIMAL(38, scale)."""
+    whole: Any = array
+    lengths = pc.binary_length(whole).fill_null(0).to_numpy()
+    if lengths.max(initial=0) > _DECIMAL_BYTES:
+        values = [None if v is None else Decimal(_integer(v)).scaleb(-scale) for v in array.to_pylist()]
+        return pa.array(values, pa.decimal128(_MOST_DIGITS, scale))
+    _, offsets, content = whole.buffers()
+    ends = np.frombuffer(offsets, np.int32)[whole.offset + 1 : whole.offset + len(whole) + 1].astype(np.int64)
+    data = np.frombuffer(content or b"\0", np.uint8)
+    # What is not there is zero, or as the highest bit says that is.
+    highest = np.where(lengths > 0, data[np.minimum(ends - lengths, len(data) - 1)], 0)
+    made = np.where(highest >= 0x80, np.uint8(0xFF), np.uint8(0))[:, None].repeat(_DECIMAL_BYTES, axis=1)
+    for k in range(int(lengths.max(initial=0))):
+        made[:, k] = np.where(lengths > k, data[np.maximum(ends - 1 - k, 0)], made[:, k])
+    present = pa.py_buffer(np.packbits(valid(array), bitorder="little").tobytes())
+    found: Array = pa.Array.from_buffers(
+        pa.decimal128(_MOST_DIGITS, scale), len(whole), [present, pa.py_buffer(made.tobytes())]
+    )
+    return found
 
 
 def _decimal_texts(array: Array, scale: int) -> Array:
-    texts = [None if text is None else _plain(_integer(text), scale) for text in array.to_pylist()]
+    texts = [None if value is None else _plain(_integer(value), scale) for value in array.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def _variable_decimals(array: Array) -> Array:
-    texts = [None if v is None else _plain(_integer(v["value"] or ""), v["scale"] or 0) for v in array.to_pylist()]
+    texts = [None if v is None else _plain(_integer(v["value"] or b""), v["scale"] or 0) for v in array.to_pylist()]
     return pa.array(texts, pa.string())
 
 
@@ -156,14 +182,22 @@ def _plain(unscaled: int, scale: int) -> str:
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
-def _integer(text: str) -> int:
-    return int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+def _integer(value: bytes | str) -> int:
+    return int.from_bytes(_unpacked(value) if isinstance(value, str) else value, "big", signed=True)
+
+
+def _from_base64(binary: ConnectType) -> ConnectType:
+    return ConnectType(wire=pa.string(), type=binary.type, convert=lambda array: binary.converted(_bytes(array)))
 
 
 def _bytes(array: Array) -> Array:
     # Arrow has no kernel for base64.
-    values = [None if text is None else base64.b64decode(text, validate=True) for text in array.to_pylist()]
+    values = [None if text is None else _unpacked(text) for text in array.to_pylist()]
     return pa.array(values, pa.binary())
+
+
+def _unpacked(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
 
 
 def _cast_to(data_type: pa.DataType) -> Convert:
@@ -206,6 +240,7 @@ def _named(wire: pa.DataType, data_type: pa.DataType, convert: Convert | None = 
     return ConnectType(wire=wire, type=data_type, convert=convert or _cast_to(data_type))
 
 
+_BYTES = ConnectType(wire=pa.binary(), type=pa.binary())
 _DATE = _named(pa.int32(), pa.date32())
 _MILLIS = _named(pa.int64(), pa.timestamp("ms"))
 _TIME = _named(pa.int32(), pa.time32("ms"), _times)

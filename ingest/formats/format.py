@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from interbed.ingest.flow.changes import Decoded
 from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.schemas import WriterSchemas
 from interbed.ingest.flow.transactions import TransactionReader
-from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 
 class Decoder(Protocol):
@@ -23,6 +24,7 @@ class Decoder(Protocol):
 
 _PLACES: Mapping[str, str] = {
     "canal-json": "interbed.ingest.formats.canal_json:CanalJson",
+    "debezium-avro": "interbed.ingest.formats.debezium_avro:DebeziumAvro",
     "debezium-json": "interbed.ingest.formats.debezium_json:DebeziumJson",
     "json": "interbed.ingest.formats.plain_json:PlainJson",
     "maxwell-json": "interbed.ingest.formats.maxwell_json:MaxwellJson",
@@ -31,14 +33,23 @@ FORMATS = tuple(_PLACES)
 _TRANSACTIONS: Mapping[str, str] = {
     "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumTransactions",
 }
+WITH_SCHEMAS = ("debezium-avro",)
+"""The formats whose schemas are looked up."""
 
 
-def decoder_of(name: str) -> Decoder:
-    """A new decoder of the format of that name; raises NotSupportedError, naming those that there are."""
+def decoder_of(name: str, schemas: WriterSchemas | None = None) -> Decoder:
+    """A new decoder of the format of that name, which looks up `schemas` if it is one of WITH_SCHEMAS.
+
+    Raises NotSupportedError, naming those that there are, and InvalidOptionError when schemas are missing.
+    """
     if name not in _PLACES:
         raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
-    make: Callable[[], Decoder] = _maker(_PLACES[name])
-    return make()
+    make: Callable[..., Decoder] = _maker(_PLACES[name])
+    if name not in WITH_SCHEMAS:
+        return make()
+    if schemas is None:
+        raise InvalidOptionError(f"The format {name} needs the registry of its schemas: give --schema-registry URL.")
+    return make(schemas)
 
 
 def transactions_of(name: str) -> TransactionReader:

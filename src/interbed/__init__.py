@@ -19,6 +19,7 @@ InterbedError
 │   │   └── ServerSettingsError          the same of a setting of the catalog server
 │   ├── ProcedureArgumentError           an argument of a procedure is missing or wrong
 │   ├── BadMessageError                  a message of a stream can't be decoded, or does not fit its table
+│   ├── UnknownSchemaError               a schema registry has no schema of Avro with such a number
 │   └── UsedTwiceError (RuntimeError)    a writer or committer of one batch was used for a second one
 ├── NotSupportedError                    a valid request that this version does not carry out
 │   └── MissingExtraError (ImportError)  an optional library is not installed; says what to install
@@ -52,6 +53,7 @@ InterbedError
 │   └── MissingMethodError               a metastore does not know a method
 ├── SourceUnavailableError (ConnectionError)  messages can't be read at this time; may be retried
 ├── SourceGapError                       messages are gone from their source before they were read
+├── SchemaRegistryError                  a schema registry refuses to tell schemas, or is none
 ├── RepeatedKeyError                     rows of a MERGE of which each had to have a key of its own had not
 └── SparkSetupError                      Spark can't be set up for interbed
 """
@@ -84,7 +86,13 @@ if TYPE_CHECKING:
     from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.partition import Partition
     from interbed.catalog.server.settings import ServerSettingsError
-    from interbed.ingest.errors import BadMessageError, SourceGapError, SourceUnavailableError
+    from interbed.ingest.errors import (
+        BadMessageError,
+        SchemaRegistryError,
+        SourceGapError,
+        SourceUnavailableError,
+        UnknownSchemaError,
+    )
     from interbed.spark_ext.handle.errors import RepeatedKeyError
     from interbed.spark_ext.prerequisites import SparkSetupError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
@@ -207,6 +215,7 @@ __all__ = [
     "Schema",
     "SchemaChange",
     "SchemaMismatchError",
+    "SchemaRegistryError",
     "SchemaUpdate",
     "ServerSettingsError",
     "Snapshot",
@@ -229,6 +238,7 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "TypeRoot",
+    "UnknownSchemaError",
     "UnsupportedVersionError",
     "UsedTwiceError",
     "ViewNotFoundError",
@@ -257,7 +267,9 @@ _HOLDS = {
     "interbed.catalog.migration.errors": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
-    "interbed.ingest.errors": "BadMessageError SourceGapError SourceUnavailableError",
+    "interbed.ingest.errors": (
+        "BadMessageError SchemaRegistryError SourceGapError SourceUnavailableError UnknownSchemaError"
+    ),
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
     "interbed.spark_ext.prerequisites": "SparkSetupError",

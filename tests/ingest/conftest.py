@@ -1,14 +1,22 @@
-"""A Kafka broker, for the tests of sources and of jobs that read from it."""
+"""A Kafka broker and a schema registry, for the tests of sources and of jobs that read from it."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.servers.kafka import KafkaServer, running_kafka
+from tests.support.servers.schema_registry import SchemaRegistryServer, running_schema_registry
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
     """One broker for all tests of a process; each takes topics of its own. A test that kills it starts it again."""
     with running_kafka() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[SchemaRegistryServer]:
+    """One schema registry for all tests of a process; each takes subjects of its own."""
+    with running_schema_registry() as server:
         yield server

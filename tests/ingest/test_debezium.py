@@ -23,6 +23,7 @@ from tests.support.peers.java import JavaPaimon
 from tests.support.servers.debezium import DebeziumServer, running_debezium
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.postgres import postgres_server
+from tests.support.servers.schema_registry import SchemaRegistryServer
 
 KEYS = {"orders": ("id",), "items": ("id", "part"), "log": ("id",)}
 """What tells a table's rows apart; the log has no primary key, so that a row that is repeated shows."""
@@ -283,12 +284,21 @@ def check_no_snapshot_repeats(catalog: Catalog, name: str) -> None:
         assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("schemas", [True, False])
+@pytest.mark.parametrize("written", ["avro", "with", "without"])
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
-    kafka: KafkaServer, postgres: str, java: JavaPaimon, tmp_path: Path, kills: int, schemas: bool
+    kafka: KafkaServer,
+    postgres: str,
+    java: JavaPaimon,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    kills: int,
+    written: str,
 ) -> None:
-    prefix = f"dbz_{kills}_{'with' if schemas else 'without'}"
+    # As JSON with or without its schemas, or as Avro, which has them in a registry.
+    schemas = written != "without"
+    registry: SchemaRegistryServer | None = request.getfixturevalue("registry") if written == "avro" else None
+    prefix = f"dbz_{kills}_{written}"
     choice = random.Random(prefix)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(prefix)))
@@ -301,12 +311,17 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
         settings["decimal.handling.mode"] = "string"
         catalog.create_table("shop.orders", MADE, primary_keys=["id"], options={"bucket": "2"})
     shop = Shop(url, choice, plainly=() if schemas else ("items",))
+    options = ["--topic-pattern", rf"{prefix}\.public\..*"]
+    if registry is not None:
+        options += ["--format", "debezium-avro", "--schema-registry", registry.url]
     try:
         shop.change(30)
-        with running_debezium(kafka, url, prefix=prefix, schemas=schemas, settings=settings) as debezium:
+        with running_debezium(
+            kafka, url, prefix=prefix, schemas=schemas, registry=registry, settings=settings
+        ) as debezium:
             for turn in range(kills):
                 shop.change(20)
-                with ingesting(kafka, warehouse, "--topic-pattern", rf"{prefix}\.public\..*") as run:
+                with ingesting(kafka, warehouse, *options) as run:
                     assert run.next_commit()
                     # It has committed something, and is in the middle of what follows.
                     for happening in _HAPPENINGS.get(turn, ()):
@@ -315,7 +330,7 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
                     shop.change(20)
                     for _ in range(choice.randrange(3)):
                         run.next_commit(1)
-            with ingesting(kafka, warehouse, "--topic-pattern", rf"{prefix}\.public\..*") as run:
+            with ingesting(kafka, warehouse, *options) as run:
                 wait_until_alike(run, shop, catalog, debezium)
                 run.stop()
         for name in KEYS:

@@ -4,9 +4,11 @@ import re
 import shlex
 from pathlib import Path
 
+from tests.ingest.formats.avro.events import avro_event, encoded, envelope
 from tests.ingest.shop import event, lake, rows_of
 from tests.ingest.test_kafka_to_tables import ingest, make_topic, produce
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.schema_registry import SchemaRegistryServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
 
@@ -24,8 +26,10 @@ def commands() -> list[list[str]]:
     return found
 
 
-def test_the_commands_of_the_page_do_what_it_says(kafka: KafkaServer, tmp_path: Path) -> None:
-    one, many, transactional = commands()
+def test_the_commands_of_the_page_do_what_it_says(
+    kafka: KafkaServer, registry: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    one, many, transactional, avro = commands()
     for table in ("orders", "items", "tmp_x"):
         make_topic(kafka, f"shop.public.{table}")
         produce(kafka, f"shop.public.{table}", [event("r", None, {"id": 1, "v": "a"}, table)])
@@ -44,3 +48,17 @@ def test_the_commands_of_the_page_do_what_it_says(kafka: KafkaServer, tmp_path: 
     found = ingest(kafka, tmp_path / "transactional", *transactional)
     assert found["rows"] == {"shop.items": 1, "shop.orders": 2}
     assert found["positions"]["shop.transaction"] == {"0": 1}
+    check_avro(kafka, registry, tmp_path / "avro", avro)
+
+
+def check_avro(kafka: KafkaServer, registry: SchemaRegistryServer, warehouse: Path, command: list[str]) -> None:
+    """The command for Avro, whose topic has messages by themselves here."""
+    topic = "shop.public.orders.avro"
+    make_topic(kafka, topic)
+    schema = envelope([{"name": "id", "type": "int"}, {"name": "v", "type": "string"}])
+    number = registry.register(f"{topic}-value", schema)
+    message = encoded(number, schema, avro_event("c", None, {"id": 1, "v": "a"}))
+    produce(kafka, topic, [({"id": 1}, message)])
+    words = [{"shop.public.orders": topic, "http://127.0.0.1:8081": registry.url}.get(word, word) for word in command]
+    assert ingest(kafka, warehouse, *words, "--primary-key", "id")["rows"] == {"shop.orders": 1}
+    assert rows_of(lake(warehouse)) == [{"id": 1, "v": "a"}]

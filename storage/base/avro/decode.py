@@ -16,17 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.avro.varints import PADDING, Places, varint_sizes, varints, words_of
 
-Places = npt.NDArray[np.int64]
 Block = tuple[int, bytes]
 """The number of a block's rows, and its plain bytes."""
 
 _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 _VARINTS = ("int", "long")
 _TEXTS = ("string", "bytes")
-_PADDING = 16
-_HIGH_BITS = np.uint64(0x8080808080808080)
-_ONE = np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class Values:
 
     def integers(self) -> npt.NDArray[np.int64]:
         """Values of int and long, 0 for nulls."""
-        return _varints(self.data, self._of_present())
+        return varints(self.data, words_of(self.data), self._of_present())[0]
 
     def fixed(self, kind: str) -> "npt.NDArray[Any]":
         """Values of boolean, float and double, of the numpy type `kind`."""
@@ -77,7 +74,7 @@ class Values:
 
     def _of_present(self) -> Places:
         # The last bytes of the data are zeros, a value as good as any for nulls.
-        return self.starts if self.present is None else np.where(self.present, self.starts, len(self.data) - _PADDING)
+        return self.starts if self.present is None else np.where(self.present, self.starts, len(self.data) - PADDING)
 
 
 class FlatDecoder:
@@ -102,9 +99,8 @@ class FlatDecoder:
 
     def decode(self, blocks: Sequence[Block], wanted: Sequence[str]) -> dict[str, Values]:
         """The wanted columns of all rows, in order; raises ValueError or IndexError for bytes that are no such rows."""
-        data = np.frombuffer(b"".join([*(content for _, content in blocks), bytes(_PADDING)]), np.uint8)
-        # The eight bytes from each place on as one number.
-        words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+        data = np.frombuffer(b"".join([*(content for _, content in blocks), bytes(PADDING)]), np.uint8)
+        words = words_of(data)
         sizes = np.array([len(content) for _, content in blocks], np.int64)
         rows = np.array([count for count, _ in blocks], np.int64)
         ends = np.cumsum(sizes)
@@ -170,10 +166,10 @@ def _step(
     if column.kind in _WIDTHS:
         after = at + _WIDTHS[column.kind]
     elif column.kind in _VARINTS:
-        after = at + _varint_sizes(words[at], data, at)
+        after = at + varint_sizes(words[at], data, at)
     else:
-        lengths = _varints(data, at, words[at])
-        start = at + _varint_sizes(words[at], data, at)
+        lengths, sizes = varints(data, words, at)
+        start = at + sizes
         after = start + lengths
         if int(np.min(lengths if null is None else np.where(null, 0, lengths))) < 0:
             raise ValueError(f"the column {column.name!r} has a text of a negative length")
@@ -186,33 +182,3 @@ def _step(
         if found.lengths is not None and lengths is not None:
             found.lengths[row, lane] = lengths
     return after
-
-
-def _varint_sizes(word: "npt.NDArray[np.uint64]", data: npt.NDArray[np.uint8], at: Places) -> Places:
-    """How many bytes the numbers have whose first eight bytes are given."""
-    last = ~word & _HIGH_BITS
-    # All bits below the lowest one that is set: that of the number's last byte.
-    sizes: Places = (np.bitwise_count((last & -last) - _ONE).astype(np.int64) + 1) >> 3
-    long = np.flatnonzero(last == 0)
-    if len(long):
-        sizes[long] = 9 + (data[at[long] + 8] >= 0x80)
-    return sizes
-
-
-def _varints(
-    data: npt.NDArray[np.uint8], at: Places, word: "npt.NDArray[np.uint64] | None" = None
-) -> npt.NDArray[np.int64]:
-    """The zigzag numbers at those places."""
-    if word is None:
-        word = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[at]
-    sizes = _varint_sizes(word, data, at)
-    value = np.zeros(len(at), np.uint64)
-    for k in range(min(int(sizes.max(initial=0)), 8)):
-        seven = (word >> np.uint64(8 * k)) & np.uint64(0x7F)
-        value |= np.where(sizes > k, seven, np.uint64(0)) << np.uint64(7 * k)
-    long = np.flatnonzero(sizes > 8)
-    if len(long):
-        ninth = data[at[long] + 8].astype(np.uint64)
-        tenth = np.where(ninth >= 0x80, data[at[long] + 9], 0).astype(np.uint64)
-        value[long] |= (ninth & np.uint64(0x7F)) << np.uint64(56) | tenth << np.uint64(63)
-    return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64)

@@ -1,7 +1,8 @@
 """A real Debezium for tests: its PostgreSQL connector in a worker of Kafka Connect that stands alone.
 
-The worker reads one database and puts its changes into Kafka, as JSON with or without the schema of each message. Its
-REST interface is on a free port of 127.0.0.1. Its jars come from Maven once.
+The worker reads one database and puts its changes into Kafka: as JSON, with or without the schema of each message, or
+as Avro with the schemas in a registry. Its REST interface is on a free port of 127.0.0.1. Its jars come from Maven
+once.
 """
 
 import http.client
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from urllib.parse import urlsplit
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.schema_registry import SchemaRegistryServer
 
-POM = Path(__file__).resolve().parents[2] / "peers" / "debezium" / "pom.xml"
+_PEERS = Path(__file__).resolve().parents[2] / "peers"
+POM = _PEERS / "debezium" / "pom.xml"
+CONVERTER_POM = _PEERS / "avro_converter" / "pom.xml"
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0
 REQUEST_SECONDS_MAX = 10.0
@@ -37,6 +41,7 @@ _JAVA = (
 )
 
 _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+_AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
 
 class DebeziumServer:
@@ -91,21 +96,30 @@ class DebeziumServer:
 
 @contextmanager
 def running_debezium(
-    kafka: KafkaServer, postgres_url: str, *, prefix: str, schemas: bool, settings: Mapping[str, str] | None = None
+    kafka: KafkaServer,
+    postgres_url: str,
+    *,
+    prefix: str,
+    schemas: bool = True,
+    registry: SchemaRegistryServer | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[DebeziumServer]:
     """A worker that reads the database at the url (`postgresql://USER@127.0.0.1:PORT/DATABASE`) from now on.
 
     Topics are named PREFIX.SCHEMA.TABLE; `prefix` (small letters, digits, _) names the replication slot and the
-    publication, too. Messages have their schema beside them if `schemas`. `settings` are more of the connector's.
+    publication, too. Messages are JSON, with their schema beside them if `schemas`; with a `registry` they are Avro.
+    `settings` are more of the connector's.
     """
     with tempfile.TemporaryDirectory(prefix="interbed-debezium-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         port = _free_port()
         _write_properties(directory / "worker.properties", _worker(kafka, directory, port))
+        converters = _json(schemas) if registry is None else _avro(registry)
         _write_properties(
-            directory / "connector.properties", {**_connector(postgres_url, prefix, schemas), **(settings or {})}
+            directory / "connector.properties",
+            {**_connector(postgres_url, prefix), **converters, **(settings or {})},
         )
-        process = _start(directory)
+        process = _start(directory, [_jars(), *([] if registry is None else [_converter_jars()])])
         try:
             server = DebeziumServer(directory, port, prefix, process)
             server.wait_until_running()
@@ -131,7 +145,25 @@ def _worker(kafka: KafkaServer, directory: Path, port: int) -> Mapping[str, str]
     }
 
 
-def _connector(postgres_url: str, prefix: str, schemas: bool) -> Mapping[str, str]:
+def _json(schemas: bool) -> Mapping[str, str]:
+    settings = {"": _CONVERTER, ".schemas.enable": str(schemas).lower()}
+    return {f"{part}.converter{name}": value for part in ("key", "value") for name, value in settings.items()}
+
+
+def _avro(registry: SchemaRegistryServer) -> Mapping[str, str]:
+    settings = {
+        "": _AVRO_CONVERTER,
+        ".apicurio.registry.url": registry.own_url,
+        ".apicurio.registry.auto-register": "true",
+        # Messages begin as Confluent's do, with the number that Confluent's interface takes.
+        ".apicurio.registry.headers.enabled": "false",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.as-confluent": "true",
+    }
+    return {f"{part}.converter{name}": value for part in ("key", "value") for name, value in settings.items()}
+
+
+def _connector(postgres_url: str, prefix: str) -> Mapping[str, str]:
     url = urlsplit(postgres_url)
     return {
         "name": prefix,
@@ -146,10 +178,6 @@ def _connector(postgres_url: str, prefix: str, schemas: bool) -> Mapping[str, st
         "plugin.name": "pgoutput",
         "slot.name": prefix,
         "publication.name": prefix,
-        "key.converter": _CONVERTER,
-        "value.converter": _CONVERTER,
-        "key.converter.schemas.enable": str(schemas).lower(),
-        "value.converter.schemas.enable": str(schemas).lower(),
         "poll.interval.ms": "20",
     }
 
@@ -163,12 +191,12 @@ def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
 
-def _start(directory: Path) -> "subprocess.Popen[bytes]":
+def _start(directory: Path, jars: Sequence[Path]) -> "subprocess.Popen[bytes]":
     with (directory / "connect.log").open("ab") as output:
         return subprocess.Popen(
             [
                 *_JAVA,
-                *("-cp", f"{_jars()}/*", "org.apache.kafka.connect.cli.ConnectStandalone"),
+                *("-cp", ":".join(f"{each}/*" for each in jars), "org.apache.kafka.connect.cli.ConnectStandalone"),
                 *(str(directory / "worker.properties"), str(directory / "connector.properties")),
             ],
             stdin=subprocess.DEVNULL,
@@ -185,6 +213,13 @@ def _jars() -> Path:
         run("mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
 
     return built_once(f"debezium-{fingerprint(POM)}", build)
+
+
+def _converter_jars() -> Path:
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", CONVERTER_POM, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"avro-converter-{fingerprint(CONVERTER_POM)}", build)
 
 
 def _free_port() -> int:

@@ -1,0 +1,1 @@
+"""Messages in Avro's binary encoding whose schema stands in a registry."""

@@ -1,0 +1,54 @@
+"""Confluent's wire format: a byte 0, the number of the schema in four bytes, the greatest first, and Avro's binary.
+
+    00 | 00 00 00 07 | 02 0a …
+
+Source: Confluent's documentation, "Formats, Serializers, and Deserializers", wire format.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from interbed.ingest.flow.changes import BadMessage
+from interbed.ingest.formats.arrays import Array, Indices
+from interbed.ingest.formats.avro.columns import Encoded
+from interbed.storage.base.avro.varints import PADDING
+
+HEADER_BYTES = 5
+
+
+def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[tuple[int, Indices, Encoded]]:
+    """Each schema's number, with the messages that it wrote and what they hold after it.
+
+    `texts` (binary, no nulls) are what the messages with the numbers `index` hold. Those that are not in this format
+    are added to `bad`.
+    """
+    if not len(texts):
+        return
+    data, starts, ends = _laid_out(texts)
+    header = data[starts[:, None] + np.arange(HEADER_BYTES)].astype(np.int64)
+    framed = (ends - starts >= HEADER_BYTES) & (header[:, 0] == 0)
+    bad += [BadMessage(int(index[i]), _whats_wrong(texts[int(i)].as_py())) for i in np.flatnonzero(~framed)]
+    numbers = header[:, 1:] @ (1 << np.array([24, 16, 8, 0]))
+    for number in np.unique(numbers[framed]).tolist():
+        chosen = np.flatnonzero(framed & (numbers == number))
+        yield number, index[chosen], Encoded(data, starts[chosen] + HEADER_BYTES, ends[chosen])
+
+
+def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:
+    """The bytes of all texts, with some more behind them, and where each begins and ends."""
+    _, offsets, content = texts.buffers()
+    places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    first, last = int(places[0]), int(places[-1])
+    data = np.zeros(last - first + PADDING, np.uint8)
+    if last > first:
+        data[: last - first] = np.frombuffer(content, np.uint8)[first:last]
+    places -= first
+    return data, places[:-1], places[1:]
+
+
+def _whats_wrong(text: bytes) -> str:
+    if len(text) < HEADER_BYTES:
+        return f"it has {len(text)} bytes, and the number of its schema alone takes {HEADER_BYTES}"
+    return f"its first byte is {text[0]}, and not 0, by which Confluent's wire format begins"

@@ -1,0 +1,293 @@
+"""Debezium's change events in Avro, by Confluent's wire format, with their schemas in a registry.
+
+The events are those of `debezium_json`, as records:
+
+    Envelope {before: Value?, after: Value?, source {db, schema, table, …}, op, …}
+
+The columns have the types of the schemas, the same as those of JSON with a schema beside it (`connect_schema`). A
+schema is asked for once and makes a reader of its own. The message's key, a record as well, names the primary key, and
+stands in for the row before a deletion where that is missing.
+
+Source: Debezium's documentation, "Data change events" of its connectors, and "Avro Serialization".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.errors import UnknownSchemaError
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.schemas import WriterSchemas
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
+from interbed.ingest.formats.avro.columns import Columns, Wanted
+from interbed.ingest.formats.avro.schema import AvroSchema
+from interbed.ingest.formats.avro.wire_format import by_schema
+from interbed.ingest.formats.before_after import changed_rows, converted_columns
+from interbed.ingest.formats.by_table import by_table, is_one_of
+from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+
+_UNAVAILABLE = "__debezium_unavailable_value"
+_NAMES = ("db", "schema", "table")
+_WANTED: Wanted = {"before": True, "after": True, "op": True, "source": dict.fromkeys(_NAMES, True)}
+_NO_EVENT = "it is no event of Debezium: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Reads what a schema wrote; `types` are those of the columns of its rows."""
+
+    columns: Columns
+    types: Mapping[str, ConnectType]
+
+    def converted(self, rows: Any) -> tuple[Any, dict[int, str]]:
+        """Rows with the types of columns, and for those with a value that can't be, by their place, why."""
+        fields = [pa.field(name, each.type) for name, each in self.types.items()]
+        if rows.null_count == len(rows):
+            return pa.nulls(len(rows), pa.struct(fields)), {}
+        if all(each.convert is None for each in self.types.values()):
+            return rows, {}
+        convert = [each.converted for each in self.types.values()]
+        columns, reasons = converted_columns(rows.flatten(), convert, list(self.types))
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=rows.is_null()), reasons
+
+
+class DebeziumAvro:
+    """A decoder; see the module. Not for use by several threads."""
+
+    def __init__(self, schemas: WriterSchemas) -> None:
+        self._schemas = schemas
+        self._readers: dict[tuple[int, bool], _Reader] = {}
+
+    def decode(self, messages: Messages) -> Decoded:
+        """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column, and what looking up
+        a schema raises. A message is bad whose schema the registry says that it does not have.
+        """
+        bad: list[BadMessage] = []
+        index, texts = _events(messages, bad)
+        parts: list[_Part] = []
+        for number, numbers, encoded in by_schema(index, texts, bad):
+            try:
+                reader = self._reader(number, of_keys=False)
+            except (UnknownSchemaError, ValueError) as error:
+                bad += [BadMessage(int(i), f"it has the schema {number}, and {error}") for i in numbers]
+                continue
+            read = reader.columns.decode(encoded)
+            bad += [BadMessage(int(numbers[i]), f"by its schema {number}, {why}") for i, why in read.refused.items()]
+            good = np.ones(len(numbers), bool)
+            good[list(read.refused)] = False
+            parts += _parts(reader, numbers[good], kept(read.values, good), bad)
+        truncations = [
+            Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
+        ]
+        if truncations:
+            first = min(truncations, key=lambda t: t.index)
+            before = self.decode(messages.slice(0, first.index))
+            return replace(before, truncation=first)
+        changes = [found for part in parts if (found := self._changes(part, messages.keys, bad)) is not None]
+        # Tables change their schemas, and get an earlier one back.
+        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
+
+    def _reader(self, number: int, *, of_keys: bool) -> _Reader:
+        """The reader of a schema; raises UnknownSchemaError, and ValueError for one that is no event's or no key's."""
+        if (number, of_keys) not in self._readers:
+            schema = AvroSchema(self._schemas.schema(number))
+            self._readers[number, of_keys] = _key_reader(schema) if of_keys else _event_reader(schema)
+        return self._readers[number, of_keys]
+
+    def _changes(self, part: "_Part", keys: Array, bad: list[BadMessage]) -> RowChanges | None:
+        """The rows of the events; `keys` are the keys of all messages. None when there are none."""
+        (before, after), reasons = part.converted()
+        inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
+        lacking = np.flatnonzero(deleted & ~valid(part.before))
+        if len(lacking):
+            # Most connectors send the row, or its key as the row, so that this is rare.
+            before = self._with_keys(before, lacking, part.index, keys)
+        reasons = {**_whats_wrong(part, before, after), **reasons}
+        bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
+        good = inserted | updated | deleted
+        good[list(reasons)] = False
+        if not good.any():
+            return None
+        rows, kinds, events = changed_rows(
+            kept(before, good), kept(after, good), inserted=inserted[good], updated=updated[good], deleted=deleted[good]
+        )
+        index = part.index[good]
+        return RowChanges(
+            source=part.source,
+            rows=rows,
+            kinds=kinds,
+            messages=index[events],
+            stated=frozenset(part.types),
+            key=self._key_columns(keys, int(index[0])),
+        )
+
+    def _with_keys(self, before: Array, lacking: Indices, index: Indices, keys: Array) -> Array:
+        """The rows with those of the keys in the places where they are lacking, as far as keys are rows."""
+        place = np.arange(len(before))
+        pieces = [before]
+        present = valid(taken(keys, index[lacking]))
+        lacking = lacking[present]
+        for number, places, encoded in by_schema(lacking, taken(keys, index[lacking]), []):
+            try:
+                reader = self._reader(number, of_keys=True)
+            except (UnknownSchemaError, ValueError):
+                continue
+            read = reader.columns.decode(encoded)
+            columns, reasons = reader.converted(read.values)
+            rows = _as_rows(columns, before.type)
+            good = np.ones(len(places), bool)
+            good[[*reasons, *read.refused]] = False
+            if rows is None:
+                continue
+            place[places[good]] = sum(map(len, pieces)) + np.flatnonzero(good)
+            pieces.append(rows)
+        return taken(pa.concat_arrays(pieces), place)
+
+    def _key_columns(self, keys: Array, at: int) -> tuple[str, ...]:
+        """The columns of a message's key, none where it is no record."""
+        key = keys.slice(at, 1)
+        if key.null_count:
+            return ()
+        for number, _, _ in by_schema(np.zeros(1, np.int64), key, []):
+            try:
+                return tuple(self._reader(number, of_keys=True).types)
+            except (UnknownSchemaError, ValueError):
+                break
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Events of one table that one schema wrote; `index` holds the numbers of their messages.
+
+    The rows are arrays of structs of the same type, as the message has their values.
+    """
+
+    source: SourceTable
+    index: Indices
+    op: Array
+    before: Array
+    after: Array
+    reader: _Reader
+
+    @property
+    def types(self) -> Mapping[str, ConnectType]:
+        """The types of the columns."""
+        return self.reader.types
+
+    def ops(self, *wanted: str) -> Mask:
+        """Which of the events are of one of these kinds."""
+        return is_one_of(self.op, wanted)
+
+    def converted(self) -> tuple[tuple[Array, Array], dict[int, str]]:
+        """Both rows with the types of columns, and for those with a value that can't be, by their place, why."""
+        before, reasons = self.reader.converted(self.before)
+        after, more = self.reader.converted(self.after)
+        return (before, after), {**reasons, **more}
+
+
+def _events(messages: Messages, bad: list[BadMessage]) -> tuple[Indices, Array]:
+    """The messages that have a value, with their numbers, but those that leave out a value that did not change."""
+    texts: Any = messages.values
+    index = np.flatnonzero(valid(texts))
+    texts = kept(texts, valid(texts))
+    lacking = mask_of(pc.match_substring(texts, _UNAVAILABLE))
+    if lacking.any():
+        reason = (
+            "it leaves out a large value that did not change (TOAST), so that the row is not known. Set REPLICA "
+            "IDENTITY FULL for the table in PostgreSQL"
+        )
+        bad += [BadMessage(int(i), reason) for i in index[lacking]]
+        index, texts = index[~lacking], kept(texts, ~lacking)
+    return index, texts
+
+
+def _event_reader(schema: AvroSchema) -> _Reader:
+    """What reads events; raises ValueError for a schema of something else."""
+    fields = {str(f["name"]): f["type"] for f in schema.fields(schema.root)}
+    for name, kind in (("op", "string"), ("source", "record")):
+        if name not in fields or schema.type_of(fields[name]) != kind:
+            raise ValueError(f"{_NO_EVENT}its schema has no {name!r} that is a {kind}")
+    rows = [schema.fields(fields[name]) for name in ("after", "before") if name in fields]
+    types = _types_of(schema, next((found for found in rows if found), []))
+    return _Reader(columns=Columns(schema, _WANTED), types=types)
+
+
+def _key_reader(schema: AvroSchema) -> _Reader:
+    return _Reader(columns=Columns(schema), types=_types_of(schema, schema.fields(schema.root)))
+
+
+def _types_of(schema: AvroSchema, fields: Sequence[Mapping[str, Any]]) -> dict[str, ConnectType]:
+    names = [str(field["name"]) for field in fields]
+    kinds = [schema.connect(field["type"]) for field in fields]
+    return {name: connect_type(kind, name, binary=True) for name, kind in zip(names, kinds, strict=True)}
+
+
+def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]) -> list[_Part]:
+    """The events of one schema, which are of one table as a rule, by table."""
+    names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
+    texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
+    tables = by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"])
+    op = _field(events, "op")
+    # What PostgreSQL was only told is about no table.
+    nameless = ~is_one_of(op, ["m"])
+    for numbers in tables.values():
+        nameless[numbers] = False
+    bad += [BadMessage(int(index[i]), f'{_NO_EVENT}its "source" names no table') for i in np.flatnonzero(nameless)]
+    rows = [_field(events, "before"), _field(events, "after")]
+    kind = next((each.type for each in reversed(rows) if isinstance(each.type, pa.StructType)), pa.struct([]))
+    before, after = (each if each.type == kind else pa.nulls(len(each), kind) for each in rows)
+    return [
+        _Part(
+            source=table,
+            index=index[numbers],
+            op=_chosen(op, numbers),
+            before=_chosen(before, numbers),
+            after=_chosen(after, numbers),
+            reader=reader,
+        )
+        for table, numbers in tables.items()
+    ]
+
+
+def _chosen(column: Array, numbers: Indices) -> Array:
+    return column if len(numbers) == len(column) else taken(column, numbers)
+
+
+def _field(rows: Any, name: str) -> Array:
+    """A field of each row, null where they lack it."""
+    if rows.type.get_field_index(name) < 0:
+        return pa.nulls(len(rows))
+    found: Array = pc.struct_field(rows, name)
+    return found
+
+
+def _as_rows(columns: Any, kind: pa.DataType) -> "Array | None":
+    """Some columns of rows as rows of that type, None where they are none of its columns."""
+    given = {field.name for field in columns.type}
+    fields = list(kind) if isinstance(kind, pa.StructType) else []
+    if not given or not given <= {field.name for field in fields}:
+        return None
+    try:
+        parts: list[Any] = [_field(columns, field.name).cast(field.type) for field in fields]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    rows: Array = pa.StructArray.from_arrays(parts, fields=fields)
+    return rows
+
+
+def _whats_wrong(part: _Part, before: Array, after: Array) -> dict[int, str]:
+    """Why events can't be understood, by their place."""
+    reasons: dict[int, str] = {}
+    for i in np.flatnonzero(~part.ops("c", "r", "u", "d", "m", "t")):
+        reasons[int(i)] = f'{_NO_EVENT}its "op" is {part.op[int(i)].as_py()!r}'
+    for i in np.flatnonzero(part.ops("c", "r", "u") & ~valid(after)):
+        reasons[int(i)] = 'it has no row in "after"'
+    for i in np.flatnonzero(part.ops("d") & ~valid(before)):
+        reasons[int(i)] = 'it has no row in "before", and its key is no record that names the row'
+    return reasons

@@ -1,0 +1,69 @@
+"""Debezium's events in Avro as its documentation describes them, in Confluent's wire format."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import fastavro
+
+SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "namespace": "io.debezium.connector.postgresql",
+    "fields": [
+        {"name": "version", "type": "string"},
+        {"name": "ts_ms", "type": "long"},
+        {"name": "snapshot", "type": [{"type": "string", "connect.version": 1, "connect.default": "false"}, "null"]},
+        {"name": "db", "type": "string"},
+        {"name": "schema", "type": "string"},
+        {"name": "table", "type": "string"},
+        {"name": "lsn", "type": ["null", "long"], "default": None},
+    ],
+}
+BLOCK = {
+    "type": "record",
+    "name": "block",
+    "namespace": "event",
+    "fields": [{"name": "id", "type": "string"}, {"name": "total_order", "type": "long"}],
+}
+
+
+def encoded(number: int, schema: Any, value: Any) -> bytes:
+    """A value in Confluent's wire format, with the number of its schema."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+
+
+def envelope(fields: Sequence[Mapping[str, Any]], name: str = "shop.public.orders") -> dict[str, Any]:
+    """The schema of events whose rows have these fields, as Debezium documents it."""
+    row = {"type": "record", "name": "Value", "fields": list(fields), "connect.name": f"{name}.Value"}
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": name,
+        "fields": [
+            {"name": "before", "type": ["null", row], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "source", "type": SOURCE},
+            {"name": "transaction", "type": ["null", BLOCK], "default": None},
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        ],
+        "connect.name": f"{name}.Envelope",
+    }
+
+
+def avro_event(op: str, before: Any = None, after: Any = None, table: str = "orders") -> dict[str, Any]:
+    """An event of a table."""
+    source: dict[str, Any] = {
+        "version": "3.2",
+        "ts_ms": 1,
+        "snapshot": "false",
+        "db": "shop",
+        "schema": "public",
+        "table": table,
+    }
+    source["lsn"] = 99
+    block = {"id": "7", "total_order": 1} if op == "c" else None
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2, "transaction": block}

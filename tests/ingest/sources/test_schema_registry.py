@@ -1,0 +1,211 @@
+"""Schemas from a real registry, through gates that want credentials and TLS, and where it does not answer."""
+
+import base64
+import json
+import logging
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.flow.schemas import WriterSchema
+from interbed.ingest.sources.schema_registry import SchemaRegistry
+from interbed.storage.base.errors import InvalidOptionError
+from tests.support.servers.gate import Gate, running_gate
+from tests.support.servers.schema_registry import SchemaRegistryServer
+
+SECRET = "open-sesame-23"
+BASIC = f"Basic {base64.b64encode(f'reader:{SECRET}'.encode()).decode()}"
+PATH = "/apis/ccompat/v7"
+
+
+def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": kind} for n, kind in fields]}
+
+
+def read(found: WriterSchema) -> tuple[Any, list[Any]]:
+    return json.loads(found.text), [json.loads(each) for each in found.references]
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_schema_is_what_was_put_there(registry: SchemaRegistryServer) -> None:
+    schema = record("shop.One", ("id", "int"))
+    number = registry.register("one-value", schema)
+    assert read(SchemaRegistry(registry.url).schema(number)) == (schema, [])
+
+
+def test_schemas_that_a_schema_refers_to_come_before_it(registry: SchemaRegistryServer) -> None:
+    city = record("shop.City", ("name", "string"))
+    address = record("shop.Address", ("city", "shop.City"), ("other", "shop.City"))
+    person = record("shop.Person", ("home", "shop.Address"), ("born", "shop.City"))
+    to_city = {"name": "shop.City", "subject": "shop/city", "version": 1}
+    to_address = {"name": "shop.Address", "subject": "address", "version": 1}
+    registry.register("shop%2Fcity", city)
+    registry.register("address", address, [to_city])
+    number = registry.register("person", person, [to_address, to_city])
+    assert read(SchemaRegistry(registry.url).schema(number)) == (person, [city, address])
+
+
+def test_a_number_that_the_registry_does_not_have_is_unknown(registry: SchemaRegistryServer) -> None:
+    with pytest.raises(UnknownSchemaError, match="does not have a schema 1999999"):
+        SchemaRegistry(registry.url).schema(1_999_999)
+
+
+def test_a_schema_of_another_kind_is_unknown(registry: SchemaRegistryServer) -> None:
+    number = registry.register(
+        "as-json", {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, kind="JSON"
+    )
+    with pytest.raises(UnknownSchemaError, match="is one of JSON, and not of Avro"):
+        SchemaRegistry(registry.url).schema(number)
+
+
+def test_an_address_without_the_interface_is_told_apart_from_an_unknown_schema(registry: SchemaRegistryServer) -> None:
+    with pytest.raises(SchemaRegistryError, match="Give --schema-registry the address below which /schemas/ids/ is"):
+        SchemaRegistry(f"http://127.0.0.1:{registry.port}/no/such/path").schema(1)
+
+
+def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServer) -> None:
+    number = registry.register("down-value", record("shop.Down", ("id", "int")))
+    schemas = SchemaRegistry(f"http://127.0.0.1:{unused_port()}")
+    for _ in range(2):
+        with pytest.raises(SourceUnavailableError, match=f"does not tell a schema {number}.*Connection refused"):
+            schemas.schema(number)
+    with running_gate(Gate(registry.port, answers=[(503, {}), (429, {})])) as gate:
+        schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}{PATH}")
+        with pytest.raises(SourceUnavailableError, match="answers 503"):
+            schemas.schema(number)
+        with pytest.raises(SourceUnavailableError, match="answers 429"):
+            schemas.schema(number)
+        assert schemas.schema(number).references == ()
+
+
+def test_the_next_of_several_addresses_is_asked_when_one_does_not_answer(registry: SchemaRegistryServer) -> None:
+    number = registry.register("several-value", record("shop.Several", ("id", "int")))
+    schemas = SchemaRegistry(f"http://127.0.0.1:{unused_port()}, {registry.url}/")
+    assert schemas.schema(number) is schemas.schema(number)
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        schemas = SchemaRegistry(f"http://127.0.0.1:{silent.getsockname()[1]}", {"timeout": "0.1"})
+        with pytest.raises(SourceUnavailableError, match="timed out"):
+            schemas.schema(1)
+
+
+@pytest.mark.parametrize("place", ["setting", "url", "token"])
+def test_credentials_are_given_and_never_shown(
+    registry: SchemaRegistryServer, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    number = registry.register("secret-value", record("shop.Secret", ("id", "int")))
+    gate = Gate(registry.port, authorization=f"Bearer {SECRET}" if place == "token" else BASIC)
+    with running_gate(gate):
+        user = f"reader:{SECRET}@" if place == "url" else ""
+        settings = {
+            "setting": {"basic.auth.user.info": f"reader:{SECRET}"},
+            "url": {},
+            "token": {"bearer.auth.token": SECRET},
+        }[place]
+        schemas = SchemaRegistry(f"http://{user}127.0.0.1:{gate.port}{PATH}", settings)
+        assert schemas.schema(number)
+        gate.authorization = "another"
+        with pytest.raises(SchemaRegistryError, match="it answers 401") as caught:
+            schemas.schema(number + 1)
+    assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r} {schemas.name} {schemas!r} {caplog.text}"
+
+
+def test_credentials_go_to_no_other_address(registry: SchemaRegistryServer) -> None:
+    with running_gate(Gate(registry.port)) as other:
+        location = {"Location": f"http://127.0.0.1:{other.port}{PATH}/schemas/ids/1"}
+        with running_gate(Gate(registry.port, answers=[(302, location)])) as gate:
+            settings = {"basic.auth.user.info": f"reader:{SECRET}"}
+            with pytest.raises(SchemaRegistryError, match="it answers 302"):
+                SchemaRegistry(f"http://127.0.0.1:{gate.port}{PATH}", settings).schema(1)
+            assert gate.seen == [BASIC]
+        assert other.seen == []
+
+
+def test_what_answers_otherwise_is_no_registry(registry: SchemaRegistryServer) -> None:
+    with running_gate(Gate(registry.port, answers=[(200, {})])) as gate:
+        schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}")
+        with pytest.raises(SchemaRegistryError, match="what it answers is no schema"):
+            schemas.schema(1)
+
+
+def test_tls_is_spoken_with_authorities_and_certificates_of_ones_own(
+    registry: SchemaRegistryServer, certificates: Path
+) -> None:
+    number = registry.register("tls-value", record("shop.Tls", ("id", "int")))
+    server = [f"{certificates}/server.pem", f"{certificates}/server.key"]
+    trusting = {"ssl.ca.location": f"{certificates}/ca.pem"}
+    known = {
+        **trusting,
+        "ssl.certificate.location": f"{certificates}/client.pem",
+        "ssl.key.location": f"{certificates}/client.key",
+    }
+    with running_gate(Gate(registry.port), tls=server, authority=f"{certificates}/ca.pem") as gate:
+        url = f"https://127.0.0.1:{gate.port}{PATH}"
+        assert SchemaRegistry(url, known).schema(number)
+        for settings in ({}, trusting):
+            with pytest.raises(SourceUnavailableError, match=f"does not tell a schema {number}"):
+                SchemaRegistry(url, settings).schema(number)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority and the certificates that it has signed for a server and a client."""
+    directory = tmp_path_factory.mktemp("certificates")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    authority = ["-subj", "/CN=Interbed test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    openssl(directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *authority)
+    (directory / "extensions").write_text(
+        "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\nkeyUsage=digitalSignature\n"
+        "extendedKeyUsage=serverAuth,clientAuth\nauthorityKeyIdentifier=keyid\n"
+    )
+    for name in ("server", "client"):
+        openssl(directory, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
+        openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+    return directory
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    program = shutil.which("openssl")
+    assert program is not None
+    subprocess.run([program, *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "reason"),
+    [
+        ("", {}, "needs a URL"),
+        ("ftp://host", {}, "begins with http:// or https://"),
+        (f"http://reader:{SECRET}@", {}, "begins with http:// or https://"),
+        (f"http://reader:{SECRET}@host:port", {}, "begins with http:// or https://"),
+        ("http://host?a=b", {}, "has no question in it"),
+        ("http://host", {"basic.auth.userinfo": SECRET}, "did you mean basic.auth.user.info"),
+        ("http://host", {"oauth": SECRET}, "there are basic.auth.user.info, bearer.auth.token"),
+        ("http://host", {"basic.auth.user.info": SECRET}, "is USER:PASSWORD"),
+        ("http://host", {"basic.auth.user.info": f"a:{SECRET}", "bearer.auth.token": SECRET}, "not both"),
+        ("http://host", {"bearer.auth.token": f"{SECRET}\r\nX: y"}, "character of no token"),
+        ("http://host", {"timeout": "soon"}, "number of seconds"),
+        ("http://host", {"ssl.key.location": "/no/such"}, "needs ssl.certificate.location"),
+        ("http://host", {"ssl.ca.location": "/no/such"}, "No such file"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_without_showing_secrets(
+    url: str, settings: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=reason) as caught:
+        SchemaRegistry(url, settings)
+    assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"
