@@ -1,11 +1,12 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
-then Spark on interbed's tables, on Iceberg's and on Delta's, merging, compaction and buckets by Java Paimon, the same
-load on the catalog server and on Hive's metastore in Java, a table of a million partitions, one of 100 million rows,
-one with 2,000 commits, and what syncing commits and verifying checksums cost.
+then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
+compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
+million partitions, one of 100 million rows, one with 2,000 commits, and what syncing commits and verifying checksums
+cost.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
-                                [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety]
+                                [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -48,6 +49,8 @@ from tests.benchmarks import (
     spark_peers,
 )
 from tests.benchmarks.engines import ratio_text
+from tests.benchmarks.ingest import comparison as from_kafka
+from tests.benchmarks.ingest import memory as ingest_memory
 from tests.benchmarks.origin import origin
 from tests.benchmarks.run_stage import Figures, better, stage
 
@@ -129,6 +132,7 @@ def main() -> None:
     parser.add_argument("--skip-scale", action="store_true", help="leave the table of 100 million rows out")
     parser.add_argument("--skip-commits", action="store_true", help="leave the table of many commits out")
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
+    parser.add_argument("--skip-ingest", action="store_true", help="leave ingestion from Kafka out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -146,6 +150,12 @@ def main() -> None:
         by_statement = spark_compaction.measure(console, arguments.rows // 4)
         spark_compaction.show(by_statement, console)
         in_spark |= {f"by CALL: {stage}": figures for stage, figures in by_statement.items()}
+    ingested: dict[str, Any] = {}
+    if not arguments.skip_ingest:
+        streamed, steady = from_kafka.measure(console, arguments.rows // 4), ingest_memory.measure(console)
+        from_kafka.show(streamed, console)
+        ingest_memory.show(steady, console)
+        ingested = {"stream": from_kafka.as_json(streamed), "memory": ingest_memory.as_json(steady)}
     by_format = {} if arguments.skip_formats else formats.measure(console)
     if by_format:
         formats.show(by_format, console)
@@ -195,6 +205,7 @@ def main() -> None:
             "rows": arguments.rows,
             "stages": found,
             "spark": in_spark,
+            "ingest": ingested,
             "formats": formats.as_json(by_format),
             "reads": reads,
             "java": in_java,

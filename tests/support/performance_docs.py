@@ -25,6 +25,7 @@ RUNS_SHOWN = 8
 _TITLES = {
     "stages": "Tables in Python",
     "spark": "Spark",
+    "ingest": "From Kafka into a table",
     "formats": "File formats",
     "reads": "Lookups, planning, deletion vectors",
     "java": "Beside Java Paimon",
