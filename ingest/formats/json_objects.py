@@ -73,13 +73,16 @@ class JsonShape:
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
         """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
-        everything = np.arange(len(texts))
-        doubtful = np.concatenate([everything[:0], *self._refused_blocks(texts)])
-        for numbers in (doubtful, everything):
+        given = dict(enumerate(_bytes_of(texts)))
+        # What stays as it is may still not fit the fields as they are then; so the second time all are parsed.
+        for blocks in (self._refused_blocks(texts), [np.arange(len(texts))]):
             bad: list[BadMessage] = []
-            written = dict(enumerate(_bytes_of(texts)))
-            # What stays as it is may still not fit the fields as they are then; so the second time all are parsed.
-            written |= self._rewritten({int(i): written[int(i)] for i in numbers}, bad)
+            objects: dict[int, dict[str, Any]] = {}
+            # The fields learn from a block before the next one is tried: as a rule only the first has something new.
+            for numbers in blocks:
+                objects |= self._parsed({int(i): given[int(i)] for i in numbers}, bad)
+            kind = pa.struct(list(self.fields))
+            written = given | {i: json_text(_shaped(value, kind)).encode() for i, value in objects.items()}
             for each in bad:
                 del written[each.index]
             rows = read_by_arrow(pa.array(list(written.values()), pa.binary()), self.fields)
@@ -88,15 +91,15 @@ class JsonShape:
         return self._one_by_one(written, bad)
 
     def _refused_blocks(self, texts: "pa.Array[Any]") -> Iterator[npt.NDArray[np.int64]]:
-        """The numbers of the texts that stand among some that Arrow refuses with the fields as they are."""
+        """The numbers of the texts that stand among some that Arrow refuses with the fields as they are by then."""
         safe = is_one_object(texts)
         for start in range(0, len(texts), _BLOCK):
             block = slice(start, start + _BLOCK)
             if not safe[block].all() or read_by_arrow(texts[block], self.fields) is None:
                 yield np.arange(start, min(start + _BLOCK, len(texts)))
 
-    def _rewritten(self, texts: Mapping[int, bytes], bad: list[BadMessage]) -> dict[int, bytes]:
-        """Objects as texts that fit the fields, which learn from them."""
+    def _parsed(self, texts: Mapping[int, bytes], bad: list[BadMessage]) -> dict[int, dict[str, Any]]:
+        """The objects that the texts are; the fields learn from them."""
         objects: dict[int, dict[str, Any]] = {}
         for i, text in texts.items():
             try:
@@ -108,8 +111,7 @@ class JsonShape:
             for value in objects.values():
                 shape = _merged(shape, type_of(value))
             self.fields = self._made_alike([shape.field(i) for i in range(shape.num_fields)])
-        kind = pa.struct(list(self.fields))
-        return {i: json_text(_shaped(value, kind)).encode() for i, value in objects.items()}
+        return objects
 
     def _one_by_one(self, texts: Mapping[int, bytes], bad: Sequence[BadMessage]) -> ReadObjects:
         """Read each by itself, to tell those that Arrow refuses from the others."""

@@ -9,6 +9,7 @@ SIGTERM, and another one reads the rest: the table must have the rows of the sou
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,18 @@ _TICK_SECONDS = 0.5
 
 def measure(console: Console, *, minutes: float = 1.0, rate: int = RATE) -> Figures:
     """What was seen. SystemExit when the table does not have the rows of the source in the end."""
-    with running_kafka() as kafka, tempfile.TemporaryDirectory(prefix="interbed-bench-ingest-") as temporary:
-        with console.status("ingesting without end") as status:
-            return watch(
-                kafka.bootstrap_servers,
-                Path(temporary) / "lake",
-                seconds=minutes * 60,
-                rate=rate,
-                note=lambda seconds, mb: status.update(f"ingesting without end: {seconds:,.0f} s, {mb:,.0f} MB"),
-            )
+    with (
+        running_kafka() as kafka,
+        tempfile.TemporaryDirectory(prefix="interbed-bench-ingest-") as temporary,
+        console.status("ingesting without end") as status,
+    ):
+        return watch(
+            kafka.bootstrap_servers,
+            Path(temporary) / "lake",
+            seconds=minutes * 60,
+            rate=rate,
+            note=lambda seconds, mb: status.update(f"ingesting without end: {seconds:,.0f} s, {mb:,.0f} MB"),
+        )
 
 
 def watch(
@@ -115,14 +119,14 @@ def _most(memory: Sequence[tuple[float, float]], start: float, end: float) -> fl
 def _points(memory: Sequence[tuple[float, float]], seconds: float) -> list[dict[str, float]]:
     """The most of each of POINTS stretches of time, by their ends."""
     edges = np.linspace(0, seconds, POINTS + 1).tolist()
-    return [{"until_s": end, "mb": _most(memory, start, end)} for start, end in zip(edges, edges[1:], strict=False)]
+    return [{"until_s": end, "mb": _most(memory, start, end)} for start, end in pairwise(edges)]
 
 
 def show(found: Figures, console: Console) -> None:
     """The figures as a table, with bars."""
     title = (
-        f"Memory of ingestion: {found['messages']:,} messages in {found['seconds']:,.0f} s, {found['commits']} commits, "
-        f"{found['rows_per_cpu_s']:,.0f} rows a CPU second"
+        f"Memory of ingestion: {found['messages']:,} messages in {found['seconds']:,.0f} s, "
+        f"{found['commits']} commits, {found['rows_per_cpu_s']:,.0f} rows a CPU second"
     )
     view = View(title=title, title_justify="left")
     for column in ("until s", "most MB", ""):

@@ -127,7 +127,8 @@ def main() -> None:
 
 def _peak_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    # A process that has ended and was not waited for has none.
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0) / 1024
 
 
 if __name__ == "__main__":
