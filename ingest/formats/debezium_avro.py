@@ -23,18 +23,17 @@ from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.schemas import WriterSchemas
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, taken, valid
 from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema
 from interbed.ingest.formats.avro.wire_format import by_schema
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table, is_one_of
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+from interbed.ingest.formats.debezium_events import NO_EVENT, events_of, ops, whats_wrong
 
-_UNAVAILABLE = "__debezium_unavailable_value"
 _NAMES = ("db", "schema", "table")
 _WANTED: Wanted = {"before": True, "after": True, "op": True, "source": dict.fromkeys(_NAMES, True)}
-_NO_EVENT = "it is no event of Debezium: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class DebeziumAvro:
         a schema raises. A message is bad whose schema the registry says that it does not have.
         """
         bad: list[BadMessage] = []
-        index, texts = _events(messages, bad)
+        index, texts = events_of(messages, bad)
         parts: list[_Part] = []
         for number, numbers, encoded in by_schema(index, texts, bad):
             try:
@@ -107,7 +106,7 @@ class DebeziumAvro:
         if len(lacking):
             # Most connectors send the row, or its key as the row, so that this is rare.
             before = self._with_keys(before, lacking, part.index, keys)
-        reasons = {**_whats_wrong(part, before, after), **reasons}
+        reasons = {**whats_wrong(part.op, before, after), **reasons}
         bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
         good = inserted | updated | deleted
         good[list(reasons)] = False
@@ -182,7 +181,7 @@ class _Part:
 
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
-        return is_one_of(self.op, wanted)
+        return ops(self.op, *wanted)
 
     def converted(self) -> tuple[tuple[Array, Array], dict[int, str]]:
         """Both rows with the types of columns, and for those with a value that can't be, by their place, why."""
@@ -191,28 +190,12 @@ class _Part:
         return (before, after), {**reasons, **more}
 
 
-def _events(messages: Messages, bad: list[BadMessage]) -> tuple[Indices, Array]:
-    """The messages that have a value, with their numbers, but those that leave out a value that did not change."""
-    texts: Any = messages.values
-    index = np.flatnonzero(valid(texts))
-    texts = kept(texts, valid(texts))
-    lacking = mask_of(pc.match_substring(texts, _UNAVAILABLE))
-    if lacking.any():
-        reason = (
-            "it leaves out a large value that did not change (TOAST), so that the row is not known. Set REPLICA "
-            "IDENTITY FULL for the table in PostgreSQL"
-        )
-        bad += [BadMessage(int(i), reason) for i in index[lacking]]
-        index, texts = index[~lacking], kept(texts, ~lacking)
-    return index, texts
-
-
 def _event_reader(schema: AvroSchema) -> _Reader:
     """What reads events; raises ValueError for a schema of something else."""
     fields = {str(f["name"]): f["type"] for f in schema.fields(schema.root)}
     for name, kind in (("op", "string"), ("source", "record")):
         if name not in fields or schema.type_of(fields[name]) != kind:
-            raise ValueError(f"{_NO_EVENT}its schema has no {name!r} that is a {kind}")
+            raise ValueError(f"{NO_EVENT}its schema has no {name!r} that is a {kind}")
     rows = [schema.fields(fields[name]) for name in ("after", "before") if name in fields]
     types = _types_of(schema, next((found for found in rows if found), []))
     return _Reader(columns=Columns(schema, _WANTED), types=types)
@@ -238,7 +221,7 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
     nameless = ~is_one_of(op, ["m"])
     for numbers in tables.values():
         nameless[numbers] = False
-    bad += [BadMessage(int(index[i]), f'{_NO_EVENT}its "source" names no table') for i in np.flatnonzero(nameless)]
+    bad += [BadMessage(int(index[i]), f'{NO_EVENT}its "source" names no table') for i in np.flatnonzero(nameless)]
     rows = [_field(events, "before"), _field(events, "after")]
     kind = next((each.type for each in reversed(rows) if isinstance(each.type, pa.StructType)), pa.struct([]))
     before, after = (each if each.type == kind else pa.nulls(len(each), kind) for each in rows)
@@ -279,15 +262,3 @@ def _as_rows(columns: Any, kind: pa.DataType) -> "Array | None":
         return None
     rows: Array = pa.StructArray.from_arrays(parts, fields=fields)
     return rows
-
-
-def _whats_wrong(part: _Part, before: Array, after: Array) -> dict[int, str]:
-    """Why events can't be understood, by their place."""
-    reasons: dict[int, str] = {}
-    for i in np.flatnonzero(~part.ops("c", "r", "u", "d", "m", "t")):
-        reasons[int(i)] = f'{_NO_EVENT}its "op" is {part.op[int(i)].as_py()!r}'
-    for i in np.flatnonzero(part.ops("c", "r", "u") & ~valid(after)):
-        reasons[int(i)] = 'it has no row in "after"'
-    for i in np.flatnonzero(part.ops("d") & ~valid(before)):
-        reasons[int(i)] = 'it has no row in "before", and its key is no record that names the row'
-    return reasons

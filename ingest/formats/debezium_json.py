@@ -27,13 +27,13 @@ from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+from interbed.ingest.formats.debezium_events import NO_EVENT, events_of, ops, whats_wrong
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
 
-_UNAVAILABLE = "__debezium_unavailable_value"
 _SPELLED = r'"(NaN|-?Infinity)"'
 _SOURCE = pa.struct([pa.field(name, pa.string()) for name in ("db", "schema", "table")])
 _HEADER = pa.schema([pa.field("source", _SOURCE), pa.field("op", pa.string())])
-_NO_TABLE = 'it is no event of Debezium: its "source" names no table'
+_NO_TABLE = f'{NO_EVENT}its "source" names no table'
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class DebeziumJson:
     def decode(self, messages: Messages) -> Decoded:
         """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column."""
         bad: list[BadMessage] = []
-        index, texts = _events(messages, bad)
+        index, texts = events_of(messages, bad)
         parts: list[_Part] = []
         for events, numbers, payloads in self._envelopes.opened(index, texts, bad):
             if events is None:
@@ -98,22 +98,6 @@ class DebeziumJson:
             return None
         part = _Part(source=table, index=index, texts=texts, rows=rows, shape=shape, types={})
         return part if list(part.tables()) == [table] and len(part.tables()[table]) == len(texts) else None
-
-
-def _events(messages: Messages, bad: list[BadMessage]) -> tuple[Indices, Array]:
-    """The messages that have a value, with their numbers, but those that leave out a value that did not change."""
-    texts: Any = messages.values
-    index = np.flatnonzero(valid(texts))
-    texts = kept(texts, valid(texts))
-    lacking = mask_of(pc.match_substring(texts, _UNAVAILABLE))
-    if lacking.any():
-        reason = (
-            "it leaves out a large value that did not change (TOAST), so that the row is not known. Set REPLICA "
-            "IDENTITY FULL for the table in PostgreSQL"
-        )
-        bad += [BadMessage(int(i), reason) for i in index[lacking]]
-        index, texts = index[~lacking], kept(texts, ~lacking)
-    return index, texts
 
 
 def _events_of(schema: Mapping[str, Any]) -> _Events:
@@ -212,10 +196,7 @@ class _Part:
 
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
-        column = self.column("op")
-        if not pa.types.is_string(column.type):
-            return np.zeros(len(column), bool)
-        return mask_of(pc.is_in(column, pa.array(wanted, pa.string())))
+        return ops(self.column("op"), *wanted)
 
     def changes(self, keys: Array, bad: list[BadMessage]) -> RowChanges | None:
         """The rows of the events; `keys` are the keys of all messages. None when there are none."""
@@ -223,7 +204,7 @@ class _Part:
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
-        reasons = _whats_wrong(complete, before, after)
+        reasons = whats_wrong(complete.column("op"), before, after)
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
@@ -279,19 +260,6 @@ class _Part:
             if key:
                 texts[i] = json_text({**parsed_object(texts[i]), "before": key}).encode()
         return _Part.read(self.shape, self.types, self.source, self.index, pa.array(texts, pa.binary()), [])
-
-
-def _whats_wrong(part: _Part, before: Array, after: Array) -> dict[int, str]:
-    """Why events can't be understood, by their place."""
-    reasons: dict[int, str] = {}
-    known = part.ops("c", "r", "u", "d", "m", "t")
-    for i in np.flatnonzero(~known):
-        reasons[int(i)] = f'it is no event of Debezium: its "op" is {part.column("op")[int(i)].as_py()!r}'
-    for i in np.flatnonzero(part.ops("c", "r", "u") & ~valid(after)):
-        reasons[int(i)] = 'it has no row in "after"'
-    for i in np.flatnonzero(part.ops("d") & ~valid(before)):
-        reasons[int(i)] = 'it has no row in "before", and its key is no object that names the row'
-    return reasons
 
 
 def _key_of(key: bytes | None) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_a_deletion_without_its_row_takes_the_columns_of_its_key() -> None:
         (RowKind.DELETE, {"id": 2, "name": "b"}),
     ]
     assert [b.index for b in decoded.bad] == [3, 4, 5, 6]
-    assert {b.reason for b in decoded.bad} == {'it has no row in "before", and its key is no record that names the row'}
+    assert {b.reason for b in decoded.bad} == {'it has no row in "before", and its key does not name the row'}
 
 
 def named(kind: Any, name: str, **parameters: str) -> dict[str, Any]:
