@@ -131,6 +131,23 @@ def test_a_catalog_by_settings_is_the_same(new_lake: Callable[[], Lake], tmp_pat
     assert [row[0] for row in session.sql("SHOW DATABASES IN bysetting").collect()] == ["db"]
 
 
+def test_a_catalog_is_used_as_flink_says_it(clean: SparkSession, tmp_path: Path) -> None:
+    clean.sql(f"CREATE CATALOG made WITH ('type' = 'paimon', 'warehouse' = '{tmp_path}/w')")
+    clean.sql("USE CATALOG made;")
+    clean.sql("CREATE DATABASE catalog")
+    clean.sql("USE catalog")
+    assert clean.sql("SHOW CURRENT NAMESPACE").collect() == [("made", "catalog")]
+    clean.sql("USE /* back */ CATALOG `spark_catalog`")
+    clean.sql("USE CATALOG made")
+    assert clean.sql("SELECT current_catalog()").collect() == [("made",)]
+    with pytest.raises(IllegalArgumentException, match="Expected the end of the statement"):
+        clean.sql("USE CATALOG made.catalog")
+    with pytest.raises(Exception, match="nowhere"):
+        clean.sql("USE CATALOG nowhere")
+    clean.sql("USE CATALOG spark_catalog")
+    clean.sql("DROP CATALOG made")
+
+
 def test_other_statements_are_left_to_spark(spark: SparkSession) -> None:
     assert spark.sql("SELECT 'CREATE CATALOG x'").collect()[0][0] == "CREATE CATALOG x"
     assert spark.sql("SELECT :a", args={"a": 1}).collect()[0][0] == 1

@@ -71,3 +71,37 @@ def test_properties_of_namespaces_are_kept_and_changed(served: Lake) -> None:
     assert described["Comment"] == "of tests"
     assert "(owner-team,b)" in described["Properties"]
     assert "(tier,gold)" in described["Properties"]
+
+
+BY_SITE = """
+CREATE CATALOG my_hive WITH (
+    'type' = 'paimon',
+    'metastore' = 'hive',
+    -- 'uri' = 'thrift://<hive-metastore-host-name>:<port>', default use 'hive.metastore.uris' in HiveConf
+    'hive-conf-dir' = '{directory}'
+    -- 'hadoop-conf-dir' = '...', this is recommended in the kerberos environment
+    -- 'warehouse' = 'hdfs:///path/to/warehouse', default use 'hive.metastore.warehouse.dir' in HiveConf
+);
+
+USE CATALOG my_hive;
+"""
+
+
+def test_paimons_documented_statements_find_the_metastore_by_hive_conf_dir(
+    spark: SparkSession, server: tuple[str, Path], tmp_path: Path
+) -> None:
+    uri, _ = server
+    properties = {"hive.metastore.uris": uri, "hive.metastore.warehouse.dir": f"file:{tmp_path}/lake"}
+    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in properties.items())
+    (tmp_path / "hive-site.xml").write_text(f"<configuration>{entries}</configuration>")
+    for statement in BY_SITE.format(directory=tmp_path).split(";\n")[:-1]:
+        spark.sql(statement)
+    try:
+        spark.sql("CREATE DATABASE by_site")
+        spark.sql("CREATE TABLE by_site.t (id INT)")
+        with load_catalog(metastore="hive", hive_conf_dir=tmp_path) as catalog:
+            assert catalog.get_table("by_site.t").location == f"{tmp_path}/lake/by_site.db/t"
+        spark.sql("DROP DATABASE by_site CASCADE")
+    finally:
+        spark.sql("USE spark_catalog")
+        spark.sql("DROP CATALOG my_hive")

@@ -95,10 +95,11 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       return parsed;
     }
 
-    /** The CALL for a statement that Spark does not parse. */
+    /** The CALL, or Spark's own words, for a statement that Spark does not parse. */
     private static Optional<String> ownStatement(String sql) {
       return CatalogStatement.parse(sql)
           .map(CatalogStatement::toCall)
+          .or(() -> CatalogStatement.use(sql))
           .or(() -> TagStatement.parse(sql).map(TagStatement::toCall))
           .or(() -> LikeStatement.parse(sql).map(LikeStatement::toCall));
     }

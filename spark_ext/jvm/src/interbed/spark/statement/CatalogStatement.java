@@ -9,7 +9,8 @@ import java.util.Optional;
 /**
  * CREATE CATALOG [IF NOT EXISTS] name WITH ('key' = 'value', …) and DROP CATALOG [IF EXISTS] name.
  *
- * <p>Spark does not parse them: they become a {@link SystemCall} before it sees them.
+ * <p>Spark does not parse them: they become a {@link SystemCall} before it sees them. USE CATALOG name becomes its own
+ * SET CATALOG.
  */
 public record CatalogStatement(Action action, String catalog, Map<String, String> options, boolean lenient) {
   /** What carries the statements out. */
@@ -47,6 +48,17 @@ public record CatalogStatement(Action action, String catalog, Map<String, String
     }
     scanner.expectEnd();
     return Optional.of(new CatalogStatement(create ? Action.CREATE : Action.DROP, catalog, options, lenient));
+  }
+
+  /** Spark's words for USE CATALOG name, as Flink has it; empty when the text is some other statement, as USE catalog is. */
+  public static Optional<String> use(String sql) {
+    SqlScanner scanner = new SqlScanner(sql);
+    if (!scanner.takeWords("USE", "CATALOG") || !scanner.isBeforeName()) {
+      return Optional.empty();
+    }
+    String catalog = scanner.identifier("the catalog's name");
+    scanner.expectEnd();
+    return Optional.of("SET CATALOG `" + catalog.replace("`", "``") + "`");
   }
 
   public String toCall() {

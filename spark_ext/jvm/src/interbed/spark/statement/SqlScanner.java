@@ -11,7 +11,7 @@ final class SqlScanner {
     this(
         sql,
         "Write CREATE CATALOG [IF NOT EXISTS] name WITH ('type' = 'interbed', 'warehouse' = '…')"
-            + " or DROP CATALOG [IF EXISTS] name.");
+            + ", DROP CATALOG [IF EXISTS] name or USE CATALOG name.");
   }
 
   /** Reads a statement; {@code usage} ends the messages of errors. */
@@ -65,6 +65,12 @@ final class SqlScanner {
     if (position < sql.length()) {
       throw error("the end of the statement");
     }
+  }
+
+  /** Whether a name comes next. */
+  boolean isBeforeName() {
+    skipBlanks();
+    return position < sql.length() && (sql.charAt(position) == '`' || isNamePart(sql.charAt(position)));
   }
 
   String identifier(String what) {
