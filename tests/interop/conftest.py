@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.peers.flink import Flink
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.pypaimon import PyPaimon
 
@@ -20,3 +21,10 @@ def pypaimon() -> Iterator[PyPaimon]:
     """A process with pypaimon 2.1.0 and pypaimon-rust 0.4.0."""
     with PyPaimon() as python:
         yield python
+
+
+@pytest.fixture(scope="session")
+def flink() -> Iterator[Flink]:
+    """A JVM with Flink 1.20 and Paimon's connector 1.3.1."""
+    with Flink() as peer:
+        yield peer

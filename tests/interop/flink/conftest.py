@@ -1,0 +1,153 @@
+"""Catalogs that Flink and interbed share: over interbed's metastore, and in a file system."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interbed
+from interbed.storage.base.types.json import type_to_json
+from interbed.storage.table.table import Table
+from interbed.testing import metastore
+from tests.support.peers.flink import Flink, FlinkSession
+from tests.support.peers.java import PeerRows
+from tests.support.peers.json import PeerType, comparable, normalised, parse_type, table_to_rows
+from tests.support.shares import each_run
+from tests.support.sql_script import run_script
+
+KINDS = ("+I", "-U", "+U", "-D")
+
+Change = tuple[str, list[Any]]
+"""The kind of a change, and its row as JSON."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A metastore of interbed's, for Flink and for interbed."""
+
+    uri: str
+    warehouse: Path
+
+
+@dataclass(frozen=True)
+class SharedLake:
+    """The catalog `lake` of a session of Flink's, current there, with the database `db`; and interbed's of the same."""
+
+    flink: FlinkSession
+    catalog: interbed.Catalog
+    options: dict[str, str]
+
+    @property
+    def directory(self) -> Path:
+        """The warehouse's directory."""
+        return Path(self.options["warehouse"].removeprefix("file:"))
+
+    def script(self, text: str) -> int:
+        """Run statements in Flink, with what they answer, as tests.support.sql_script has it."""
+        return run_script(text, lambda sql: self.flink.sql(sql).rows)
+
+    def table(self, name: str) -> Table:
+        """Interbed's view of a table of `db`."""
+        found = self.catalog.get_table(f"db.{name}")
+        assert isinstance(found, Table)
+        return found
+
+
+def catalog_statement(name: str, options: dict[str, str]) -> str:
+    """Flink's statement for a catalog of Paimon with these options."""
+    given = ",\n".join(f"  '{key}' = '{value}'" for key, value in {"type": "paimon", **options}.items())
+    return f"CREATE CATALOG {name} WITH (\n{given}\n)"
+
+
+def types_of(table: Table) -> tuple[PeerType, ...]:
+    """The types of a table's columns, as the peers say them."""
+    return tuple(parse_type(type_to_json(field.type)) for field in table.fields)
+
+
+def streamed(table: Table, options: dict[str, str]) -> list[Change]:
+    """What a stream of interbed's tells from where the options say, to the newest snapshot."""
+    types = types_of(table)
+    told: list[Change] = []
+    for changes in table.copy(options).stream(idle_seconds=0):
+        found = changes.to_arrow()
+        numbers: list[Any] = found.column("_row_kind").to_pylist()
+        rows = table_to_rows(found.drop_columns(["_row_kind"]), types)
+        told += [(KINDS[number], row) for number, row in zip(numbers, rows, strict=True)]
+    return told
+
+
+def by_key(changes: Iterable[Change], types: Sequence[PeerType], key: int = 0) -> dict[Any, list[Change]]:
+    """The changes of each key in their order; keys of different buckets have none."""
+    found: dict[Any, list[Change]] = {}
+    for kind, row in changes:
+        values = [normalised(value, of) for value, of in zip(row, types, strict=True)]
+        found.setdefault(row[key], []).append((kind, values))
+    return found
+
+
+def rows_after(changes: Iterable[Change], types: Sequence[PeerType], key: int = 0) -> list[list[Any]]:
+    """The rows that remain of changes, as `comparable` has them."""
+    rows: dict[Any, list[Any]] = {}
+    for kind, row in changes:
+        if kind in ("+I", "+U"):
+            rows[row[key]] = row
+        elif kind == "-D":
+            rows.pop(row[key], None)
+    return comparable(rows.values(), types)
+
+
+def read(table: Table, **arguments: Any) -> PeerRows:
+    """What interbed reads, as the peers say it."""
+    found = table.scan(**arguments).to_arrow()
+    types = types_of(table)
+    rows = table_to_rows(found, types)
+    return PeerRows(names=tuple(found.column_names), types=types, rows=rows, kinds=["+I"] * len(rows))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A metastore for the module."""
+    warehouse = tmp_path_factory.mktemp("lake")
+    with metastore(warehouse=f"file:{warehouse}") as uri:
+        yield Server(uri, warehouse)
+
+
+@pytest.fixture
+def hive(flink: Flink, server: Server) -> Iterator[SharedLake]:
+    """A catalog over interbed's metastore."""
+    options = {"metastore": "hive", "uri": server.uri, "warehouse": f"file:{server.warehouse}"}
+    with shared_lake(flink, options) as lake:
+        yield lake
+
+
+@pytest.fixture(params=each_run(["hive", "filesystem"], lambda kind: kind == "hive"))
+def lake(request: pytest.FixtureRequest, flink: Flink, server: Server, tmp_path: Path) -> Iterator[SharedLake]:
+    """A catalog over interbed's metastore, or one of directories."""
+    options = {"warehouse": f"file:{tmp_path}"}
+    if request.param == "hive":
+        options = {"metastore": "hive", "uri": server.uri, "warehouse": f"file:{server.warehouse}"}
+    with shared_lake(flink, options) as shared:
+        yield shared
+
+
+@contextmanager
+def shared_lake(flink: Flink, options: dict[str, str]) -> Iterator[SharedLake]:
+    """A session with the catalog `lake` of these options and an empty database `db`; statements wait for their ends.
+
+    The catalog caches nothing, so that it sees what interbed alters at once.
+    """
+    options = {**options, "cache-enabled": "false"}
+    with flink.session() as session, interbed.CatalogFactory.create(options) as catalog:
+        session.sql(catalog_statement("lake", options))
+        session.sql("USE CATALOG lake")
+        session.sql("CREATE DATABASE db")
+        session.run("USE db;\nSET 'execution.runtime-mode' = 'batch';\nSET 'table.dml-sync' = 'true';")
+        try:
+            yield SharedLake(session, catalog, options)
+        finally:
+            for name in catalog.list_databases():
+                if name != "default":
+                    catalog.drop_database(name, cascade=True)

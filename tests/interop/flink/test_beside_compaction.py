@@ -1,0 +1,188 @@
+"""Streaming jobs of Flink's commit to tables that interbed compacts, and writes to, meanwhile: nothing is lost."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.table.table import Table
+from tests.interop.flink.conftest import Change, SharedLake, by_key, read, rows_after, streamed, types_of
+from tests.support.peers.flink import FlinkJob
+from tests.support.peers.java import JavaPaimon
+from tests.support.shares import each_run
+from tests.support.tally import Tally
+
+KEYS = 50
+NAMES = ("id", "n", "written")
+ROWS_PER_CHECKPOINT = 10
+
+SUMS = """
+CREATE TABLE sums (
+  id BIGINT, n BIGINT, written BIGINT, PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'bucket' = '2', 'merge-engine' = 'aggregation', 'commit.max-retries' = '1000',
+  'fields.n.aggregate-function' = 'sum', 'fields.written.aggregate-function' = 'sum', {more}
+)
+"""
+
+
+def additions(checkpoints: int) -> list[Change]:
+    """Rows to add up: what is lost or comes twice changes a sum."""
+    source = random.Random(checkpoints)
+    count = checkpoints * ROWS_PER_CHECKPOINT
+    return [("+I", [source.randrange(KEYS), source.randrange(1000), 1]) for _ in range(count)]
+
+
+def sums(changes: list[Change]) -> list[list[Any]]:
+    numbers: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
+    for _, (key, number, written) in changes:
+        numbers[key] += number
+        counts[key] += written
+    return [[key, numbers[key], counts[key]] for key in sorted(counts)]
+
+
+def streaming(lake: SharedLake) -> None:
+    """Jobs stream from now on, with a checkpoint as often as they can, and go on after a failure."""
+    lake.flink.run(
+        """
+        SET 'execution.runtime-mode' = 'streaming';
+        SET 'table.dml-sync' = 'false';
+        SET 'execution.checkpointing.interval' = '20 ms';
+        SET 'execution.checkpointing.min-pause' = '0 ms';
+        SET 'restart-strategy.type' = 'fixed-delay';
+        SET 'restart-strategy.fixed-delay.attempts' = '1000';
+        SET 'restart-strategy.fixed-delay.delay' = '10 ms';
+        """
+    )
+
+
+def compacted_meanwhile(table: Table, job: FlinkJob) -> int:
+    """Compact the table until the job has ended; how many snapshots that made. The last one is full."""
+    made = 0
+    turn = 0
+    while job.running():
+        made += compacted(table, full=turn % 3 == 0)
+        turn += 1
+    job.wait()
+    return made + compacted(table, full=True)
+
+
+def compacted(table: Table, *, full: bool) -> int:
+    try:
+        return int(table.compact(full=full).snapshot_id is not None)
+    except CommitConflictError:
+        # Flink's job compacts, too, and was faster.
+        return 0
+
+
+def insert_into(lake: SharedLake, name: str, changes: list[Change], directory: Path) -> FlinkJob:
+    """A streaming job that adds these rows, some of them with each checkpoint."""
+    columns = "id BIGINT, n BIGINT, written BIGINT"
+    lake.flink.changes("added", columns, changes, directory, rows_per_checkpoint=ROWS_PER_CHECKPOINT)
+    streaming(lake)
+    return lake.flink.submit(f"INSERT INTO {name} SELECT * FROM added")
+
+
+def check(lake: SharedLake, java_paimon: JavaPaimon, name: str, expected: list[list[Any]]) -> None:
+    """Flink, Java Paimon and interbed read these rows, and no snapshot is missing."""
+    table = lake.table(name)
+    snapshots = table.snapshots()
+    assert [snapshot.id for snapshot in snapshots] == list(range(1, len(snapshots) + 1))
+    lake.flink.sql("SET 'execution.runtime-mode' = 'batch'")
+    readers = {
+        "interbed": read(table),
+        "Flink": lake.flink.sql(f"SELECT * FROM {name}"),
+        "Java": java_paimon.table(str(lake.directory), f"db.{name}").read(),
+    }
+    for reader, found in readers.items():
+        assert sorted(found.rows) == expected, reader
+
+
+def commits_of_jobs(table: Table) -> list[int]:
+    """The identifiers of the commits of a job, which are its checkpoints."""
+    return [s.commit_identifier for s in table.snapshots() if s.commit_kind == "APPEND"]
+
+
+def test_interbed_compacts_what_a_job_of_flinks_writes(
+    lake: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
+) -> None:
+    changes = additions(checkpoints=25)
+    lake.flink.sql(SUMS.format(more="'write-only' = 'true'"))
+    job = insert_into(lake, "sums", changes, tmp_path)
+    table = lake.table("sums")
+    compactions = compacted_meanwhile(table, job)
+    tally("compactions beside jobs of Flink's", compactions)
+    kinds = Counter(str(snapshot.commit_kind) for snapshot in table.snapshots())
+    assert kinds["COMPACT"] == compactions > 2
+    checkpoints = commits_of_jobs(table)
+    assert len(checkpoints) == len(set(checkpoints)) >= 25
+    check(lake, java_paimon, "sums", sums(changes))
+
+
+@pytest.mark.long
+def test_interbed_writes_and_compacts_what_a_job_of_flinks_writes(
+    hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path
+) -> None:
+    changes = additions(checkpoints=30)
+    hive.flink.sql(SUMS.format(more="'write-only' = 'true', 'deletion-vectors.enabled' = 'true'"))
+    job = insert_into(hive, "sums", changes, tmp_path)
+    table = hive.table("sums")
+    ours: list[Change] = []
+    while job.running():
+        added = additions(checkpoints=1)
+        table.upsert(
+            pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for _, row in added], schema=table.arrow_schema)
+        )
+        ours += added
+        table.compact(full=False)
+    job.wait()
+    table.compact(full=True)
+    assert len(ours) > 2 * ROWS_PER_CHECKPOINT
+    check(hive, java_paimon, "sums", sums([*changes, *ours]))
+
+
+def test_conflicting_compactions_of_both_lose_nothing(
+    hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
+) -> None:
+    """A job that compacts begins anew from its checkpoint when interbed has compacted the same files first."""
+    changes = additions(checkpoints=25)
+    hive.flink.sql(SUMS.format(more="'num-sorted-run.compaction-trigger' = '2'"))
+    job = insert_into(hive, "sums", changes, tmp_path)
+    table = hive.table("sums")
+    compacting = compacted_meanwhile(table.copy({"write-only": "false"}), job)
+    tally("compactions beside jobs of Flink's that compact", compacting)
+    assert compacting > 2
+    check(hive, java_paimon, "sums", sums(changes))
+
+
+CHANGED = """
+CREATE TABLE changed (
+  id BIGINT, n BIGINT, written BIGINT, PRIMARY KEY (id) NOT ENFORCED
+) WITH ('bucket' = '2', 'write-only' = 'true', 'changelog-producer' = '{producer}')
+"""
+
+
+@pytest.mark.parametrize("producer", each_run(["lookup", "full-compaction"], lambda producer: producer == "lookup"))
+def test_the_changelog_of_interbeds_compactions_is_that_of_the_jobs_rows(
+    hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, producer: str
+) -> None:
+    """A stream of Flink's follows while another job writes and interbed's compactions make the changelog."""
+    changes = additions(checkpoints=30)
+    expected = sorted({row[0]: row for _, row in changes}.values())
+    hive.flink.sql(CHANGED.format(producer=producer))
+    job = insert_into(hive, "changed", changes, tmp_path)
+    table = hive.table("changed")
+    compacted_meanwhile(table, job)
+    types = types_of(table)
+    options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
+    told = streamed(table, options)
+    assert rows_after(told, types) == read(table).comparable()
+    given = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    with hive.flink.query(f"SELECT * FROM changed /*+ OPTIONS({given}) */") as query:
+        assert by_key(query.fetch(len(told)), types) == by_key(told, types)
+    check(hive, java_paimon, "changed", expected)
