@@ -315,7 +315,7 @@ class Ingestion:
 
     def _created(self, name: str, changes: RowChanges) -> TableSink:
         self._catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
-        sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes)
+        sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes.shape)
         sink.advance(self._committed)
         self._sinks[name] = sink
         return sink

@@ -380,6 +380,8 @@ struct ProcedureCall {
   3: required string currentNamespace,
   /** An object of the arguments that are not null, by their names. */
   4: required string argumentsJson,
+  /** How many tasks Spark runs at the same time, as far as it knows. */
+  5: optional i32 taskSlots,
 }
 
 struct PartitionInfo {
@@ -399,6 +401,13 @@ struct ProcedureJob {
   3: required list<binary> tasks,
   /** For continueProcedure and abortProcedure. */
   4: required binary token,
+  /** Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+      continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+      Blocks stay on the executors, and are made again by the same task where one is lost. */
+  5: optional bool givesBlocks,
+  /** For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+      then of the tasks that gave them. */
+  6: optional list<list<string>> takes,
 }
 
 /** Either rows, and the procedure is done, or a job, after which it goes on. */

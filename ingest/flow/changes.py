@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.row.kind import RowKind
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceTable:
@@ -18,6 +20,17 @@ class SourceTable:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}" if self.database else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesShape:
+    """What a table needs to take changes: their columns, the primary key as far as it is named, and whether rows are
+    only inserted.
+    """
+
+    columns: pa.Schema
+    key: tuple[str, ...]
+    only_insertions: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +50,12 @@ class RowChanges:
     messages: npt.NDArray[np.int64]
     stated: frozenset[str] = frozenset()
     key: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> ChangesShape:
+        """What a table needs to take them."""
+        only = not (self.kinds != RowKind.INSERT).any()
+        return ChangesShape(columns=self.rows.schema, key=self.key, only_insertions=only)
 
     def slice(self, start: int, end: int) -> "RowChanges":
         """The changes from the one to before the other."""

@@ -47,6 +47,10 @@ class Messages:
             values=self.values.slice(start, end - start),
         )
 
+    def where(self, chosen: "npt.NDArray[np.bool_]") -> "Messages":
+        """Those of the messages for which it is true."""
+        return self if chosen.all() else self.take(np.flatnonzero(chosen))
+
     def take(self, chosen: "npt.NDArray[np.int64]") -> "Messages":
         """The messages with these indices."""
         indices = pa.array(chosen, pa.int64())
@@ -108,6 +112,15 @@ class Positions:
         for partition, offset in self.of.get(messages.topic, {}).items():
             found &= (messages.partitions != partition) | (messages.offsets >= offset)
         return found
+
+    def of_partitions(self, places: "Iterable[tuple[str, int]]") -> "Positions":
+        """The positions of these partitions of topics alone."""
+        found: dict[str, dict[int, int]] = {}
+        for topic, partition in places:
+            offset = self.get(topic, partition)
+            if offset is not None:
+                found.setdefault(topic, {})[partition] = offset
+        return Positions(found)
 
     def has_reached(self, ends: "Positions") -> bool:
         """Whether everything before the other positions has been read."""

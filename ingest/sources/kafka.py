@@ -16,7 +16,7 @@ import difflib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ class KafkaSource:
 
     `settings` are librdkafka's, for connections, security and sizes; those that decide about positions are refused.
     Their secrets are in no name, error or line of the log. Up to `queued.max.messages.kbytes` (64 MB) are read ahead.
+    With `only`, topics with the numbers of partitions, no others are read.
     `look_seconds` is how often new partitions are looked for, `request_seconds` how long an answer is waited for,
     `linger_seconds` how long more messages are waited for when there are some; `clock` counts seconds.
 
@@ -100,6 +101,7 @@ class KafkaSource:
         group: str,
         start: str = "earliest",
         settings: Mapping[str, str] | None = None,
+        only: Collection[_Partition] | None = None,
         look_seconds: float = LOOK_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         linger_seconds: float = LINGER_SECONDS,
@@ -111,6 +113,7 @@ class KafkaSource:
         self._topics = tuple(dict.fromkeys(topics))
         self._pattern = None if topic_pattern is None else _pattern_of(topic_pattern)
         self._start_millis = _start_millis(start)
+        self._only = only
         self._look_seconds = look_seconds
         self._request_seconds = request_seconds
         self._linger_seconds = linger_seconds
@@ -301,7 +304,8 @@ class KafkaSource:
         for topic, about in sorted(found.items()):
             if about.error is not None and about.error.code() != missing:
                 raise self._unavailable(f"Topic {topic} can't be read", about.error)
-            partitions += [(topic, partition) for partition in sorted(about.partitions)]
+            there = [(topic, partition) for partition in sorted(about.partitions)]
+            partitions += [place for place in there if self._only is None or place in self._only]
         known = {topic for topic, _ in partitions}
         for topic in self._topics:
             if topic not in known:

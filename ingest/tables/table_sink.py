@@ -9,29 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.ingest.flow.changes import BadMessage, RowChanges
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges
 from interbed.ingest.flow.messages import Positions
-from interbed.ingest.formats.arrays import kept, mask_of, taken
-from interbed.ingest.formats.before_after import converted_columns
-from interbed.ingest.tables.column_fit import fitted
+from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.row.kind import RowKind
-from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import AtomicType, DataType
 from interbed.storage.commit.positions import PositionedCommit
-from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
-from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
+from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
 
@@ -56,6 +47,7 @@ class TableSink:
     def __init__(self, table: Table, group: str) -> None:
         """Raises CommitStateUnknownError when it is not known what the group has committed to the table."""
         self._table = table
+        self._fit = ChangeFit(table)
         self._commit = PositionedCommit(table.store, group)
         self._group = group
         self._write: TableWrite | None = None
@@ -67,6 +59,11 @@ class TableSink:
     def has_changes(self) -> bool:
         """Whether there is something to commit."""
         return bool(self.rows) or self._is_emptied
+
+    @property
+    def table(self) -> Table:
+        """The table as it is written to."""
+        return self._table
 
     @property
     def name(self) -> str:
@@ -81,22 +78,7 @@ class TableSink:
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
-        known = {f.name: f.type for f in self._table.schema.fields}
-        found: list[pa.Field[Any]] = []
-        for column in changes.rows.schema:
-            if pa.types.is_null(column.type):
-                # Of what type a column is shows when it has a value.
-                continue
-            if column.name not in known:
-                found.append(column)
-            elif column.type != type_to_arrow(known[column.name]):
-                try:
-                    fitted(_one_array(changes.rows.column(column.name)), known[column.name])
-                except ValueError:
-                    # What is only written as something else is no reason to change the table.
-                    if column.name in changes.stated or _holds_more(column.type, known[column.name]):
-                        found.append(column)
-        return found
+        return self._fit.lacking(changes)
 
     def follow(self, lacking: "Sequence[pa.Field[Any]]") -> None:
         """Give the table columns and types that it lacks; nothing may be written and not committed.
@@ -112,27 +94,18 @@ class TableSink:
 
         Raises as TableWrite.write_arrow does; then what was written since the last commit is gone.
         """
-        rows = changes.rows
-        fields = {f.name: f for f in self._table.schema.fields}
-        names = [n for n in rows.schema.names if n in fields]
-        columns, reasons = converted_columns(
-            [_one_array(rows.column(n)) for n in names],
-            [lambda array, kind=fields[n].type: fitted(array, kind) for n in names],  # type: ignore[misc]
-            names,
-        )
-        fit = pa.table(dict(zip(names, columns, strict=True)))
-        kinds, messages = changes.kinds.copy(), changes.messages
-        bad = {int(messages[i]): reason for i, reason in {**self._refused(changes), **reasons}.items()}
-        good = ~np.isin(messages, list(bad)) if bad else np.ones(len(messages), bool)
-        good &= self._told(fit, kinds)
-        if good.any():
-            self._writer().write_arrow(kept(fit, good), pa.array(kinds[good], pa.int8()))
-            self.rows += int(good.sum())
-        return [BadMessage(index, reason) for index, reason in sorted(bad.items())]
+        fit = self._fit.fit(changes)
+        if len(fit.kinds):
+            self._writer().write_arrow(fit.rows, pa.array(fit.kinds, pa.int8()))
+            self.rows += len(fit.kinds)
+        return list(fit.bad)
 
     def commit(self, positions: Positions) -> list[int]:
         """Commit what was written, with the positions after it; the snapshots' ids. Raises as PositionedCommit does."""
-        messages = self._writer().prepare_commit()
+        return self.publish(self._writer().prepare_commit(), positions)
+
+    def publish(self, messages: Sequence[CommitMessage], positions: Positions) -> list[int]:
+        """Commit what writers have prepared, which may be others than this one, with the positions after it."""
         commit = self._commit.overwrite if self._is_emptied else self._commit.commit
         ids = commit(self._table.store, messages, self._furthest(positions))
         if self._is_emptied:
@@ -173,36 +146,6 @@ class TableSink:
             self._write = TableWrite(self._table.store, self._group, strategy=batch_strategy_of)
         return self._write
 
-    def _refused(self, changes: RowChanges) -> dict[int, str]:
-        """Changes that the table can't carry out."""
-        if self._table.schema.has_primary_key:
-            return {}
-        others = np.flatnonzero(changes.kinds != RowKind.INSERT)
-        reason = f"it changes or deletes a row of {self.name}, which has no primary key to find it by"
-        return dict.fromkeys(map(int, others), reason)
-
-    def _told(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-        """Which rows are written: all, but those before an update where the row after it replaces them. Where an update
-        changed the key, its kinds become those of a deletion and an insertion.
-        """
-        told = np.ones(len(kinds), bool)
-        before = np.flatnonzero(kinds == RowKind.UPDATE_BEFORE)
-        if not len(before):
-            return told
-        same = np.ones(len(before), bool)
-        for name in self._table.schema.primary_keys:
-            if name in rows.schema.names:
-                values = _one_array(rows.column(name))
-                same &= mask_of(pc.equal(taken(values, before), taken(values, before + 1)).fill_null(False))
-        kinds[before[~same]] = RowKind.DELETE
-        kinds[before[~same] + 1] = RowKind.INSERT
-        told[before[same]] = self._keeps_rows_before()
-        return told
-
-    def _keeps_rows_before(self) -> bool:
-        options = self._table.options
-        return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
-
 
 def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
     """The sink of a table, None when there is no such table."""
@@ -212,26 +155,25 @@ def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
         return None
 
 
-def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str, changes: RowChanges) -> TableSink:
-    """The sink of a new table with the columns of the changes.
+def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str, shape: ChangesShape) -> TableSink:
+    """The sink of a new table for changes of that shape.
 
     Raises InvalidInputError when there is no primary key to find the rows by that are changed or deleted, or the rows
     lack a column of it.
     """
-    rows = changes.rows
-    keys = list(settings.primary_keys or changes.key)
-    if not keys and (changes.kinds != RowKind.INSERT).any():
+    keys = list(settings.primary_keys or shape.key)
+    if not keys and not shape.only_insertions:
         raise InvalidInputError(
             f"The table '{name}' is to be created, and its messages do not say which columns are its primary key. Give "
             "the primary key, or create the table."
         )
-    lacking = [n for n in (*keys, *settings.partition_keys) if n not in rows.schema.names]
+    lacking = [n for n in (*keys, *settings.partition_keys) if n not in shape.columns.names]
     if lacking:
         raise InvalidInputError(
             f"The table '{name}' is to be created, and its messages lack the column {lacking[0]!r} of its key."
         )
     fields = [
-        pa.field(f.name, f.type, nullable=f.name not in keys) for f in rows.schema if not pa.types.is_null(f.type)
+        pa.field(f.name, f.type, nullable=f.name not in keys) for f in shape.columns if not pa.types.is_null(f.type)
     ]
     table = catalog.create_table(
         name,
@@ -243,16 +185,3 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
     )
     _log.info("Created the table %s.", name)
     return TableSink(table, group)
-
-
-def _holds_more(given: pa.DataType, known: DataType) -> bool:
-    """Whether the table's type can become the rows', or get fields from it, without losing anything."""
-    return not isinstance(known, AtomicType) or is_widening(known, type_from_arrow(given))
-
-
-def _one_array(column: Any) -> Any:
-    """The values of a column in one piece."""
-    if isinstance(column, pa.Array):
-        return column
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)

@@ -41,6 +41,7 @@ class ProcedureCalls(Calls):
             catalog_options=call.catalog.options,
             namespace=call.currentNamespace,
             arguments=json.loads(call.argumentsJson),
+            task_slots=call.taskSlots or 1,
         )
 
 
@@ -52,7 +53,12 @@ def _answer(call: ProcedureCall, carry_out: Callable[[ProcedureCall], Answer]) -
     if isinstance(answer, Job):
         return ProcedureAnswer(
             job=ProcedureJob(
-                description=answer.description, shared=answer.shared, tasks=list(answer.tasks), token=answer.token
+                description=answer.description,
+                shared=answer.shared,
+                tasks=list(answer.tasks),
+                token=answer.token,
+                givesBlocks=answer.gives_blocks,
+                takes=None if answer.takes is None else [list(groups) for groups in answer.takes],
             )
         )
     return ProcedureAnswer(rows=[json.dumps(list(row)) for row in answer])

@@ -5,12 +5,14 @@ which the procedure goes on with what they returned, to rows or to another job.
 
     call(call)                      on the driver: rows or a Job
     run_task(shared, payload)       on an executor: bytes to bytes; may run twice, so it must not mind
+    take_blocks(shared, payload, blocks)    the same, for a job that takes the blocks that the tasks before it gave
     resume(call, token, results)    on the driver: rows or a Job
     abort(call, token)              on the driver, when a job failed: deletes what its tasks left
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -21,6 +23,7 @@ from interbed.catalog.identifier import TableName
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.table.table import Table
 
+_LENGTH = struct.Struct("!i")
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
@@ -69,12 +72,25 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Work for executors; `shared` is what all tasks need, `token` what the procedure needs to go on."""
+    """Work for executors; `shared` is what all tasks need, `token` what the procedure needs to go on.
+
+    Where the job `gives_blocks`, its tasks return what `with_blocks` makes, and the next job may take the blocks:
+    `takes` lists for each of its tasks the groups whose blocks it gets, those of a group in the order of the tasks that
+    gave them. Groups come in the order of their names.
+    """
 
     description: str
     tasks: Sequence[bytes]
     shared: bytes = b""
     token: bytes = b""
+    gives_blocks: bool = False
+    takes: Sequence[Sequence[str]] | None = None
+
+
+def with_blocks(result: bytes, blocks: Iterable[tuple[str, bytes]]) -> bytes:
+    """What a task returns whose job gives blocks: its result, and blocks, each with the name of its group."""
+    parts = [result, *(part for group, block in blocks for part in (group.encode(), block))]
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
 
 
 Rows = Sequence[Sequence[Any]]
@@ -95,6 +111,7 @@ class Procedure:
     call: "Callable[[ProcedureCall], Answer]"
     columns: tuple[ResultColumn, ...] = RESULT
     run_task: Callable[[bytes, bytes], bytes] | None = None
+    take_blocks: Callable[[bytes, bytes, Iterator[tuple[str, bytes]]], bytes] | None = None
     resume: "Callable[[ProcedureCall, bytes, Sequence[bytes]], Answer] | None" = None
     abort: "Callable[[ProcedureCall, bytes], None] | None" = None
     is_statement: bool = False
@@ -140,6 +157,8 @@ class ProcedureCall:
     catalog_options: Mapping[str, str]
     namespace: str
     arguments: Mapping[str, Any]
+    task_slots: int = 1
+    """How many tasks Spark runs at the same time, as far as it knows."""
 
     def given(self, name: str) -> Any:
         """An argument, or None; text of blanks only counts as none, as in Paimon."""

@@ -1,6 +1,6 @@
 """All procedures by their names; a module of procedures lists its own as PROCEDURES."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from interbed.spark_ext.procedures import (
     branches,
@@ -8,6 +8,7 @@ from interbed.spark_ext.procedures import (
     consumers,
     file_indexes,
     files,
+    ingestion,
     manifests,
     migration,
     partitions,
@@ -30,6 +31,7 @@ _MODULES = (
     manifests,
     migration,
     compaction,
+    ingestion,
     views,
 )
 
@@ -52,3 +54,11 @@ def run_task(name: str, shared: bytes, payload: bytes) -> bytes:
     if procedure.run_task is None:
         raise NotSupportedError(f"The procedure {name} has no tasks for executors.")
     return procedure.run_task(shared, payload)
+
+
+def take_blocks(name: str, shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
+    """Carry out one task of a procedure's job that takes blocks, each with the name of its group, on an executor."""
+    procedure = procedure_named(name)
+    if procedure.take_blocks is None:
+        raise NotSupportedError(f"The procedure {name} has no tasks that take blocks.")
+    return procedure.take_blocks(shared, payload, blocks)

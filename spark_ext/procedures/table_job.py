@@ -11,23 +11,24 @@ from interbed.thrift_idl.planner.ttypes import WriteMode
 
 def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
     """The token of a job that writes to the table, `database.table`; the table is marked with it."""
-    database, _, table_name = name.partition(".")
-    token = CommitToken(
-        handle=TableHandle(
-            catalog=call.catalog_name,
-            catalog_options=call.catalog_options,
-            database=database,
-            table=table_name,
-            location=table.location,
-            schema_json=table.schema.to_json(),
-            snapshot_id=None,
-            dynamic_options=table.dynamic_options,
-        ),
-        commit_user=str(uuid.uuid4()),
-        mode=WriteMode.APPEND,
-    )
+    token = CommitToken(handle=handle_of(call, name, table), commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND)
     token.mark(table)
     return token
+
+
+def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
+    """The table as tasks open it."""
+    database, _, table_name = name.partition(".")
+    return TableHandle(
+        catalog=call.catalog_name,
+        catalog_options=call.catalog_options,
+        database=database,
+        table=table_name,
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=None,
+        dynamic_options=table.dynamic_options,
+    )
 
 
 def table_of(call: ProcedureCall, token: CommitToken) -> Table:

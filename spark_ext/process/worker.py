@@ -1,7 +1,7 @@
 """What a Python process of Spark's worker pool does for interbed: read, write, plan, or a task of a procedure.
 
-READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure. DELETIONS says
-which rows of a split's files are gone, for Spark's own reader.
+READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure, BLOCKS one that
+goes on with what other tasks gave. DELETIONS says which rows of a split's files are gone, for Spark's own reader.
 
 A request is four bytes for the operation, four for the number of payloads, and each payload after four bytes of length;
 integers are big-endian. Then, marked by four bytes each:
@@ -10,6 +10,8 @@ integers are big-endian. Then, marked by four bytes each:
     WRITE  JVM: (BATCH, Arrow message)* then END or ABORT; once it has the result, END again or ABORT
            worker: BATCH for each batch that it has taken; END and its result; END when it has aborted
     TASK   worker: END and its result
+    BLOCKS JVM: (BATCH, a group's name, a block of it, each after its length)* END
+           worker: END and its result
     PLAN   Thrift calls of planner.thrift until the JVM hangs up
     DELETIONS  worker: END, then for each file the positions, ascending, each in eight bytes, after their length
 
@@ -26,6 +28,8 @@ from io import BufferedReader, BufferedWriter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
 READ = 1
@@ -33,6 +37,7 @@ WRITE = 2
 PLAN = 3
 TASK = 4
 DELETIONS = 5
+BLOCKS = 6
 
 END = 0
 BATCH = 1
@@ -87,6 +92,8 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
             _serve_task(payloads, outfile)
         case 5:
             _serve_deletions(payloads, outfile)
+        case 6:
+            _serve_blocks(payloads, infile, outfile)
         case _:
             raise ValueError(
                 f"The JVM asks for the operation {operation}, which this version of interbed does not know."
@@ -146,6 +153,20 @@ def _serve_task(payloads: list[bytes], outfile: BufferedWriter) -> None:
     procedure, shared, payload = payloads
     result = run_task(procedure.decode(), shared, payload)
     outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
+
+
+def _serve_blocks(payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    from interbed.spark_ext.procedures.registry import take_blocks
+
+    procedure, shared, payload = payloads
+    result = take_blocks(procedure.decode(), shared, payload, _blocks(infile))
+    outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
+
+
+def _blocks(infile: BufferedReader) -> "Iterator[tuple[str, bytes]]":
+    while _read_int(infile) == BATCH:
+        yield _read_bytes(infile).decode(), _read_bytes(infile)
 
 
 def _serve_deletions(payloads: list[bytes], outfile: BufferedWriter) -> None:

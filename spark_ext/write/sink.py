@@ -69,7 +69,7 @@ class EpochToken:
         if epochs.gave_up_compaction:
             compact_again(table.store)
         if ids is None and not epochs.is_job_of(epoch, name):
-            _delete_unnamed(table, [name])
+            delete_unnamed(table, [name])
         return ids[-1] if ids else None
 
     def abort(self, table: Table, epoch: int) -> None:
@@ -81,7 +81,7 @@ class EpochToken:
                 return
         except CommitStateUnknownError:
             return
-        _delete_unnamed(table, [name])
+        delete_unnamed(table, [name])
 
 
 def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
@@ -175,13 +175,13 @@ def _remove_leftovers(table: Table, query: str) -> None:
     if jobs:
         # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
         # work looks for its mark when it has written its last file.
-        _delete_unnamed(table, jobs)
+        delete_unnamed(table, jobs)
         file_io.delete_quietly([_mark(table, job) for job in jobs])
-        _delete_unnamed(table, jobs)
+        delete_unnamed(table, jobs)
 
 
-def _delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
-    """Delete those files of the jobs that no snapshot has."""
+def delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
+    """Delete those files of the jobs, which their names begin with, that no snapshot has."""
     prefixes = (table.options.data_file_prefix, table.options.changelog_file_prefix)
     found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
     if found:

@@ -124,6 +124,10 @@ class CommitToken:
         """Whether the job may still succeed."""
         return table.storage_io.exists(self._mark(table))
 
+    def unmark(self, table: Table) -> None:
+        """Say that the job has ended; what its tasks write after that they delete themselves."""
+        table.storage_io.delete_quietly([self._mark(table)])
+
     def file_prefix(self, table: Table) -> str:
         """What the names of the job's data files begin with."""
         return f"{table.options.data_file_prefix}{self.commit_user}-"

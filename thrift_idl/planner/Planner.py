@@ -3998,10 +3998,10 @@ class listNamespaces_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype302, _size299) = iprot.readListBegin()
-                    for _i303 in range(_size299):
-                        _elem304 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem304)
+                    (_etype316, _size313) = iprot.readListBegin()
+                    for _i317 in range(_size313):
+                        _elem318 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem318)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4023,8 +4023,8 @@ class listNamespaces_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter305 in self.success:
-                oprot.writeString(iter305.encode('utf-8') if sys.version_info[0] == 2 else iter305)
+            for iter319 in self.success:
+                oprot.writeString(iter319.encode('utf-8') if sys.version_info[0] == 2 else iter319)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4379,11 +4379,11 @@ class alterNamespace_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype309, _size306) = iprot.readListBegin()
-                    for _i310 in range(_size306):
-                        _elem311 = NamespaceChange()
-                        _elem311.read(iprot)
-                        self.changes.append(_elem311)
+                    (_etype323, _size320) = iprot.readListBegin()
+                    for _i324 in range(_size320):
+                        _elem325 = NamespaceChange()
+                        _elem325.read(iprot)
+                        self.changes.append(_elem325)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4408,8 +4408,8 @@ class alterNamespace_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter312 in self.changes:
-                iter312.write(oprot)
+            for iter326 in self.changes:
+                iter326.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4748,10 +4748,10 @@ class listTables_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype316, _size313) = iprot.readListBegin()
-                    for _i317 in range(_size313):
-                        _elem318 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem318)
+                    (_etype330, _size327) = iprot.readListBegin()
+                    for _i331 in range(_size327):
+                        _elem332 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem332)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4773,8 +4773,8 @@ class listTables_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter319 in self.success:
-                oprot.writeString(iter319.encode('utf-8') if sys.version_info[0] == 2 else iter319)
+            for iter333 in self.success:
+                oprot.writeString(iter333.encode('utf-8') if sys.version_info[0] == 2 else iter333)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5135,11 +5135,11 @@ class alterTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype323, _size320) = iprot.readListBegin()
-                    for _i324 in range(_size320):
-                        _elem325 = TableChange()
-                        _elem325.read(iprot)
-                        self.changes.append(_elem325)
+                    (_etype337, _size334) = iprot.readListBegin()
+                    for _i338 in range(_size334):
+                        _elem339 = TableChange()
+                        _elem339.read(iprot)
+                        self.changes.append(_elem339)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5160,8 +5160,8 @@ class alterTable_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter326 in self.changes:
-                iter326.write(oprot)
+            for iter340 in self.changes:
+                iter340.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5646,11 +5646,11 @@ class listPartitions_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype330, _size327) = iprot.readListBegin()
-                    for _i331 in range(_size327):
-                        _elem332 = PartitionInfo()
-                        _elem332.read(iprot)
-                        self.success.append(_elem332)
+                    (_etype344, _size341) = iprot.readListBegin()
+                    for _i345 in range(_size341):
+                        _elem346 = PartitionInfo()
+                        _elem346.read(iprot)
+                        self.success.append(_elem346)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5672,8 +5672,8 @@ class listPartitions_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter333 in self.success:
-                iter333.write(oprot)
+            for iter347 in self.success:
+                iter347.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5733,10 +5733,10 @@ class createPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype337, _size334) = iprot.readListBegin()
-                    for _i338 in range(_size334):
-                        _elem339 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem339)
+                    (_etype351, _size348) = iprot.readListBegin()
+                    for _i352 in range(_size348):
+                        _elem353 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem353)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5757,8 +5757,8 @@ class createPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter340 in self.specsJson:
-                oprot.writeString(iter340.encode('utf-8') if sys.version_info[0] == 2 else iter340)
+            for iter354 in self.specsJson:
+                oprot.writeString(iter354.encode('utf-8') if sys.version_info[0] == 2 else iter354)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5877,10 +5877,10 @@ class dropPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype344, _size341) = iprot.readListBegin()
-                    for _i345 in range(_size341):
-                        _elem346 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem346)
+                    (_etype358, _size355) = iprot.readListBegin()
+                    for _i359 in range(_size355):
+                        _elem360 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem360)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5901,8 +5901,8 @@ class dropPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter347 in self.specsJson:
-                oprot.writeString(iter347.encode('utf-8') if sys.version_info[0] == 2 else iter347)
+            for iter361 in self.specsJson:
+                oprot.writeString(iter361.encode('utf-8') if sys.version_info[0] == 2 else iter361)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6021,10 +6021,10 @@ class truncatePartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype351, _size348) = iprot.readListBegin()
-                    for _i352 in range(_size348):
-                        _elem353 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem353)
+                    (_etype365, _size362) = iprot.readListBegin()
+                    for _i366 in range(_size362):
+                        _elem367 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem367)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6045,8 +6045,8 @@ class truncatePartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter354 in self.specsJson:
-                oprot.writeString(iter354.encode('utf-8') if sys.version_info[0] == 2 else iter354)
+            for iter368 in self.specsJson:
+                oprot.writeString(iter368.encode('utf-8') if sys.version_info[0] == 2 else iter368)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6165,10 +6165,10 @@ class pushFilters_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype358, _size355) = iprot.readListBegin()
-                    for _i359 in range(_size355):
-                        _elem360 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem360)
+                    (_etype372, _size369) = iprot.readListBegin()
+                    for _i373 in range(_size369):
+                        _elem374 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem374)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6189,8 +6189,8 @@ class pushFilters_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter361 in self.filters:
-                oprot.writeString(iter361.encode('utf-8') if sys.version_info[0] == 2 else iter361)
+            for iter375 in self.filters:
+                oprot.writeString(iter375.encode('utf-8') if sys.version_info[0] == 2 else iter375)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6242,10 +6242,10 @@ class pushFilters_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype365, _size362) = iprot.readListBegin()
-                    for _i366 in range(_size362):
-                        _elem367 = iprot.readI32()
-                        self.success.append(_elem367)
+                    (_etype379, _size376) = iprot.readListBegin()
+                    for _i380 in range(_size376):
+                        _elem381 = iprot.readI32()
+                        self.success.append(_elem381)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6267,8 +6267,8 @@ class pushFilters_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.I32, len(self.success))
-            for iter368 in self.success:
-                oprot.writeI32(iter368)
+            for iter382 in self.success:
+                oprot.writeI32(iter382)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -6485,11 +6485,11 @@ class aggregate_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.aggregates = []
-                    (_etype372, _size369) = iprot.readListBegin()
-                    for _i373 in range(_size369):
-                        _elem374 = Aggregate()
-                        _elem374.read(iprot)
-                        self.aggregates.append(_elem374)
+                    (_etype386, _size383) = iprot.readListBegin()
+                    for _i387 in range(_size383):
+                        _elem388 = Aggregate()
+                        _elem388.read(iprot)
+                        self.aggregates.append(_elem388)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6514,8 +6514,8 @@ class aggregate_args(object):
         if self.aggregates is not None:
             oprot.writeFieldBegin('aggregates', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.aggregates))
-            for iter375 in self.aggregates:
-                iter375.write(oprot)
+            for iter389 in self.aggregates:
+                iter389.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6796,10 +6796,10 @@ class commitWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype379, _size376) = iprot.readListBegin()
-                    for _i380 in range(_size376):
-                        _elem381 = iprot.readBinary()
-                        self.messages.append(_elem381)
+                    (_etype393, _size390) = iprot.readListBegin()
+                    for _i394 in range(_size390):
+                        _elem395 = iprot.readBinary()
+                        self.messages.append(_elem395)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6820,8 +6820,8 @@ class commitWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter382 in self.messages:
-                oprot.writeBinary(iter382)
+            for iter396 in self.messages:
+                oprot.writeBinary(iter396)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6952,10 +6952,10 @@ class abortWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype386, _size383) = iprot.readListBegin()
-                    for _i387 in range(_size383):
-                        _elem388 = iprot.readBinary()
-                        self.messages.append(_elem388)
+                    (_etype400, _size397) = iprot.readListBegin()
+                    for _i401 in range(_size397):
+                        _elem402 = iprot.readBinary()
+                        self.messages.append(_elem402)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6976,8 +6976,8 @@ class abortWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter389 in self.messages:
-                oprot.writeBinary(iter389)
+            for iter403 in self.messages:
+                oprot.writeBinary(iter403)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7154,11 +7154,11 @@ class listProcedures_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype393, _size390) = iprot.readListBegin()
-                    for _i394 in range(_size390):
-                        _elem395 = ProcedureInfo()
-                        _elem395.read(iprot)
-                        self.success.append(_elem395)
+                    (_etype407, _size404) = iprot.readListBegin()
+                    for _i408 in range(_size404):
+                        _elem409 = ProcedureInfo()
+                        _elem409.read(iprot)
+                        self.success.append(_elem409)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7180,8 +7180,8 @@ class listProcedures_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter396 in self.success:
-                iter396.write(oprot)
+            for iter410 in self.success:
+                iter410.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -7386,10 +7386,10 @@ class continueProcedure_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.results = []
-                    (_etype400, _size397) = iprot.readListBegin()
-                    for _i401 in range(_size397):
-                        _elem402 = iprot.readBinary()
-                        self.results.append(_elem402)
+                    (_etype414, _size411) = iprot.readListBegin()
+                    for _i415 in range(_size411):
+                        _elem416 = iprot.readBinary()
+                        self.results.append(_elem416)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7414,8 +7414,8 @@ class continueProcedure_args(object):
         if self.results is not None:
             oprot.writeFieldBegin('results', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.results))
-            for iter403 in self.results:
-                oprot.writeBinary(iter403)
+            for iter417 in self.results:
+                oprot.writeBinary(iter417)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7686,22 +7686,22 @@ class loadPath_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype405, _vtype406, _size404) = iprot.readMapBegin()
-                    for _i408 in range(_size404):
-                        _key409 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val410 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key409] = _val410
+                    (_ktype419, _vtype420, _size418) = iprot.readMapBegin()
+                    for _i422 in range(_size418):
+                        _key423 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val424 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key423] = _val424
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.settings = {}
-                    (_ktype412, _vtype413, _size411) = iprot.readMapBegin()
-                    for _i415 in range(_size411):
-                        _key416 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val417 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.settings[_key416] = _val417
+                    (_ktype426, _vtype427, _size425) = iprot.readMapBegin()
+                    for _i429 in range(_size425):
+                        _key430 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val431 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.settings[_key430] = _val431
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -7722,17 +7722,17 @@ class loadPath_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter418, viter419 in self.options.items():
-                oprot.writeString(kiter418.encode('utf-8') if sys.version_info[0] == 2 else kiter418)
-                oprot.writeString(viter419.encode('utf-8') if sys.version_info[0] == 2 else viter419)
+            for kiter432, viter433 in self.options.items():
+                oprot.writeString(kiter432.encode('utf-8') if sys.version_info[0] == 2 else kiter432)
+                oprot.writeString(viter433.encode('utf-8') if sys.version_info[0] == 2 else viter433)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.settings is not None:
             oprot.writeFieldBegin('settings', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.settings))
-            for kiter420, viter421 in self.settings.items():
-                oprot.writeString(kiter420.encode('utf-8') if sys.version_info[0] == 2 else kiter420)
-                oprot.writeString(viter421.encode('utf-8') if sys.version_info[0] == 2 else viter421)
+            for kiter434, viter435 in self.settings.items():
+                oprot.writeString(kiter434.encode('utf-8') if sys.version_info[0] == 2 else kiter434)
+                oprot.writeString(viter435.encode('utf-8') if sys.version_info[0] == 2 else viter435)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9331,10 +9331,10 @@ class commitEpoch_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype425, _size422) = iprot.readListBegin()
-                    for _i426 in range(_size422):
-                        _elem427 = iprot.readBinary()
-                        self.messages.append(_elem427)
+                    (_etype439, _size436) = iprot.readListBegin()
+                    for _i440 in range(_size436):
+                        _elem441 = iprot.readBinary()
+                        self.messages.append(_elem441)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9359,8 +9359,8 @@ class commitEpoch_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter428 in self.messages:
-                oprot.writeBinary(iter428)
+            for iter442 in self.messages:
+                oprot.writeBinary(iter442)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9628,10 +9628,10 @@ class canDeleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype432, _size429) = iprot.readListBegin()
-                    for _i433 in range(_size429):
-                        _elem434 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem434)
+                    (_etype446, _size443) = iprot.readListBegin()
+                    for _i447 in range(_size443):
+                        _elem448 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem448)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9652,8 +9652,8 @@ class canDeleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter435 in self.filters:
-                oprot.writeString(iter435.encode('utf-8') if sys.version_info[0] == 2 else iter435)
+            for iter449 in self.filters:
+                oprot.writeString(iter449.encode('utf-8') if sys.version_info[0] == 2 else iter449)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9783,10 +9783,10 @@ class deleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype439, _size436) = iprot.readListBegin()
-                    for _i440 in range(_size436):
-                        _elem441 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem441)
+                    (_etype453, _size450) = iprot.readListBegin()
+                    for _i454 in range(_size450):
+                        _elem455 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem455)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9807,8 +9807,8 @@ class deleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter442 in self.filters:
-                oprot.writeString(iter442.encode('utf-8') if sys.version_info[0] == 2 else iter442)
+            for iter456 in self.filters:
+                oprot.writeString(iter456.encode('utf-8') if sys.version_info[0] == 2 else iter456)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9997,10 +9997,10 @@ class listViews_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype446, _size443) = iprot.readListBegin()
-                    for _i447 in range(_size443):
-                        _elem448 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem448)
+                    (_etype460, _size457) = iprot.readListBegin()
+                    for _i461 in range(_size457):
+                        _elem462 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem462)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10022,8 +10022,8 @@ class listViews_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter449 in self.success:
-                oprot.writeString(iter449.encode('utf-8') if sys.version_info[0] == 2 else iter449)
+            for iter463 in self.success:
+                oprot.writeString(iter463.encode('utf-8') if sys.version_info[0] == 2 else iter463)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -10676,11 +10676,11 @@ class targetOfRows_args(object):
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype451, _vtype452, _size450) = iprot.readMapBegin()
-                    for _i454 in range(_size450):
-                        _key455 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val456 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key455] = _val456
+                    (_ktype465, _vtype466, _size464) = iprot.readMapBegin()
+                    for _i468 in range(_size464):
+                        _key469 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val470 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key469] = _val470
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -10710,9 +10710,9 @@ class targetOfRows_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter457, viter458 in self.options.items():
-                oprot.writeString(kiter457.encode('utf-8') if sys.version_info[0] == 2 else kiter457)
-                oprot.writeString(viter458.encode('utf-8') if sys.version_info[0] == 2 else viter458)
+            for kiter471, viter472 in self.options.items():
+                oprot.writeString(kiter471.encode('utf-8') if sys.version_info[0] == 2 else kiter471)
+                oprot.writeString(viter472.encode('utf-8') if sys.version_info[0] == 2 else viter472)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.caseSensitive is not None:
@@ -10852,10 +10852,10 @@ class analyzeTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype462, _size459) = iprot.readListBegin()
-                    for _i463 in range(_size459):
-                        _elem464 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem464)
+                    (_etype476, _size473) = iprot.readListBegin()
+                    for _i477 in range(_size473):
+                        _elem478 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem478)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10881,8 +10881,8 @@ class analyzeTable_args(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter465 in self.columns:
-                oprot.writeString(iter465.encode('utf-8') if sys.version_info[0] == 2 else iter465)
+            for iter479 in self.columns:
+                oprot.writeString(iter479.encode('utf-8') if sys.version_info[0] == 2 else iter479)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.allColumns is not None:

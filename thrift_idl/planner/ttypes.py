@@ -3560,15 +3560,17 @@ class ProcedureCall(object):
      - procedure
      - currentNamespace: Where table names without a database are looked for.
      - argumentsJson: An object of the arguments that are not null, by their names.
+     - taskSlots: How many tasks Spark runs at the same time, as far as it knows.
 
     """
 
 
-    def __init__(self, catalog=None, procedure=None, currentNamespace=None, argumentsJson=None,):
+    def __init__(self, catalog=None, procedure=None, currentNamespace=None, argumentsJson=None, taskSlots=None,):
         self.catalog = catalog
         self.procedure = procedure
         self.currentNamespace = currentNamespace
         self.argumentsJson = argumentsJson
+        self.taskSlots = taskSlots
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3600,6 +3602,11 @@ class ProcedureCall(object):
                     self.argumentsJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.I32:
+                    self.taskSlots = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3625,6 +3632,10 @@ class ProcedureCall(object):
         if self.argumentsJson is not None:
             oprot.writeFieldBegin('argumentsJson', TType.STRING, 4)
             oprot.writeString(self.argumentsJson.encode('utf-8') if sys.version_info[0] == 2 else self.argumentsJson)
+            oprot.writeFieldEnd()
+        if self.taskSlots is not None:
+            oprot.writeFieldBegin('taskSlots', TType.I32, 5)
+            oprot.writeI32(self.taskSlots)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3743,15 +3754,22 @@ class ProcedureJob(object):
      - shared: What all tasks need.
      - tasks: A task may run twice: the results of one attempt each are what continueProcedure gets, in the order of the tasks.
      - token: For continueProcedure and abortProcedure.
+     - givesBlocks: Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+    continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+    Blocks stay on the executors, and are made again by the same task where one is lost.
+     - takes: For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+    then of the tasks that gave them.
 
     """
 
 
-    def __init__(self, description=None, shared=None, tasks=None, token=None,):
+    def __init__(self, description=None, shared=None, tasks=None, token=None, givesBlocks=None, takes=None,):
         self.description = description
         self.shared = shared
         self.tasks = tasks
         self.token = token
+        self.givesBlocks = givesBlocks
+        self.takes = takes
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3787,6 +3805,26 @@ class ProcedureJob(object):
                     self.token = iprot.readBinary()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.BOOL:
+                    self.givesBlocks = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.LIST:
+                    self.takes = []
+                    (_etype278, _size275) = iprot.readListBegin()
+                    for _i279 in range(_size275):
+                        _elem280 = []
+                        (_etype284, _size281) = iprot.readListBegin()
+                        for _i285 in range(_size281):
+                            _elem286 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _elem280.append(_elem286)
+                        iprot.readListEnd()
+                        self.takes.append(_elem280)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3808,13 +3846,27 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter275 in self.tasks:
-                oprot.writeBinary(iter275)
+            for iter287 in self.tasks:
+                oprot.writeBinary(iter287)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
             oprot.writeFieldBegin('token', TType.STRING, 4)
             oprot.writeBinary(self.token)
+            oprot.writeFieldEnd()
+        if self.givesBlocks is not None:
+            oprot.writeFieldBegin('givesBlocks', TType.BOOL, 5)
+            oprot.writeBool(self.givesBlocks)
+            oprot.writeFieldEnd()
+        if self.takes is not None:
+            oprot.writeFieldBegin('takes', TType.LIST, 6)
+            oprot.writeListBegin(TType.LIST, len(self.takes))
+            for iter288 in self.takes:
+                oprot.writeListBegin(TType.STRING, len(iter288))
+                for iter289 in iter288:
+                    oprot.writeString(iter289.encode('utf-8') if sys.version_info[0] == 2 else iter289)
+                oprot.writeListEnd()
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3869,10 +3921,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype279, _size276) = iprot.readListBegin()
-                    for _i280 in range(_size276):
-                        _elem281 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem281)
+                    (_etype293, _size290) = iprot.readListBegin()
+                    for _i294 in range(_size290):
+                        _elem295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem295)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3895,8 +3947,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter282 in self.rows:
-                oprot.writeString(iter282.encode('utf-8') if sys.version_info[0] == 2 else iter282)
+            for iter296 in self.rows:
+                oprot.writeString(iter296.encode('utf-8') if sys.version_info[0] == 2 else iter296)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -4038,11 +4090,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype286, _size283) = iprot.readListBegin()
-                    for _i287 in range(_size283):
-                        _elem288 = ViewColumn()
-                        _elem288.read(iprot)
-                        self.columns.append(_elem288)
+                    (_etype300, _size297) = iprot.readListBegin()
+                    for _i301 in range(_size297):
+                        _elem302 = ViewColumn()
+                        _elem302.read(iprot)
+                        self.columns.append(_elem302)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4054,11 +4106,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype290, _vtype291, _size289) = iprot.readMapBegin()
-                    for _i293 in range(_size289):
-                        _key294 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key294] = _val295
+                    (_ktype304, _vtype305, _size303) = iprot.readMapBegin()
+                    for _i307 in range(_size303):
+                        _key308 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val309 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key308] = _val309
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -4079,8 +4131,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter296 in self.columns:
-                iter296.write(oprot)
+            for iter310 in self.columns:
+                iter310.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -4090,9 +4142,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter297, viter298 in self.properties.items():
-                oprot.writeString(kiter297.encode('utf-8') if sys.version_info[0] == 2 else kiter297)
-                oprot.writeString(viter298.encode('utf-8') if sys.version_info[0] == 2 else viter298)
+            for kiter311, viter312 in self.properties.items():
+                oprot.writeString(kiter311.encode('utf-8') if sys.version_info[0] == 2 else kiter311)
+                oprot.writeString(viter312.encode('utf-8') if sys.version_info[0] == 2 else viter312)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4408,6 +4460,7 @@ ProcedureCall.thrift_spec = (
     (2, TType.STRING, 'procedure', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'currentNamespace', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'argumentsJson', 'UTF8', None, ),  # 4
+    (5, TType.I32, 'taskSlots', None, None, ),  # 5
 )
 all_structs.append(PartitionInfo)
 PartitionInfo.thrift_spec = (
@@ -4422,6 +4475,8 @@ ProcedureJob.thrift_spec = (
     (2, TType.STRING, 'shared', 'BINARY', None, ),  # 2
     (3, TType.LIST, 'tasks', (TType.STRING, 'BINARY', False), None, ),  # 3
     (4, TType.STRING, 'token', 'BINARY', None, ),  # 4
+    (5, TType.BOOL, 'givesBlocks', None, None, ),  # 5
+    (6, TType.LIST, 'takes', (TType.LIST, (TType.STRING, 'UTF8', False), False), None, ),  # 6
 )
 all_structs.append(ProcedureAnswer)
 ProcedureAnswer.thrift_spec = (

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list312 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list312.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem313;
-                for (int _i314 = 0; _i314 < _list312.size; ++_i314)
+                org.apache.thrift.protocol.TList _list328 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list328.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem329;
+                for (int _i330 = 0; _i330 < _list328.size; ++_i330)
                 {
-                  _elem313 = iprot.readString();
-                  struct.rows.add(_elem313);
+                  _elem329 = iprot.readString();
+                  struct.rows.add(_elem329);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter315 : struct.rows)
+            for (java.lang.String _iter331 : struct.rows)
             {
-              oprot.writeString(_iter315);
+              oprot.writeString(_iter331);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter316 : struct.rows)
+          for (java.lang.String _iter332 : struct.rows)
           {
-            oprot.writeString(_iter316);
+            oprot.writeString(_iter332);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list317 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list317.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem318;
-          for (int _i319 = 0; _i319 < _list317.size; ++_i319)
+          org.apache.thrift.protocol.TList _list333 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list333.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem334;
+          for (int _i335 = 0; _i335 < _list333.size; ++_i335)
           {
-            _elem318 = iprot.readString();
-            struct.rows.add(_elem318);
+            _elem334 = iprot.readString();
+            struct.rows.add(_elem334);
           }
         }
         struct.setRowsIsSet(true);

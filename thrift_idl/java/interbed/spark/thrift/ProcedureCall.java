@@ -14,6 +14,7 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
   private static final org.apache.thrift.protocol.TField PROCEDURE_FIELD_DESC = new org.apache.thrift.protocol.TField("procedure", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField CURRENT_NAMESPACE_FIELD_DESC = new org.apache.thrift.protocol.TField("currentNamespace", org.apache.thrift.protocol.TType.STRING, (short)3);
   private static final org.apache.thrift.protocol.TField ARGUMENTS_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("argumentsJson", org.apache.thrift.protocol.TType.STRING, (short)4);
+  private static final org.apache.thrift.protocol.TField TASK_SLOTS_FIELD_DESC = new org.apache.thrift.protocol.TField("taskSlots", org.apache.thrift.protocol.TType.I32, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ProcedureCallStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ProcedureCallTupleSchemeFactory();
@@ -28,6 +29,10 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
    * An object of the arguments that are not null, by their names.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String argumentsJson; // required
+  /**
+   * How many tasks Spark runs at the same time, as far as it knows.
+   */
+  public int taskSlots; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -40,7 +45,11 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     /**
      * An object of the arguments that are not null, by their names.
      */
-    ARGUMENTS_JSON((short)4, "argumentsJson");
+    ARGUMENTS_JSON((short)4, "argumentsJson"),
+    /**
+     * How many tasks Spark runs at the same time, as far as it knows.
+     */
+    TASK_SLOTS((short)5, "taskSlots");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -64,6 +73,8 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
           return CURRENT_NAMESPACE;
         case 4: // ARGUMENTS_JSON
           return ARGUMENTS_JSON;
+        case 5: // TASK_SLOTS
+          return TASK_SLOTS;
         default:
           return null;
       }
@@ -107,6 +118,9 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
   }
 
   // isset id assignments
+  private static final int __TASKSLOTS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.TASK_SLOTS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -118,6 +132,8 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.ARGUMENTS_JSON, new org.apache.thrift.meta_data.FieldMetaData("argumentsJson", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.TASK_SLOTS, new org.apache.thrift.meta_data.FieldMetaData("taskSlots", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I32)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ProcedureCall.class, metaDataMap);
   }
@@ -142,6 +158,7 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
    * Performs a deep copy on <i>other</i>.
    */
   public ProcedureCall(ProcedureCall other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetCatalog()) {
       this.catalog = new CatalogRef(other.catalog);
     }
@@ -154,6 +171,7 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     if (other.isSetArgumentsJson()) {
       this.argumentsJson = other.argumentsJson;
     }
+    this.taskSlots = other.taskSlots;
   }
 
   @Override
@@ -167,6 +185,8 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     this.procedure = null;
     this.currentNamespace = null;
     this.argumentsJson = null;
+    setTaskSlotsIsSet(false);
+    this.taskSlots = 0;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -281,6 +301,35 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     }
   }
 
+  /**
+   * How many tasks Spark runs at the same time, as far as it knows.
+   */
+  public int getTaskSlots() {
+    return this.taskSlots;
+  }
+
+  /**
+   * How many tasks Spark runs at the same time, as far as it knows.
+   */
+  public ProcedureCall setTaskSlots(int taskSlots) {
+    this.taskSlots = taskSlots;
+    setTaskSlotsIsSet(true);
+    return this;
+  }
+
+  public void unsetTaskSlots() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __TASKSLOTS_ISSET_ID);
+  }
+
+  /** Returns true if field taskSlots is set (has been assigned a value) and false otherwise */
+  public boolean isSetTaskSlots() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __TASKSLOTS_ISSET_ID);
+  }
+
+  public void setTaskSlotsIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __TASKSLOTS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -316,6 +365,14 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
       }
       break;
 
+    case TASK_SLOTS:
+      if (value == null) {
+        unsetTaskSlots();
+      } else {
+        setTaskSlots((java.lang.Integer)value);
+      }
+      break;
+
     }
   }
 
@@ -334,6 +391,9 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
 
     case ARGUMENTS_JSON:
       return getArgumentsJson();
+
+    case TASK_SLOTS:
+      return getTaskSlots();
 
     }
     throw new java.lang.IllegalStateException();
@@ -355,6 +415,8 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
       return isSetCurrentNamespace();
     case ARGUMENTS_JSON:
       return isSetArgumentsJson();
+    case TASK_SLOTS:
+      return isSetTaskSlots();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -408,6 +470,15 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
         return false;
     }
 
+    boolean this_present_taskSlots = true && this.isSetTaskSlots();
+    boolean that_present_taskSlots = true && that.isSetTaskSlots();
+    if (this_present_taskSlots || that_present_taskSlots) {
+      if (!(this_present_taskSlots && that_present_taskSlots))
+        return false;
+      if (this.taskSlots != that.taskSlots)
+        return false;
+    }
+
     return true;
   }
 
@@ -430,6 +501,10 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     hashCode = hashCode * 8191 + ((isSetArgumentsJson()) ? 131071 : 524287);
     if (isSetArgumentsJson())
       hashCode = hashCode * 8191 + argumentsJson.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetTaskSlots()) ? 131071 : 524287);
+    if (isSetTaskSlots())
+      hashCode = hashCode * 8191 + taskSlots;
 
     return hashCode;
   }
@@ -478,6 +553,16 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
     }
     if (isSetArgumentsJson()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.argumentsJson, other.argumentsJson);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetTaskSlots(), other.isSetTaskSlots());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetTaskSlots()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.taskSlots, other.taskSlots);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -537,6 +622,12 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
       sb.append(this.argumentsJson);
     }
     first = false;
+    if (isSetTaskSlots()) {
+      if (!first) sb.append(", ");
+      sb.append("taskSlots:");
+      sb.append(this.taskSlots);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -571,6 +662,8 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -630,6 +723,14 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // TASK_SLOTS
+            if (schemeField.type == org.apache.thrift.protocol.TType.I32) {
+              struct.taskSlots = iprot.readI32();
+              struct.setTaskSlotsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -666,6 +767,11 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
         oprot.writeString(struct.argumentsJson);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetTaskSlots()) {
+        oprot.writeFieldBegin(TASK_SLOTS_FIELD_DESC);
+        oprot.writeI32(struct.taskSlots);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -688,6 +794,14 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
       oprot.writeString(struct.procedure);
       oprot.writeString(struct.currentNamespace);
       oprot.writeString(struct.argumentsJson);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetTaskSlots()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetTaskSlots()) {
+        oprot.writeI32(struct.taskSlots);
+      }
     }
 
     @Override
@@ -702,6 +816,11 @@ public class ProcedureCall implements org.apache.thrift.TBase<ProcedureCall, Pro
       struct.setCurrentNamespaceIsSet(true);
       struct.argumentsJson = iprot.readString();
       struct.setArgumentsJsonIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.taskSlots = iprot.readI32();
+        struct.setTaskSlotsIsSet(true);
+      }
     }
   }
 

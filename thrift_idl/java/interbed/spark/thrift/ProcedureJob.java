@@ -17,6 +17,8 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
   private static final org.apache.thrift.protocol.TField SHARED_FIELD_DESC = new org.apache.thrift.protocol.TField("shared", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField TASKS_FIELD_DESC = new org.apache.thrift.protocol.TField("tasks", org.apache.thrift.protocol.TType.LIST, (short)3);
   private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)4);
+  private static final org.apache.thrift.protocol.TField GIVES_BLOCKS_FIELD_DESC = new org.apache.thrift.protocol.TField("givesBlocks", org.apache.thrift.protocol.TType.BOOL, (short)5);
+  private static final org.apache.thrift.protocol.TField TAKES_FIELD_DESC = new org.apache.thrift.protocol.TField("takes", org.apache.thrift.protocol.TType.LIST, (short)6);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ProcedureJobStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ProcedureJobTupleSchemeFactory();
@@ -37,6 +39,17 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
    * For continueProcedure and abortProcedure.
    */
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token; // required
+  /**
+   * Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+   * continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+   * Blocks stay on the executors, and are made again by the same task where one is lost.
+   */
+  public boolean givesBlocks; // optional
+  /**
+   * For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+   * then of the tasks that gave them.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.util.List<java.lang.String>> takes; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -55,7 +68,18 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     /**
      * For continueProcedure and abortProcedure.
      */
-    TOKEN((short)4, "token");
+    TOKEN((short)4, "token"),
+    /**
+     * Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+     * continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+     * Blocks stay on the executors, and are made again by the same task where one is lost.
+     */
+    GIVES_BLOCKS((short)5, "givesBlocks"),
+    /**
+     * For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+     * then of the tasks that gave them.
+     */
+    TAKES((short)6, "takes");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -79,6 +103,10 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           return TASKS;
         case 4: // TOKEN
           return TOKEN;
+        case 5: // GIVES_BLOCKS
+          return GIVES_BLOCKS;
+        case 6: // TAKES
+          return TAKES;
         default:
           return null;
       }
@@ -122,6 +150,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
   }
 
   // isset id assignments
+  private static final int __GIVESBLOCKS_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.GIVES_BLOCKS,_Fields.TAKES};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -134,6 +165,12 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING            , true))));
     tmpMap.put(_Fields.TOKEN, new org.apache.thrift.meta_data.FieldMetaData("token", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
+    tmpMap.put(_Fields.GIVES_BLOCKS, new org.apache.thrift.meta_data.FieldMetaData("givesBlocks", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.TAKES, new org.apache.thrift.meta_data.FieldMetaData("takes", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+                new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ProcedureJob.class, metaDataMap);
   }
@@ -158,6 +195,7 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
    * Performs a deep copy on <i>other</i>.
    */
   public ProcedureJob(ProcedureJob other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetDescription()) {
       this.description = other.description;
     }
@@ -170,6 +208,15 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     }
     if (other.isSetToken()) {
       this.token = org.apache.thrift.TBaseHelper.copyBinary(other.token);
+    }
+    this.givesBlocks = other.givesBlocks;
+    if (other.isSetTakes()) {
+      java.util.List<java.util.List<java.lang.String>> __this__takes = new java.util.ArrayList<java.util.List<java.lang.String>>(other.takes.size());
+      for (java.util.List<java.lang.String> other_element : other.takes) {
+        java.util.List<java.lang.String> __this__takes_copy = new java.util.ArrayList<java.lang.String>(other_element);
+        __this__takes.add(__this__takes_copy);
+      }
+      this.takes = __this__takes;
     }
   }
 
@@ -184,6 +231,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     this.shared = null;
     this.tasks = null;
     this.token = null;
+    setGivesBlocksIsSet(false);
+    this.givesBlocks = false;
+    this.takes = null;
   }
 
   /**
@@ -344,6 +394,88 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     }
   }
 
+  /**
+   * Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+   * continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+   * Blocks stay on the executors, and are made again by the same task where one is lost.
+   */
+  public boolean isGivesBlocks() {
+    return this.givesBlocks;
+  }
+
+  /**
+   * Whether the tasks give blocks to those of the next job. Each result is then its own length in four bytes, what
+   * continueProcedure gets, and the blocks: the length of a group's name, the name, the length of the block, the block.
+   * Blocks stay on the executors, and are made again by the same task where one is lost.
+   */
+  public ProcedureJob setGivesBlocks(boolean givesBlocks) {
+    this.givesBlocks = givesBlocks;
+    setGivesBlocksIsSet(true);
+    return this;
+  }
+
+  public void unsetGivesBlocks() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __GIVESBLOCKS_ISSET_ID);
+  }
+
+  /** Returns true if field givesBlocks is set (has been assigned a value) and false otherwise */
+  public boolean isSetGivesBlocks() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __GIVESBLOCKS_ISSET_ID);
+  }
+
+  public void setGivesBlocksIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __GIVESBLOCKS_ISSET_ID, value);
+  }
+
+  public int getTakesSize() {
+    return (this.takes == null) ? 0 : this.takes.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.util.List<java.lang.String>> getTakesIterator() {
+    return (this.takes == null) ? null : this.takes.iterator();
+  }
+
+  public void addToTakes(java.util.List<java.lang.String> elem) {
+    if (this.takes == null) {
+      this.takes = new java.util.ArrayList<java.util.List<java.lang.String>>();
+    }
+    this.takes.add(elem);
+  }
+
+  /**
+   * For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+   * then of the tasks that gave them.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.util.List<java.lang.String>> getTakes() {
+    return this.takes;
+  }
+
+  /**
+   * For each task the groups whose blocks it gets, of those that the job before gave; in the order of the groups' names,
+   * then of the tasks that gave them.
+   */
+  public ProcedureJob setTakes(@org.apache.thrift.annotation.Nullable java.util.List<java.util.List<java.lang.String>> takes) {
+    this.takes = takes;
+    return this;
+  }
+
+  public void unsetTakes() {
+    this.takes = null;
+  }
+
+  /** Returns true if field takes is set (has been assigned a value) and false otherwise */
+  public boolean isSetTakes() {
+    return this.takes != null;
+  }
+
+  public void setTakesIsSet(boolean value) {
+    if (!value) {
+      this.takes = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -387,6 +519,22 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       }
       break;
 
+    case GIVES_BLOCKS:
+      if (value == null) {
+        unsetGivesBlocks();
+      } else {
+        setGivesBlocks((java.lang.Boolean)value);
+      }
+      break;
+
+    case TAKES:
+      if (value == null) {
+        unsetTakes();
+      } else {
+        setTakes((java.util.List<java.util.List<java.lang.String>>)value);
+      }
+      break;
+
     }
   }
 
@@ -405,6 +553,12 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
 
     case TOKEN:
       return getToken();
+
+    case GIVES_BLOCKS:
+      return isGivesBlocks();
+
+    case TAKES:
+      return getTakes();
 
     }
     throw new java.lang.IllegalStateException();
@@ -426,6 +580,10 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       return isSetTasks();
     case TOKEN:
       return isSetToken();
+    case GIVES_BLOCKS:
+      return isSetGivesBlocks();
+    case TAKES:
+      return isSetTakes();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -479,6 +637,24 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         return false;
     }
 
+    boolean this_present_givesBlocks = true && this.isSetGivesBlocks();
+    boolean that_present_givesBlocks = true && that.isSetGivesBlocks();
+    if (this_present_givesBlocks || that_present_givesBlocks) {
+      if (!(this_present_givesBlocks && that_present_givesBlocks))
+        return false;
+      if (this.givesBlocks != that.givesBlocks)
+        return false;
+    }
+
+    boolean this_present_takes = true && this.isSetTakes();
+    boolean that_present_takes = true && that.isSetTakes();
+    if (this_present_takes || that_present_takes) {
+      if (!(this_present_takes && that_present_takes))
+        return false;
+      if (!this.takes.equals(that.takes))
+        return false;
+    }
+
     return true;
   }
 
@@ -501,6 +677,14 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     hashCode = hashCode * 8191 + ((isSetToken()) ? 131071 : 524287);
     if (isSetToken())
       hashCode = hashCode * 8191 + token.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetGivesBlocks()) ? 131071 : 524287);
+    if (isSetGivesBlocks())
+      hashCode = hashCode * 8191 + ((givesBlocks) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetTakes()) ? 131071 : 524287);
+    if (isSetTakes())
+      hashCode = hashCode * 8191 + takes.hashCode();
 
     return hashCode;
   }
@@ -549,6 +733,26 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
     }
     if (isSetToken()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.token, other.token);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetGivesBlocks(), other.isSetGivesBlocks());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetGivesBlocks()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.givesBlocks, other.givesBlocks);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetTakes(), other.isSetTakes());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetTakes()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.takes, other.takes);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -608,6 +812,22 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       org.apache.thrift.TBaseHelper.toString(this.token, sb);
     }
     first = false;
+    if (isSetGivesBlocks()) {
+      if (!first) sb.append(", ");
+      sb.append("givesBlocks:");
+      sb.append(this.givesBlocks);
+      first = false;
+    }
+    if (isSetTakes()) {
+      if (!first) sb.append(", ");
+      sb.append("takes:");
+      if (this.takes == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.takes);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -639,6 +859,8 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -707,6 +929,42 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // GIVES_BLOCKS
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.givesBlocks = iprot.readBool();
+              struct.setGivesBlocksIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 6: // TAKES
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list307 = iprot.readListBegin();
+                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list307.size);
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem308;
+                for (int _i309 = 0; _i309 < _list307.size; ++_i309)
+                {
+                  {
+                    org.apache.thrift.protocol.TList _list310 = iprot.readListBegin();
+                    _elem308 = new java.util.ArrayList<java.lang.String>(_list310.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem311;
+                    for (int _i312 = 0; _i312 < _list310.size; ++_i312)
+                    {
+                      _elem311 = iprot.readString();
+                      _elem308.add(_elem311);
+                    }
+                    iprot.readListEnd();
+                  }
+                  struct.takes.add(_elem308);
+                }
+                iprot.readListEnd();
+              }
+              struct.setTakesIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -737,9 +995,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter307 : struct.tasks)
+          for (java.nio.ByteBuffer _iter313 : struct.tasks)
           {
-            oprot.writeBinary(_iter307);
+            oprot.writeBinary(_iter313);
           }
           oprot.writeListEnd();
         }
@@ -749,6 +1007,32 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TOKEN_FIELD_DESC);
         oprot.writeBinary(struct.token);
         oprot.writeFieldEnd();
+      }
+      if (struct.isSetGivesBlocks()) {
+        oprot.writeFieldBegin(GIVES_BLOCKS_FIELD_DESC);
+        oprot.writeBool(struct.givesBlocks);
+        oprot.writeFieldEnd();
+      }
+      if (struct.takes != null) {
+        if (struct.isSetTakes()) {
+          oprot.writeFieldBegin(TAKES_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.LIST, struct.takes.size()));
+            for (java.util.List<java.lang.String> _iter314 : struct.takes)
+            {
+              {
+                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter314.size()));
+                for (java.lang.String _iter315 : _iter314)
+                {
+                  oprot.writeString(_iter315);
+                }
+                oprot.writeListEnd();
+              }
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -772,12 +1056,38 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter308 : struct.tasks)
+        for (java.nio.ByteBuffer _iter316 : struct.tasks)
         {
-          oprot.writeBinary(_iter308);
+          oprot.writeBinary(_iter316);
         }
       }
       oprot.writeBinary(struct.token);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetGivesBlocks()) {
+        optionals.set(0);
+      }
+      if (struct.isSetTakes()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetGivesBlocks()) {
+        oprot.writeBool(struct.givesBlocks);
+      }
+      if (struct.isSetTakes()) {
+        {
+          oprot.writeI32(struct.takes.size());
+          for (java.util.List<java.lang.String> _iter317 : struct.takes)
+          {
+            {
+              oprot.writeI32(_iter317.size());
+              for (java.lang.String _iter318 : _iter317)
+              {
+                oprot.writeString(_iter318);
+              }
+            }
+          }
+        }
+      }
     }
 
     @Override
@@ -788,18 +1098,45 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list309 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list309.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem310;
-        for (int _i311 = 0; _i311 < _list309.size; ++_i311)
+        org.apache.thrift.protocol.TList _list319 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list319.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem320;
+        for (int _i321 = 0; _i321 < _list319.size; ++_i321)
         {
-          _elem310 = iprot.readBinary();
-          struct.tasks.add(_elem310);
+          _elem320 = iprot.readBinary();
+          struct.tasks.add(_elem320);
         }
       }
       struct.setTasksIsSet(true);
       struct.token = iprot.readBinary();
       struct.setTokenIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(2);
+      if (incoming.get(0)) {
+        struct.givesBlocks = iprot.readBool();
+        struct.setGivesBlocksIsSet(true);
+      }
+      if (incoming.get(1)) {
+        {
+          org.apache.thrift.protocol.TList _list322 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
+          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list322.size);
+          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem323;
+          for (int _i324 = 0; _i324 < _list322.size; ++_i324)
+          {
+            {
+              org.apache.thrift.protocol.TList _list325 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+              _elem323 = new java.util.ArrayList<java.lang.String>(_list325.size);
+              @org.apache.thrift.annotation.Nullable java.lang.String _elem326;
+              for (int _i327 = 0; _i327 < _list325.size; ++_i327)
+              {
+                _elem326 = iprot.readString();
+                _elem323.add(_elem326);
+              }
+            }
+            struct.takes.add(_elem323);
+          }
+        }
+        struct.setTakesIsSet(true);
+      }
     }
   }
 

@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list320 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list320.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem321;
-                for (int _i322 = 0; _i322 < _list320.size; ++_i322)
+                org.apache.thrift.protocol.TList _list336 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list336.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem337;
+                for (int _i338 = 0; _i338 < _list336.size; ++_i338)
                 {
-                  _elem321 = new ViewColumn();
-                  _elem321.read(iprot);
-                  struct.columns.add(_elem321);
+                  _elem337 = new ViewColumn();
+                  _elem337.read(iprot);
+                  struct.columns.add(_elem337);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map323 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map323.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key324;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val325;
-                for (int _i326 = 0; _i326 < _map323.size; ++_i326)
+                org.apache.thrift.protocol.TMap _map339 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map339.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key340;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val341;
+                for (int _i342 = 0; _i342 < _map339.size; ++_i342)
                 {
-                  _key324 = iprot.readString();
-                  _val325 = iprot.readString();
-                  struct.properties.put(_key324, _val325);
+                  _key340 = iprot.readString();
+                  _val341 = iprot.readString();
+                  struct.properties.put(_key340, _val341);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter327 : struct.columns)
+          for (ViewColumn _iter343 : struct.columns)
           {
-            _iter327.write(oprot);
+            _iter343.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter328 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter344 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter328.getKey());
-            oprot.writeString(_iter328.getValue());
+            oprot.writeString(_iter344.getKey());
+            oprot.writeString(_iter344.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter329 : struct.columns)
+        for (ViewColumn _iter345 : struct.columns)
         {
-          _iter329.write(oprot);
+          _iter345.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter330 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter346 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter330.getKey());
-          oprot.writeString(_iter330.getValue());
+          oprot.writeString(_iter346.getKey());
+          oprot.writeString(_iter346.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list331.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem332;
-        for (int _i333 = 0; _i333 < _list331.size; ++_i333)
+        org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list347.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem348;
+        for (int _i349 = 0; _i349 < _list347.size; ++_i349)
         {
-          _elem332 = new ViewColumn();
-          _elem332.read(iprot);
-          struct.columns.add(_elem332);
+          _elem348 = new ViewColumn();
+          _elem348.read(iprot);
+          struct.columns.add(_elem348);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map334 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map334.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key335;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val336;
-        for (int _i337 = 0; _i337 < _map334.size; ++_i337)
+        org.apache.thrift.protocol.TMap _map350 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map350.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key351;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val352;
+        for (int _i353 = 0; _i353 < _map350.size; ++_i353)
         {
-          _key335 = iprot.readString();
-          _val336 = iprot.readString();
-          struct.properties.put(_key335, _val336);
+          _key351 = iprot.readString();
+          _val352 = iprot.readString();
+          struct.properties.put(_key351, _val352);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -34,7 +34,8 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     WRITE(2),
     PLAN(3),
     TASK(4),
-    DELETIONS(5);
+    DELETIONS(5),
+    BLOCKS(6);
 
     private final int code;
 

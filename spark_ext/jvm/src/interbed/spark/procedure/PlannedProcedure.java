@@ -79,19 +79,8 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
             info.getName(),
             CurrentNamespace.in(catalog.getName()),
             ProcedureJson.arguments(info.getParameters(), input));
-    ProcedureAnswer answer = Planner.askOrThrow(planner -> planner.callProcedure(call));
-    while (answer.isSetJob()) {
-      ByteBuffer token = ByteBuffer.wrap(answer.getJob().getToken());
-      List<ByteBuffer> results;
-      try {
-        results = ProcedureTask.run(info.getName(), answer.getJob());
-      } catch (Throwable failure) {
-        // Also Spark's checked exceptions, which Scala's methods don't declare.
-        abort(call, token, failure);
-        throw Unchecked.rethrow(reason(failure));
-      }
-      answer = Planner.askOrThrow(planner -> planner.continueProcedure(call, token, results));
-    }
+    call.setTaskSlots(ProcedureJobs.taskSlots());
+    ProcedureAnswer answer = carriedOut(call);
     String table = ProcedureJson.text(info.getParameters(), input, TABLE);
     if (table != null) {
       CachedTables.refresh(catalog.getName(), table);
@@ -99,6 +88,26 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
     StructType schema = (StructType) DataType.fromJson(info.getResultSchemaJson());
     Scan rows = new ProcedureRows(schema, ProcedureJson.rows(schema, answer.getRows()));
     return List.of(rows).iterator();
+  }
+
+  /** The answer with the procedure's rows, after all jobs that it wants to be run. */
+  private ProcedureAnswer carriedOut(ProcedureCall call) {
+    try (ProcedureJobs jobs = new ProcedureJobs(info.getName())) {
+      ProcedureAnswer answer = Planner.askOrThrow(planner -> planner.callProcedure(call));
+      while (answer.isSetJob()) {
+        ByteBuffer token = ByteBuffer.wrap(answer.getJob().getToken());
+        List<ByteBuffer> results;
+        try {
+          results = jobs.run(answer.getJob());
+        } catch (Throwable failure) {
+          // Also Spark's checked exceptions, which Scala's methods don't declare.
+          abort(call, token, failure);
+          throw Unchecked.rethrow(reason(failure));
+        }
+        answer = Planner.askOrThrow(planner -> planner.continueProcedure(call, token, results));
+      }
+      return answer;
+    }
   }
 
   /** What Python said, if it was that; PySpark shows the exception around it by pages of the JVM's stack. */

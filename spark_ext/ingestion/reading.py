@@ -1,0 +1,234 @@
+"""A task that reads ranges of topics: messages are decoded, made rows of their tables, and parted by who writes them.
+
+    payload  {"task": 3, "ranges": [["orders", 0, 1200, 1700], …]}
+    blocks   Arrow streams of a table's rows, whose first column, without a name, holds their kinds
+
+A task may run again, and then reads the same messages. It never changes a table: what one lacks it reports.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, Truncation
+from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.formats.arrays import taken
+from interbed.ingest.formats.format import decoder_of
+from interbed.ingest.job import BadMessages
+from interbed.ingest.sources.dead_letters import KafkaDeadLetters
+from interbed.ingest.sources.kafka_ranges import KafkaRange, read_ranges
+from interbed.ingest.tables.change_fit import ChangeFit
+from interbed.ingest.tables.computed_columns import with_computed
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
+from interbed.spark_ext.ingestion.row_groups import RowGroups
+from interbed.spark_ext.ingestion.settings import ReadPlan, Target
+from interbed.storage.write.incoming import IncomingRows
+
+_NAMED_BAD_MESSAGES = 20
+_BLOCK_BYTES = 32 << 20
+"""Rows become blocks when there are so many bytes of them."""
+_GIVEN_BYTES = 512 << 20
+"""A task gives no more; the memory of its process and the length of a Java array are bounded."""
+_QUEUE_KBYTES = "16384"
+"""How far ahead of the decoder messages are fetched: what is fetched beyond the end of a range is for nothing."""
+
+
+def payload_of(task: int, ranges: Sequence[KafkaRange]) -> bytes:
+    """The payload of the how-manieth task."""
+    return json.dumps({"task": task, "ranges": [[r.topic, r.partition, r.start, r.end] for r in ranges]}).encode()
+
+
+def read(shared: bytes, payload: bytes) -> tuple[ReadReport, list[tuple[str, bytes]]]:
+    """Carry out a task: what it tells the driver, and blocks of rows by the name of their group."""
+    plan, value = ReadPlan.from_bytes(shared), json.loads(payload)
+    ranges = [KafkaRange(topic=t, partition=p, start=start, end=end) for t, p, start, end in value["ranges"]]
+    kafka = plan.settings.kafka
+    settings = {"queued.max.messages.kbytes": _QUEUE_KBYTES, **kafka.client}
+    task = _ReadTask(plan, value["task"])
+    for messages in read_ranges(kafka.servers, ranges, group=kafka.group, settings=settings):
+        task.take(messages)
+        if task.is_too_much:
+            break
+    return task.finish()
+
+
+class _OpenTarget:
+    """A table that rows go to."""
+
+    def __init__(self, number: int, target: Target, task: int) -> None:
+        table = TableHandle.from_bytes(target.handle.encode()).open()
+        self.positions = Positions.from_json(target.positions, f"the plan for {target.name}")
+        self.fit = ChangeFit(table)
+        self.groups = RowGroups(table, number, target.unit, task)
+        self.incoming = IncomingRows(table.schema, f"table {target.name}")
+
+
+class _ReadTask:
+    """What becomes of the messages of one task."""
+
+    def __init__(self, plan: ReadPlan, task: int) -> None:
+        self._settings = plan.settings
+        self._known = {target.name: (number, target) for number, target in enumerate(plan.targets)}
+        self._task = task
+        self._decoder = decoder_of(plan.settings.form)
+        self._open: dict[str, _OpenTarget] = {}
+        self._lacks: dict[str, Lack] = {}
+        self._truncations: dict[tuple[str, int], Place] = {}
+        self._messages = 0
+        self._bad: list[Place] = []
+        self._bad_count = 0
+        self._letters: list[tuple[Messages, BadMessage]] = []
+        self._rows: Counter[str] = Counter()
+        self._waiting: defaultdict[str, list[pa.RecordBatch]] = defaultdict(list)
+        self._waiting_bytes = 0
+        self._blocks: list[tuple[str, bytes]] = []
+        self._given = 0
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether the rows are more than a task may give."""
+        return self._given > _GIVEN_BYTES
+
+    @property
+    def _is_for_nothing(self) -> bool:
+        """Whether everything has to be read again."""
+        return bool(self._lacks or self._truncations)
+
+    def take(self, messages: Messages) -> None:
+        """Keep the rows of messages that follow on those before."""
+        self._messages += len(messages)
+        for topic, partition in self._truncations:
+            if topic == messages.topic:
+                messages = messages.where(messages.partitions != partition)
+        while True:
+            decoded = self._decoder.decode(messages)
+            bad = [*decoded.bad, *(each for changes in decoded.changes for each in self._route(changes, messages))]
+            self._note(messages, bad)
+            if decoded.truncation is None:
+                return
+            messages = self._after(decoded.truncation, messages)
+
+    def finish(self) -> tuple[ReadReport, list[tuple[str, bytes]]]:
+        """What is told, and the blocks; bad messages are in the topic for them."""
+        self._flush()
+        if self._letters and not self._is_for_nothing and not self.is_too_much:
+            self._send_letters()
+        report = ReadReport(
+            messages=self._messages,
+            bad=self._bad_count,
+            places=self._bad,
+            rows=self._rows,
+            lacks=list(self._lacks.values()),
+            truncations=list(self._truncations.values()),
+            too_much=self.is_too_much,
+        )
+        return report, self._blocks
+
+    def _route(self, changes: RowChanges, messages: Messages) -> Sequence[BadMessage]:
+        """Keep the rows of changes; those of messages that do not fit their table are returned."""
+        name = self._settings.names.of(changes.source)
+        if name is None:
+            return ()
+        target = self._target(name)
+        if target is not None:
+            new = target.positions.new_in(messages)[changes.messages]
+            if not new.any():
+                return ()
+            changes = changes if new.all() else changes.where(new)
+        changes = replace(changes, rows=with_computed(changes.rows, self._settings.tables.computed))
+        if target is None:
+            self._lack(name, changes.shape, is_new=True)
+            return ()
+        if lacking := target.fit.lacking(changes):
+            self._lack(name, replace(changes.shape, columns=pa.schema(lacking)), is_new=False)
+            return ()
+        if self._is_for_nothing:
+            return ()
+        fit = target.fit.fit(changes)
+        if len(fit.kinds):
+            self._part(target, fit.rows, fit.kinds)
+        return fit.bad
+
+    def _target(self, name: str) -> _OpenTarget | None:
+        if name not in self._open and name in self._known:
+            number, target = self._known[name]
+            self._open[name] = _OpenTarget(number, target, self._task)
+        return self._open.get(name)
+
+    def _lack(self, name: str, shape: ChangesShape, *, is_new: bool) -> None:
+        key = f"{name} {shape}"
+        self._lacks.setdefault(key, Lack(table=name, is_new=is_new, shape=shape))
+
+    def _part(self, target: _OpenTarget, rows: pa.Table, kinds: "np.ndarray[tuple[int], np.dtype[np.int8]]") -> None:
+        start = 0
+        for batch in target.incoming.batches(rows):
+            array = pa.array(kinds[start : start + batch.num_rows], pa.int8())
+            start += batch.num_rows
+            if not batch.num_rows:
+                continue
+            fields = [pa.field("", pa.int8()), *batch.schema]
+            whole = pa.RecordBatch.from_arrays([array, *batch.columns], schema=pa.schema(fields))
+            for group, numbers in target.groups.parted(batch):
+                part = whole if len(numbers) == whole.num_rows else taken(whole, numbers)
+                self._waiting[group].append(part)
+                self._rows[group] += part.num_rows
+            self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes > _BLOCK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Make blocks of the rows that wait."""
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        for group, batches in self._waiting.items():
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+                writer.write_table(pa.Table.from_batches(batches).combine_chunks())
+            block = sink.getvalue().to_pybytes()
+            self._given += len(block)
+            self._blocks.append((group, block))
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _note(self, messages: Messages, bad: Sequence[BadMessage]) -> None:
+        for each in sorted(bad, key=lambda b: b.index):
+            self._bad_count += 1
+            if len(self._bad) < _NAMED_BAD_MESSAGES:
+                self._bad.append(_place(messages, each.index, each.reason))
+            if self._settings.bad_messages is BadMessages.DEAD_LETTER:
+                self._letters.append((messages, each))
+
+    def _send_letters(self) -> None:
+        assert self._settings.dead_letter_topic is not None
+        kafka = self._settings.kafka
+        letters = KafkaDeadLetters(kafka.servers, self._settings.dead_letter_topic, settings=kafka.client)
+        with closing(letters):
+            for messages, bad in self._letters:
+                letters.put(messages, bad.index, bad.reason)
+            letters.flush()
+
+    def _after(self, truncation: Truncation, messages: Messages) -> Messages:
+        """The messages after one that truncates a table, without those of its partition unless the table had it."""
+        at = truncation.index
+        name = self._settings.names.of(truncation.source)
+        target = None if name is None else self._target(name)
+        rest = messages.slice(at + 1, len(messages))
+        if name is None or target is None or not target.positions.new_in(messages.slice(at, at + 1)).all():
+            return rest
+        place = _place(messages, at, name)
+        self._truncations[place.topic, place.partition] = place
+        return rest.where(rest.partitions != place.partition)
+
+
+def _place(messages: Messages, index: int, about: str) -> Place:
+    return Place(
+        topic=messages.topic,
+        partition=int(messages.partitions[index]),
+        offset=int(messages.offsets[index]),
+        about=about,
+    )

@@ -1,0 +1,71 @@
+"""A task that writes groups of rows, each a bucket as a rule, from the blocks of those that have read them.
+
+    shared   the tokens of the tables' commits, by the table's number
+    result   for each table its number, and what writer.encode_messages makes, after its length
+
+The files bear the name of their table's job, so that an abort finds them, and what a task wrote that failed.
+"""
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from interbed.spark_ext.ingestion.row_groups import table_number
+from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
+from interbed.storage.base.errors import CommitFailedError
+from interbed.storage.write.commit_message import CommitMessage
+
+_HEAD = struct.Struct("!ii")
+
+
+def shared_of(tokens: Sequence[CommitToken]) -> bytes:
+    """What all tasks know: the tokens of the tables."""
+    return json.dumps([b64encode(token.to_bytes()).decode() for token in tokens]).encode()
+
+
+def write(shared: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
+    """Carry out a task: write the rows of the blocks, which come table by table."""
+    tokens = [CommitToken.from_bytes(b64decode(token)) for token in json.loads(shared)]
+    found = []
+    waiting = next(blocks, None)
+    while waiting is not None:
+        number = table_number(waiting[0])
+        content, waiting = _written(tokens[number], number, waiting, blocks)
+        found += [_HEAD.pack(number, len(content)), content]
+    return b"".join(found)
+
+
+def _written(
+    token: CommitToken, number: int, first: tuple[str, bytes], blocks: Iterator[tuple[str, bytes]]
+) -> tuple[bytes, tuple[str, bytes] | None]:
+    """The messages of one table's rows, and the block after the last one of them."""
+    table = token.named(token.handle.open())
+    block: tuple[str, bytes] | None = first
+    with table.new_write(token.commit_user, batch=True) as writer:
+        while block is not None and table_number(block[0]) == number:
+            with pa.ipc.open_stream(block[1]) as stream:
+                for batch in stream:
+                    rows = pa.RecordBatch.from_arrays(batch.columns[1:], schema=batch.schema.remove(0))
+                    writer.write_arrow(rows, batch.column(0))
+            block = next(blocks, None)
+        messages = writer.prepare_commit()
+    if not token.is_marked(table):
+        table.new_commit(token.commit_user).abort(messages)
+        raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
+    return encode_messages(messages), block
+
+
+def messages_of(results: Sequence[bytes]) -> dict[int, list[CommitMessage]]:
+    """The commit messages of what tasks returned, by the number of their table."""
+    found: dict[int, list[CommitMessage]] = {}
+    for result in results:
+        at = 0
+        while at < len(result):
+            number, length = _HEAD.unpack_from(result, at)
+            at += _HEAD.size
+            found.setdefault(number, []).extend(decode_messages([result[at : at + length]]))
+            at += length
+    return found

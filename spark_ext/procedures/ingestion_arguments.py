@@ -1,0 +1,82 @@
+"""The arguments of sys.ingest_kafka as settings of a run; they mean what options of `interbed ingest kafka` do."""
+
+from interbed.catalog.identifier import TableName
+from interbed.ingest.formats.format import FORMATS
+from interbed.ingest.job import BadMessages
+from interbed.ingest.tables.computed_columns import ComputedColumn
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
+from interbed.spark_ext.ingestion.settings import KafkaSettings, RunSettings
+from interbed.spark_ext.procedures.ingestion import ROUND_ROWS
+from interbed.spark_ext.procedures.procedure import ProcedureCall
+
+
+def settings_of(call: ProcedureCall) -> RunSettings:
+    """The settings of a call; raises ProcedureArgumentError for arguments that are wrong, or do not go together."""
+    form = call.given("format") or "debezium-json"
+    if form not in FORMATS:
+        raise call.error("format", f"is one of {', '.join(FORMATS)}, not {form!r}")
+    topics, pattern = _listed(call, "topic"), call.given("topic_pattern")
+    if bool(topics) == bool(pattern):
+        raise call.error("topic", "names the topics to read; either it or 'topic_pattern' has to be given")
+    round_rows = call.given("commit_rows")
+    if round_rows is not None and round_rows < 1:
+        raise call.error("commit_rows", f"is a positive number, not {round_rows}")
+    until_end = call.given("until_end")
+    return RunSettings(
+        kafka=KafkaSettings(
+            servers=call.needed("bootstrap_servers"),
+            topics=topics,
+            pattern=pattern,
+            group=call.given("group") or "interbed",
+            start=call.given("start") or "earliest",
+            client=call.given("kafka_conf") or {},
+        ),
+        form=form,
+        names=_names(call),
+        tables=TableSettings(
+            primary_keys=_listed(call, "primary_keys"),
+            partition_keys=_listed(call, "partition_keys"),
+            options=call.given("table_options") or {},
+            computed=[ComputedColumn.parse(text) for text in _listed(call, "computed_columns", ";")],
+        ),
+        bad_messages=_bad_messages(call),
+        dead_letter_topic=call.given("dead_letter_topic"),
+        until_end=True if until_end is None else until_end,
+        round_rows=round_rows or ROUND_ROWS,
+    )
+
+
+def _names(call: ProcedureCall) -> TableNames:
+    table, database = call.given("table"), call.given("database")
+    if bool(table) == bool(database):
+        raise call.error("table", "names the one table that changes go to; either it or 'database' has to be given")
+    name: TableName | None = None
+    if table:
+        name = call.table_name()
+        if name.system is not None:
+            raise call.error("table", f"names a system table: {table!r}")
+    return TableNames(
+        table=None if name is None else str(name.of_table),
+        database=database,
+        prefix=call.given("table_prefix") or "",
+        suffix=call.given("table_suffix") or "",
+        including=call.given("including_tables") or ".*",
+        excluding=call.given("excluding_tables"),
+    )
+
+
+def _bad_messages(call: ProcedureCall) -> BadMessages:
+    """What becomes of bad messages; a topic for them says it, too."""
+    topic = call.given("dead_letter_topic")
+    text = call.given("bad_messages") or (BadMessages.DEAD_LETTER if topic else BadMessages.STOP).value
+    if text not in list(BadMessages):
+        raise call.error("bad_messages", f"is one of {', '.join(BadMessages)}, not {text!r}")
+    if (text == BadMessages.DEAD_LETTER) != bool(topic):
+        raise call.error("bad_messages", "is 'dead-letter' where a 'dead_letter_topic' is given, and only there")
+    return BadMessages(text)
+
+
+def _listed(call: ProcedureCall, name: str, mark: str = ",") -> list[str]:
+    text = call.given(name) or ""
+    return [item.strip() for item in text.split(mark) if item.strip()]

@@ -1,0 +1,451 @@
+"""The driver's part of ingestion: rounds of two jobs each, and a commit after them.
+
+A round is planned from the positions of the tables. Its first job decodes ranges of offsets. Where tables have to be
+made, or given columns, that is done, and the ranges are decoded again; where a message truncates a table, the round
+ends before that message, and the truncation follows on its commit. The second job writes the rows, and the tables are
+committed one after the other, each with the positions after the round. So a driver that dies anywhere leaves what a
+process of `interbed ingest` leaves, and the next one goes on, whichever of both it is.
+
+Nothing is kept between the steps but the token of the job, so that any planner process can take the next step.
+"""
+
+import json
+import logging
+import time
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from interbed.catalog.errors import CatalogUnavailableError, LockError
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError
+from interbed.ingest.flow.changes import ChangesShape
+from interbed.ingest.flow.messages import Positions, least_of
+from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
+from interbed.ingest.sources.kafka import KafkaSource
+from interbed.ingest.sources.kafka_ranges import KafkaRange, packed, ranges_between
+from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
+from interbed.spark_ext.ingestion.progress import Progress, digest
+from interbed.spark_ext.ingestion.reading import payload_of
+from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
+from interbed.spark_ext.ingestion.row_groups import table_number
+from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, Target
+from interbed.spark_ext.ingestion.writing import messages_of, shared_of
+from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
+from interbed.spark_ext.procedures.table_job import begun, handle_of
+from interbed.spark_ext.write.sink import delete_unnamed
+from interbed.spark_ext.write.writer import CommitToken
+from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
+from interbed.storage.table.table import Table
+from interbed.storage.write.commit_message import CommitMessage
+
+_log = logging.getLogger(__name__)
+
+TASK_MESSAGES_MIN, TASK_MESSAGES_MAX = 2_000, 50_000
+"""How many messages a task reads: fewer cost more to fetch than to decode."""
+PASSES = 100
+"""How often a round is begun anew, at most: each time tables come a step nearer to what the messages need."""
+WAIT_SECONDS = 5.0
+LOOK_SECONDS = 0.2
+"""How long new messages are waited for before Spark is asked whether anybody still waits, and how often is looked."""
+_RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one step tells the next one.
+
+    `limits` are offsets at which the round ends sooner, because the message there truncates a table (`truncations`).
+    `tokens` are those of the tables that are written, by the table's place in `targets`.
+    """
+
+    progress: Progress
+    ranges: Sequence[KafkaRange] = ()
+    targets: Sequence[Target] = ()
+    limits: Sequence[Place] = ()
+    passes: int = 0
+    reports: Sequence[ReadReport] = ()
+    tokens: Mapping[int, CommitToken] | None = None
+
+    @property
+    def read(self) -> Positions:
+        """The positions after the round."""
+        found = self.progress.read
+        for each in self.ranges:
+            found = found.beyond(Positions({each.topic: {each.partition: each.end}}))
+        return found
+
+    def to_bytes(self) -> bytes:
+        """The round as the token of a job."""
+        tokens = None
+        if self.tokens is not None:
+            tokens = {number: b64encode(token.to_bytes()).decode() for number, token in self.tokens.items()}
+        return json.dumps(
+            {
+                "progress": self.progress.to_json(),
+                "ranges": [asdict(each) for each in self.ranges],
+                "targets": [asdict(target) for target in self.targets],
+                "limits": [asdict(place) for place in self.limits],
+                "passes": self.passes,
+                "reports": [report.to_bytes().decode() for report in self.reports],
+                "tokens": tokens,
+            }
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "Round":
+        """The round of bytes made by to_bytes."""
+        value: dict[str, Any] = json.loads(content)
+        tokens = value["tokens"]
+        if tokens is not None:
+            tokens = {int(n): CommitToken.from_bytes(b64decode(token)) for n, token in tokens.items()}
+        return Round(
+            progress=Progress.from_json(value["progress"]),
+            ranges=[KafkaRange(**each) for each in value["ranges"]],
+            targets=[Target(**target) for target in value["targets"]],
+            limits=[Place(**place) for place in value["limits"]],
+            passes=value["passes"],
+            reports=[ReadReport.from_bytes(report.encode()) for report in value["reports"]],
+            tokens=tokens,
+        )
+
+
+class Rounds:
+    """Carries out the steps of one call."""
+
+    def __init__(self, call: ProcedureCall, settings: RunSettings, *, tells_all: bool) -> None:
+        """With `tells_all` every table is told at the end how far was read, else only from time to time."""
+        self._call = call
+        self._catalog = call.catalog
+        self._settings = settings
+        self._group = settings.kafka.group
+        self._tells_all = tells_all
+        self._committed: Counter[str] = Counter()
+        """The rows by table that the last commit has made visible, which may not have come to its end."""
+
+    def begin(self, progress: Progress) -> Answer:
+        """The first round, or the end."""
+        first = Round(progress=progress)
+        return self._carried_out(first, lambda: first)
+
+    def go_on(self, token: bytes, results: Sequence[bytes]) -> Answer:
+        """What follows on a job."""
+        done = Round.from_bytes(token)
+        if done.tokens is not None:
+            return self._carried_out(done, lambda: self._commit(done, messages_of(results)))
+        reports = [ReadReport.from_bytes(result) for result in results]
+        return self._carried_out(done, lambda: self._decoded(replace(done, reports=reports)))
+
+    def abort(self, token: bytes) -> None:
+        """Delete what the tasks of a job have written that failed."""
+        self._discard(Round.from_bytes(token))
+
+    def _carried_out(self, done: Round, step: Callable[[], Answer | Round]) -> Answer:
+        """The answer of a step, and of those that follow on it, where it is a round that is to be planned. Where one
+        fails for a while, the round is planned again from what the tables have.
+        """
+        while True:
+            try:
+                found = step()
+            except CommitStateUnknownError:
+                # A snapshot that nobody sees yet may have the files.
+                raise
+            except _RETRIED as error:
+                self._discard(done)
+                failures = done.progress.failures + 1
+                if failures > RETRIES:
+                    raise
+                _log.warning("Reading again from the last commit on, after: %s", error)
+                time.sleep(0.1 * 2**failures)
+                rows = Counter(done.progress.rows) + self._committed
+                found = Round(progress=replace(done.progress, rows=dict(rows), failures=failures))
+            except InterbedError:
+                self._discard(done)
+                raise
+            if not isinstance(found, Round):
+                return found
+            done, step = found, partial(self._plan, found)
+
+    # Planning
+
+    def _plan(self, before: Round) -> Answer | Round:
+        """The job that decodes what comes next, or the rows that the call answers with."""
+        if before.passes > PASSES:
+            raise CommitFailedError(
+                f"The tables are still not as the messages need them after {PASSES} attempts. Somebody else changes "
+                "their columns at the same time; call the procedure again."
+            )
+        sinks = self._present()
+        progress = before.progress
+        own = {name: sink.positions for name, sink in sinks.items()}
+        known = {name: progress.position_of(name, each) for name, each in own.items() if each is not None}
+        begins = least_of(known.values()) if known else progress.read
+        kafka = self._settings.kafka
+        source = KafkaSource(
+            kafka.servers, kafka.topics, kafka.pattern, group=kafka.group, start=kafka.start, settings=kafka.client
+        )
+        with closing(source):
+            source.seek(begins)
+            progress = replace(
+                progress,
+                read=source.positions(),
+                notes={name: digest(own[name] or Positions()) for name in known},
+                ends=progress.ends or (source.ends() if self._settings.until_end else None),
+            )
+            if progress.commits and not before.passes:
+                source.note(progress.read)
+            ends = progress.ends or self._awaited(source, progress.read)
+        for limit in before.limits:
+            ends = _limited(ends, limit)
+        size = progress.size or TASK_MESSAGES_MAX
+        # The first messages of a group show which tables are to be made; they are read twice.
+        most = self._settings.round_rows if known else min(self._settings.round_rows, size)
+        ranges = ranges_between(progress.read, ends, most=most)
+        is_at_end = not ranges and self._settings.until_end and not before.limits
+        progress = self._told(progress, sinks, known, is_at_end=is_at_end)
+        planned = replace(before, progress=progress, ranges=ranges)
+        if is_at_end:
+            return [_answer(progress)]
+        if not ranges and before.limits:
+            return self._commit(planned, {})
+        return self._read_job(replace(planned, targets=self._targets(sinks, known, ranges)))
+
+    def _awaited(self, source: KafkaSource, read: Positions) -> Positions:
+        """The ends of the topics, when there is more than what was read or nothing came for a while."""
+        until = time.monotonic() + WAIT_SECONDS
+        while (ends := source.ends()) and read.has_reached(ends) and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        return ends
+
+    def _present(self) -> dict[str, TableSink]:
+        """The tables that are there; those of a database, if they are of this run by their names."""
+        names = self._settings.names
+        if names.table is not None:
+            found = [names.table]
+        elif self._catalog.database_exists(names.database or ""):
+            listed = self._catalog.list_tables(names.database or "")
+            found = [f"{names.database}.{n}" for n in listed if n.startswith(names.prefix) and n.endswith(names.suffix)]
+        else:
+            found = []
+        return {name: sink for name in found if (sink := open_sink(self._catalog, name, self._group)) is not None}
+
+    def _told(
+        self,
+        progress: Progress,
+        sinks: Mapping[str, TableSink],
+        known: Mapping[str, Positions],
+        *,
+        is_at_end: bool,
+    ) -> Progress:
+        """The progress when tables without new rows have a note of how far was read, if it is time for that."""
+        now = time.time()
+        if not (is_at_end and self._tells_all) and now - progress.noted < IDLE_NOTE_SECONDS:
+            return progress
+        for name in known:
+            sinks[name].advance(progress.read)
+        notes = {name: digest(sinks[name].positions or Positions()) for name in known}
+        return replace(progress, noted=now, notes=notes)
+
+    def _targets(
+        self, sinks: Mapping[str, TableSink], known: Mapping[str, Positions], ranges: Sequence[KafkaRange]
+    ) -> list[Target]:
+        places = {(each.topic, each.partition) for each in ranges}
+        return [
+            Target(
+                name=name,
+                handle=handle_of(self._call, name, sink.table).to_bytes().decode(),
+                positions=known.get(name, Positions()).of_partitions(places).to_json(),
+                unit=sink.table.bucket_unit(),
+            )
+            for name, sink in sinks.items()
+        ]
+
+    def _read_job(self, planned: Round) -> Job:
+        most = planned.progress.size or TASK_MESSAGES_MAX
+        whole = sum(len(each) for each in planned.ranges)
+        size = min(most, max(TASK_MESSAGES_MIN, -(-whole // self._call.task_slots)))
+        tasks = packed(planned.ranges, size)
+        return Job(
+            description=f"Read {whole} offsets of Kafka for {self._group}",
+            tasks=[payload_of(number, ranges) for number, ranges in enumerate(tasks)],
+            shared=ReadPlan(settings=self._settings, targets=planned.targets).to_bytes(),
+            token=replace(planned, passes=planned.passes + 1, reports=(), tokens=None).to_bytes(),
+            gives_blocks=True,
+        )
+
+    # After the messages were decoded
+
+    def _decoded(self, done: Round) -> Answer | Round:
+        """The job that writes, or the same messages once more."""
+        reports = done.reports
+        if any(report.too_much for report in reports):
+            size = max(1, max(report.messages for report in reports if report.too_much) // 2)
+            return replace(done, progress=replace(done.progress, size=size))
+        truncations = [place for report in reports for place in report.truncations]
+        lacks = [lack for report in reports for lack in report.lacks]
+        self._make_ready(lacks, done.progress.read)
+        if truncations or lacks:
+            return replace(done, limits=[*done.limits, *truncations])
+        self._check_bad(reports)
+        groups: Counter[str] = Counter()
+        for report in reports:
+            groups.update(report.rows)
+        if not groups:
+            return self._commit(done, {})
+        return self._write_job(done, groups)
+
+    def _check_bad(self, reports: Sequence[ReadReport]) -> None:
+        for report in reports:
+            for place in report.places:
+                reason = f"The message at {place} can't be taken: {place.about}."
+                if self._settings.bad_messages is BadMessages.STOP:
+                    raise BadMessageError(
+                        f"{reason} Nothing of it was written. Mend it at the source, or go on without such messages: "
+                        "skip them, or have them put into another topic."
+                    )
+                _log.warning("%s It is passed over.", reason)
+
+    def _make_ready(self, lacks: Sequence[Lack], read: Positions) -> None:
+        """Make tables, and give them columns and types; what they still lack shows when the rows are read again."""
+        shapes: dict[str, ChangesShape] = {}
+        for lack in lacks:
+            if not lack.is_new:
+                continue
+            before = shapes.get(lack.table, lack.shape)
+            only = before.only_insertions and lack.shape.only_insertions
+            shapes[lack.table] = replace(before, key=before.key or lack.shape.key, only_insertions=only)
+        for name, shape in shapes.items():
+            self._catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
+            sink = create_sink(self._catalog, name, self._settings.tables, self._group, shape)
+            sink.advance(read)
+        changed: set[tuple[str, str]] = set()
+        for lack in lacks:
+            columns = [f for f in lack.shape.columns if (lack.table, f.name) not in changed]
+            if lack.is_new or not columns:
+                continue
+            table = open_sink(self._catalog, lack.table, self._group)
+            if table is not None:
+                table.follow(columns)
+                changed |= {(lack.table, f.name) for f in columns}
+
+    def _write_job(self, done: Round, groups: Mapping[str, int]) -> Job:
+        numbers = sorted({table_number(group) for group in groups})
+        tables = {n: self._catalog.get_table(done.targets[n].name) for n in numbers}
+        tokens = {n: begun(self._call, done.targets[n].name, tables[n]) for n in numbers}
+        # A table that was changed meanwhile is written as the rows were made for it.
+        for n in numbers:
+            handle = type(tokens[n].handle).from_bytes(done.targets[n].handle.encode())
+            tokens[n] = replace(tokens[n], handle=handle)
+        takes = _balanced(groups, self._call.task_slots)
+        every = [tokens.get(n) or tokens[numbers[0]] for n in range(numbers[-1] + 1)]
+        return Job(
+            description=f"Write {sum(groups.values())} rows of {len(numbers)} tables for {self._group}",
+            tasks=[b""] * len(takes),
+            shared=shared_of(every),
+            token=replace(done, tokens=tokens).to_bytes(),
+            takes=takes,
+        )
+
+    # After the rows were written
+
+    def _commit(self, done: Round, messages: Mapping[int, Sequence[CommitMessage]]) -> Round:
+        """Commit what was written; the round that follows."""
+        self._committed.clear()
+        notes = dict(done.progress.notes)
+        read = done.read
+        for number, token in (done.tokens or {}).items():
+            target = done.targets[number]
+            sink = self._unchanged(target, done)
+            sink.publish(messages.get(number, ()), read)
+            self._finish(token, messages.get(number, ()))
+            notes[target.name] = digest(sink.positions or Positions())
+            count = sum(n for r in done.reports for g, n in r.rows.items() if table_number(g) == number)
+            self._committed[target.name] += count
+            _log.info("Committed %d rows of %s.", count, target.name)
+        commits = done.progress.commits + bool(done.tokens)
+        truncations = [p for p in done.limits if read.get(p.topic, p.partition) == p.offset]
+        for place in truncations:
+            after = Positions({place.topic: {place.partition: place.offset + 1}})
+            read = read.beyond(after)
+            truncated = open_sink(self._catalog, place.about, self._group)
+            if truncated is not None:
+                truncated.empty()
+                truncated.commit(read)
+                notes[place.about] = digest(truncated.positions or Positions())
+                commits += 1
+                _log.info("Deleted all rows of %s, as the message at %s says.", place.about, place)
+        progress = replace(
+            done.progress,
+            messages=done.progress.messages + sum(r.messages for r in done.reports) + len(truncations),
+            bad=done.progress.bad + sum(r.bad for r in done.reports),
+            rows=dict(Counter(done.progress.rows) + self._committed),
+            commits=commits,
+            read=read,
+            notes=notes,
+            failures=0,
+        )
+        return Round(progress=progress)
+
+    def _unchanged(self, target: Target, done: Round) -> TableSink:
+        """The sink of a table that is where it was when the round was planned."""
+        sink = open_sink(self._catalog, target.name, self._group)
+        if sink is None:
+            raise CommitConflictError(f"The table {target.name} was dropped while rows of it were written.")
+        if sink.positions is None and target.name not in done.progress.notes:
+            # It knows how far was read before it gets rows.
+            sink.advance(done.progress.read)
+        elif digest(sink.positions or Positions()) != done.progress.notes.get(target.name):
+            raise CommitConflictError(
+                f"Somebody else has read on for the group '{self._group}' in {target.name}; one process of a group can "
+                "run at a time."
+            )
+        return sink
+
+    def _finish(self, token: CommitToken, messages: Sequence[CommitMessage]) -> None:
+        """Tasks that are still at work find that the job has ended, and what others left is deleted."""
+        table = self._table_of(token)
+        token.unmark(table)
+        token.sweep(table, messages)
+
+    def _discard(self, done: Round) -> None:
+        """Delete what was written and is in no snapshot."""
+        for token in (done.tokens or {}).values():
+            table = self._table_of(token)
+            token.unmark(table)
+            delete_unnamed(table, [token.commit_user])
+
+    def _table_of(self, token: CommitToken) -> Table:
+        return token.handle.open()
+
+
+def _limited(ends: Positions, limit: Place) -> Positions:
+    """The ends, not beyond the limit."""
+    offset = min(ends.get(limit.topic, limit.partition) or 0, limit.offset)
+    return Positions({**ends.of, limit.topic: {**ends.of.get(limit.topic, {}), limit.partition: offset}})
+
+
+def _balanced(groups: Mapping[str, int], tasks: int) -> list[list[str]]:
+    """The groups by task, so that tasks have about as many rows each."""
+    found: list[list[str]] = [[] for _ in range(min(max(1, tasks), len(groups)))]
+    sizes = [0] * len(found)
+    for group, rows in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
+        least = sizes.index(min(sizes))
+        found[least].append(group)
+        sizes[least] += rows
+    return found
+
+
+def _answer(progress: Progress) -> tuple[Any, ...]:
+    rows = dict(sorted(progress.rows.items()))
+    after = replace(progress, ends=None)
+    return (
+        progress.messages,
+        sum(rows.values()),
+        progress.bad,
+        progress.commits,
+        json.dumps(rows),
+        after.to_json(),
+    )
