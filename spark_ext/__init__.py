@@ -1,9 +1,10 @@
 """The Spark extension: catalogs, tables, reads and writes in Spark SQL; decided in Python, translated on the JVM.
 
-``configure(SparkSession.builder)`` is all that a PySpark program needs.
+``configure(SparkSession.builder)`` is all that a PySpark program needs. ``ingest`` brings changes in from Kafka.
 """
 
+from interbed.spark_ext.ingest_query import ingest
 from interbed.spark_ext.prerequisites import SparkSetupError
 from interbed.spark_ext.session import configure, jar_path, spark_settings
 
-__all__ = ["SparkSetupError", "configure", "jar_path", "spark_settings"]
+__all__ = ["SparkSetupError", "configure", "ingest", "jar_path", "spark_settings"]

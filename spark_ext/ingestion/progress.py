@@ -16,9 +16,9 @@ class Progress:
 
     All tables have what is before `read`, if their own position is still the one of which `notes` has a digest: those
     that got no rows are not told each time. A table whose position is another one, because it was taken back, or
-    because somebody else went on for the same group, is where it says. `ends` are where the run is to end, `noted` is
-    when tables were told last, in seconds since 1970, `size` how many messages a task reads at most, `failures` how
-    often in a row rounds have failed.
+    because somebody else went on for the same group, is where it says. `ends` are where the run is to end, `noted` and
+    `planned` when tables were told last, and when messages were, in seconds since 1970, `size` how many messages a task
+    reads at most, `failures` how often in a row rounds have failed.
     """
 
     messages: int = 0
@@ -29,6 +29,7 @@ class Progress:
     notes: Mapping[str, str] = field(default_factory=dict)
     ends: Positions | None = None
     noted: float = 0.0
+    planned: float = 0.0
     size: int | None = None
     failures: int = 0
 

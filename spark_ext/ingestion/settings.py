@@ -25,7 +25,9 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """All of it. `round_rows` is how many messages are read, at most, before what came of them is committed."""
+    """All of it. `round_rows` is how many messages are read, at most, before what came of them is committed, and
+    `commit_interval` for how many seconds messages wait that are fewer, unless the run is to end where topics end.
+    """
 
     kafka: KafkaSettings
     form: str
@@ -34,6 +36,7 @@ class RunSettings:
     bad_messages: BadMessages
     dead_letter_topic: str | None
     until_end: bool
+    commit_interval: float
     round_rows: int
 
     def to_json(self) -> Any:

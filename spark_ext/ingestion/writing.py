@@ -1,6 +1,7 @@
 """A task that writes groups of rows, each a bucket as a rule, from the blocks of those that have read them.
 
     shared   the tokens of the tables' commits, by the table's number
+    payload  how many rows each group has
     result   for each table its number, and what writer.encode_messages makes, after its length
 
 The files bear the name of their table's job, so that an abort finds them, and what a task wrote that failed.
@@ -9,7 +10,8 @@ The files bear the name of their table's job, so that an abort finds them, and w
 import json
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -21,27 +23,43 @@ from interbed.storage.write.commit_message import CommitMessage
 _HEAD = struct.Struct("!ii")
 
 
-def shared_of(tokens: Sequence[CommitToken]) -> bytes:
+def shared_of(tokens: Mapping[int, CommitToken]) -> bytes:
     """What all tasks know: the tokens of the tables."""
-    return json.dumps([b64encode(token.to_bytes()).decode() for token in tokens]).encode()
+    return json.dumps({number: b64encode(token.to_bytes()).decode() for number, token in tokens.items()}).encode()
 
 
-def write(shared: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
-    """Carry out a task: write the rows of the blocks, which come table by table."""
-    tokens = [CommitToken.from_bytes(b64decode(token)) for token in json.loads(shared)]
+def payload_of(rows: Mapping[str, int]) -> bytes:
+    """The payload of a task: its groups, with how many rows each has."""
+    return json.dumps(dict(rows)).encode()
+
+
+def write(shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
+    """Carry out a task: write the rows of the blocks, which come table by table.
+
+    Raises CommitFailedError when they are not as many as the driver was told; then nothing must be committed.
+    """
+    tokens = {int(n): CommitToken.from_bytes(b64decode(token)) for n, token in json.loads(shared).items()}
+    rows: Counter[str] = Counter()
     found = []
     waiting = next(blocks, None)
     while waiting is not None:
         number = table_number(waiting[0])
-        content, waiting = _written(tokens[number], number, waiting, blocks)
+        content, waiting = _written(tokens[number], number, waiting, blocks, rows)
         found += [_HEAD.pack(number, len(content)), content]
+    if rows != Counter(json.loads(payload)):
+        # An executor was lost, and its messages, which were decoded again, made other rows.
+        raise CommitFailedError("Messages that were read again for lost rows made other rows. Call the procedure anew.")
     return b"".join(found)
 
 
 def _written(
-    token: CommitToken, number: int, first: tuple[str, bytes], blocks: Iterator[tuple[str, bytes]]
+    token: CommitToken,
+    number: int,
+    first: tuple[str, bytes],
+    blocks: Iterator[tuple[str, bytes]],
+    counts: Counter[str],
 ) -> tuple[bytes, tuple[str, bytes] | None]:
-    """The messages of one table's rows, and the block after the last one of them."""
+    """The messages of one table's rows, which are counted by group, and the block after the last one of them."""
     table = token.named(token.handle.open())
     block: tuple[str, bytes] | None = first
     with table.new_write(token.commit_user, batch=True) as writer:
@@ -50,6 +68,7 @@ def _written(
                 for batch in stream:
                     rows = pa.RecordBatch.from_arrays(batch.columns[1:], schema=batch.schema.remove(0))
                     writer.write_arrow(rows, batch.column(0))
+                    counts[block[0]] += rows.num_rows
             block = next(blocks, None)
         messages = writer.prepare_commit()
     if not token.is_marked(table):

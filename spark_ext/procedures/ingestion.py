@@ -45,10 +45,10 @@ def _run_task(shared: bytes, payload: bytes) -> bytes:
     return with_blocks(report.to_bytes(), blocks)
 
 
-def _take_blocks(shared: bytes, _payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
+def _take_blocks(shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
     from interbed.spark_ext.ingestion.writing import write
 
-    return write(shared, blocks)
+    return write(shared, payload, blocks)
 
 
 def _rounds(call: ProcedureCall) -> "Rounds":
@@ -80,6 +80,7 @@ PROCEDURES = (
             optional("computed_columns"),
             optional("group"),
             optional("start"),
+            optional("commit_interval"),
             optional("commit_rows", _LONG),
             optional("until_end", ArgumentType.BOOLEAN),
             optional("bad_messages"),

@@ -9,6 +9,7 @@ from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion.settings import KafkaSettings, RunSettings
 from interbed.spark_ext.procedures.ingestion import ROUND_ROWS
 from interbed.spark_ext.procedures.procedure import ProcedureCall
+from interbed.storage.meta.options.reader import parse_duration_millis
 
 
 def settings_of(call: ProcedureCall) -> RunSettings:
@@ -43,6 +44,7 @@ def settings_of(call: ProcedureCall) -> RunSettings:
         bad_messages=_bad_messages(call),
         dead_letter_topic=call.given("dead_letter_topic"),
         until_end=True if until_end is None else until_end,
+        commit_interval=parse_duration_millis("commit_interval", call.given("commit_interval") or "10 s") / 1000,
         round_rows=round_rows or ROUND_ROWS,
     )
 

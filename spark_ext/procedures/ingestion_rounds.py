@@ -28,12 +28,12 @@ from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
 from interbed.ingest.sources.kafka import KafkaSource
 from interbed.ingest.sources.kafka_ranges import KafkaRange, packed, ranges_between
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
+from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.progress import Progress, digest
 from interbed.spark_ext.ingestion.reading import payload_of
 from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
 from interbed.spark_ext.ingestion.row_groups import table_number
 from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, Target
-from interbed.spark_ext.ingestion.writing import messages_of, shared_of
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
 from interbed.spark_ext.procedures.table_job import begun, handle_of
 from interbed.spark_ext.write.sink import delete_unnamed
@@ -49,7 +49,7 @@ TASK_MESSAGES_MIN, TASK_MESSAGES_MAX = 2_000, 50_000
 PASSES = 100
 """How often a round is begun anew, at most: each time tables come a step nearer to what the messages need."""
 WAIT_SECONDS = 5.0
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.5
 """How long new messages are waited for before Spark is asked whether anybody still waits, and how often is looked."""
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
@@ -135,7 +135,7 @@ class Rounds:
         """What follows on a job."""
         done = Round.from_bytes(token)
         if done.tokens is not None:
-            return self._carried_out(done, lambda: self._commit(done, messages_of(results)))
+            return self._carried_out(done, lambda: self._commit(done, writing.messages_of(results)))
         reports = [ReadReport.from_bytes(result) for result in results]
         return self._carried_out(done, lambda: self._decoded(replace(done, reports=reports)))
 
@@ -197,7 +197,7 @@ class Rounds:
             )
             if progress.commits and not before.passes:
                 source.note(progress.read)
-            ends = progress.ends or self._awaited(source, progress.read)
+            ends = progress.ends or self._awaited(source, progress)
         for limit in before.limits:
             ends = _limited(ends, limit)
         size = progress.size or TASK_MESSAGES_MAX
@@ -206,19 +206,27 @@ class Rounds:
         ranges = ranges_between(progress.read, ends, most=most)
         is_at_end = not ranges and self._settings.until_end and not before.limits
         progress = self._told(progress, sinks, known, is_at_end=is_at_end)
-        planned = replace(before, progress=progress, ranges=ranges)
+        planned = replace(before, progress=progress, ranges=ranges, reports=(), tokens=None)
         if is_at_end:
             return [_answer(progress)]
         if not ranges and before.limits:
             return self._commit(planned, {})
+        if ranges:
+            planned = replace(planned, progress=replace(progress, planned=time.time()))
         return self._read_job(replace(planned, targets=self._targets(sinks, known, ranges)))
 
-    def _awaited(self, source: KafkaSource, read: Positions) -> Positions:
-        """The ends of the topics, when there is more than what was read or nothing came for a while."""
+    def _awaited(self, source: KafkaSource, progress: Progress) -> Positions:
+        """The ends of the topics, when it is time for a commit; what was read, when it is not for a while."""
+        due = progress.planned + self._settings.commit_interval
         until = time.monotonic() + WAIT_SECONDS
-        while (ends := source.ends()) and read.has_reached(ends) and time.monotonic() < until:
+        while True:
+            ends = source.ends()
+            lag = sum(max(0, end - (progress.read.get(t, p) or 0)) for t, p, end in ends)
+            if lag >= self._settings.round_rows or (lag and time.time() >= due):
+                return ends
+            if time.monotonic() >= until:
+                return progress.read
             time.sleep(LOOK_SECONDS)
-        return ends
 
     def _present(self) -> dict[str, TableSink]:
         """The tables that are there; those of a database, if they are of this run by their names."""
@@ -272,7 +280,7 @@ class Rounds:
             description=f"Read {whole} offsets of Kafka for {self._group}",
             tasks=[payload_of(number, ranges) for number, ranges in enumerate(tasks)],
             shared=ReadPlan(settings=self._settings, targets=planned.targets).to_bytes(),
-            token=replace(planned, passes=planned.passes + 1, reports=(), tokens=None).to_bytes(),
+            token=replace(planned, passes=planned.passes + 1).to_bytes(),
             gives_blocks=True,
         )
 
@@ -340,11 +348,10 @@ class Rounds:
             handle = type(tokens[n].handle).from_bytes(done.targets[n].handle.encode())
             tokens[n] = replace(tokens[n], handle=handle)
         takes = _balanced(groups, self._call.task_slots)
-        every = [tokens.get(n) or tokens[numbers[0]] for n in range(numbers[-1] + 1)]
         return Job(
             description=f"Write {sum(groups.values())} rows of {len(numbers)} tables for {self._group}",
-            tasks=[b""] * len(takes),
-            shared=shared_of(every),
+            tasks=[writing.payload_of({group: groups[group] for group in each}) for each in takes],
+            shared=writing.shared_of(tokens),
             token=replace(done, tokens=tokens).to_bytes(),
             takes=takes,
         )

@@ -1,0 +1,122 @@
+"""Ingestion as a query of Spark's structured streaming: each micro-batch is a call of sys.ingest_kafka.
+
+The query is a clock: it begins a micro-batch when it is time for a commit, and shows in Spark's UI, to listeners and
+to `spark.streams`. How far was read is in the tables alone. Spark's checkpoint, which would be a second opinion on
+that, is a temporary one, and nothing is read of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.options.reader import parse_duration_millis
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_CLOCK = "rate-micro-batch"
+"""A source that has a row for each micro-batch, whenever it is asked."""
+
+
+def ingest(
+    spark: "SparkSession",
+    *,
+    catalog: str,
+    bootstrap_servers: str,
+    topics: Sequence[str] = (),
+    topic_pattern: str | None = None,
+    format: str = "debezium-json",  # noqa: A002 - as the option is called
+    table: str | None = None,
+    database: str | None = None,
+    table_prefix: str = "",
+    table_suffix: str = "",
+    including_tables: str = ".*",
+    excluding_tables: str | None = None,
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
+    table_options: Mapping[str, str] | None = None,
+    computed_columns: Sequence[str] = (),
+    group: str = "interbed",
+    start: str = "earliest",
+    commit_interval: str = "10 s",
+    commit_rows: int | None = None,
+    until_end: bool = False,
+    bad_messages: str = "stop",
+    dead_letter_topic: str | None = None,
+    kafka_conf: Mapping[str, str] | None = None,
+    query_name: str | None = None,
+) -> "StreamingQuery":
+    """Write the changes in topics of Kafka to tables of `catalog`, a catalog of Spark, on Spark's executors.
+
+    The arguments mean what the options of `interbed ingest kafka` do: `bad_messages` is "stop", "skip" or
+    "dead-letter", and `kafka_conf` has settings of librdkafka. The query runs until it is stopped or fails, and
+    with `until_end` to where the topics end when it begins. It may be started anew at any time, here or as a process of
+    `interbed ingest`, and goes on where the tables are.
+
+    Raises InvalidInputError; what else is wrong ends the query, whose exception says it.
+    """
+    if bool(topics) == bool(topic_pattern):
+        raise InvalidInputError("Give the topics to read, or a topic_pattern.")
+    if bool(table) == bool(database):
+        raise InvalidInputError("Give the one table that changes go to, or the database of many.")
+    if isinstance(topics, str):
+        raise InvalidInputError(f"The topics are a list of names, not {topics!r}.")
+    arguments = {
+        "bootstrap_servers": bootstrap_servers,
+        "topic": ",".join(topics),
+        "topic_pattern": topic_pattern,
+        "format": format,
+        "table": table,
+        "database": database,
+        "table_prefix": table_prefix,
+        "table_suffix": table_suffix,
+        "including_tables": including_tables,
+        "excluding_tables": excluding_tables,
+        "primary_keys": ",".join(primary_keys),
+        "partition_keys": ",".join(partition_keys),
+        "table_options": dict(table_options or {}),
+        "computed_columns": ";".join(computed_columns),
+        "group": group,
+        "start": start,
+        "commit_rows": commit_rows,
+        "bad_messages": bad_messages,
+        "dead_letter_topic": dead_letter_topic,
+        "kafka_conf": dict(kafka_conf or {}),
+    }
+    given = {name: value for name, value in arguments.items() if value not in (None, "", {})}
+    writer = spark.readStream.format(_CLOCK).option("rowsPerBatch", 1).load().writeStream
+    writer = writer.foreachBatch(_batches(catalog, given, ends=until_end))
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    if until_end:
+        return writer.trigger(availableNow=True).start()
+    interval = parse_duration_millis("commit_interval", commit_interval)
+    return writer.trigger(processingTime=f"{interval} milliseconds").start()
+
+
+def _batches(catalog: str, arguments: Mapping[str, Any], *, ends: bool) -> "Callable[[DataFrame, int], None]":
+    """What a micro-batch does. How far the one before has come is kept, lest tables without new rows are told each
+    time; with a Spark Connect server this runs there, in a process that lives as long as the query.
+    """
+    progress = None if ends else "{}"
+
+    def run(batch: "DataFrame", _: int) -> None:
+        nonlocal progress
+        (row,) = _called(batch.sparkSession, catalog, {**arguments, **({} if ends else {"progress": progress})})
+        progress = row["progress"]
+
+    return run
+
+
+def _called(spark: "SparkSession", catalog: str, arguments: Mapping[str, Any]) -> Any:
+    """The rows of a call. Values are no part of its text, which Spark shows to many."""
+    from pyspark.sql.functions import create_map, lit
+
+    values = {
+        name: create_map(*(lit(text) for pair in value.items() for text in pair)) if isinstance(value, dict) else value
+        for name, value in arguments.items()
+    }
+    quoted = "`" + catalog.replace("`", "``") + "`"
+    listed = ", ".join(f"{name} => :{name}" for name in values)
+    return spark.sql(f"CALL {quoted}.sys.ingest_kafka({listed})", values).collect()
