@@ -13,6 +13,7 @@ from tests.support.spark.spark_connect import connect_server
 from tests.support.spark.spark_process import run_program
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
+ROOT = Path(__file__).parents[3]
 TIMEOUT_SECONDS = 300
 
 
@@ -24,4 +25,4 @@ def test_a_client_ingests_by_connect(kafka: KafkaServer, tmp_path: Path, monkeyp
     settings = {**spark_settings(), "spark.sql.warehouse.dir": str(tmp_path / "spark")}
     with connect_server(settings, tmp_path, {"PYSPARK_DRIVER_PYTHON": sys.executable}) as url:
         arguments = (url, str(tmp_path / "lake"), kafka.bootstrap_servers, "connect")
-        run_program(str(PROGRAM), *arguments, variables={}, timeout_seconds=TIMEOUT_SECONDS)
+        run_program(str(PROGRAM), *arguments, variables={"PYTHONPATH": str(ROOT)}, timeout_seconds=TIMEOUT_SECONDS)
