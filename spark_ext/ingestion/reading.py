@@ -26,8 +26,8 @@ from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
-from interbed.spark_ext.ingestion.row_groups import RowGroups
-from interbed.spark_ext.ingestion.settings import ReadPlan, Target
+from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
+from interbed.spark_ext.ingestion.task_groups import TaskGroups
 from interbed.storage.write.incoming import IncomingRows
 
 _NAMED_BAD_MESSAGES = 20
@@ -61,11 +61,11 @@ def read(shared: bytes, payload: bytes) -> tuple[ReadReport, list[tuple[str, byt
 class _OpenTarget:
     """A table that rows go to."""
 
-    def __init__(self, number: int, target: Target, task: int) -> None:
+    def __init__(self, number: int, target: TargetTable, task: int) -> None:
         table = TableHandle.from_bytes(target.handle.encode()).open()
         self.positions = Positions.from_json(target.positions, f"the plan for {target.name}")
         self.fit = ChangeFit(table)
-        self.groups = RowGroups(table, number, target.unit, task)
+        self.groups = TaskGroups(table, number, target.unit, task)
         self.incoming = IncomingRows(table.schema, f"table {target.name}")
 
 

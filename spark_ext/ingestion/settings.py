@@ -60,7 +60,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetTable:
     """A table as tasks know it: its handle, what it has already of what is read, and Table.bucket_unit."""
 
     name: str
@@ -74,7 +74,7 @@ class ReadPlan:
     """What all tasks know that decode messages."""
 
     settings: RunSettings
-    targets: Sequence[Target]
+    targets: Sequence[TargetTable]
 
     def to_bytes(self) -> bytes:
         """The plan for tasks."""
@@ -85,5 +85,5 @@ class ReadPlan:
     def from_bytes(content: bytes) -> "ReadPlan":
         """The plan of bytes made by to_bytes."""
         value = json.loads(content)
-        targets = [Target(**target) for target in value["targets"]]
+        targets = [TargetTable(**target) for target in value["targets"]]
         return ReadPlan(settings=RunSettings.from_json(value["settings"]), targets=targets)

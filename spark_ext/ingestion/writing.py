@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from interbed.spark_ext.ingestion.row_groups import table_number
+from interbed.spark_ext.ingestion.task_groups import table_number
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.errors import CommitFailedError
 from interbed.storage.write.commit_message import CommitMessage

@@ -17,9 +17,6 @@ from interbed.spark_ext.procedures.procedure import (
 if TYPE_CHECKING:
     from interbed.spark_ext.procedures.ingestion_rounds import Rounds
 
-ROUND_ROWS = 500_000
-"""How many messages are read before their rows are committed, where the call does not say it."""
-
 _MAP, _LONG = ArgumentType.STRING_MAP, ArgumentType.LONG
 
 

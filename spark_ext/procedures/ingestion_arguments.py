@@ -7,9 +7,11 @@ from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion.settings import KafkaSettings, RunSettings
-from interbed.spark_ext.procedures.ingestion import ROUND_ROWS
 from interbed.spark_ext.procedures.procedure import ProcedureCall
 from interbed.storage.meta.options.reader import parse_duration_millis
+
+ROUND_ROWS = 500_000
+"""How many messages are read before their rows are committed, where the call does not say it."""
 
 
 def settings_of(call: ProcedureCall) -> RunSettings:

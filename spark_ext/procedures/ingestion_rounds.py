@@ -32,8 +32,8 @@ from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.progress import Progress, digest
 from interbed.spark_ext.ingestion.reading import payload_of
 from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
-from interbed.spark_ext.ingestion.row_groups import table_number
-from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, Target
+from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetTable
+from interbed.spark_ext.ingestion.task_groups import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
 from interbed.spark_ext.procedures.table_job import begun, handle_of
 from interbed.spark_ext.write.sink import delete_unnamed
@@ -64,7 +64,7 @@ class Round:
 
     progress: Progress
     ranges: Sequence[KafkaRange] = ()
-    targets: Sequence[Target] = ()
+    targets: Sequence[TargetTable] = ()
     limits: Sequence[Place] = ()
     passes: int = 0
     reports: Sequence[ReadReport] = ()
@@ -105,7 +105,7 @@ class Round:
         return Round(
             progress=Progress.from_json(value["progress"]),
             ranges=[KafkaRange(**each) for each in value["ranges"]],
-            targets=[Target(**target) for target in value["targets"]],
+            targets=[TargetTable(**target) for target in value["targets"]],
             limits=[Place(**place) for place in value["limits"]],
             passes=value["passes"],
             reports=[ReadReport.from_bytes(report.encode()) for report in value["reports"]],
@@ -259,10 +259,10 @@ class Rounds:
 
     def _targets(
         self, sinks: Mapping[str, TableSink], known: Mapping[str, Positions], ranges: Sequence[KafkaRange]
-    ) -> list[Target]:
+    ) -> list[TargetTable]:
         places = {(each.topic, each.partition) for each in ranges}
         return [
-            Target(
+            TargetTable(
                 name=name,
                 handle=handle_of(self._call, name, sink.table).to_bytes().decode(),
                 positions=known.get(name, Positions()).of_partitions(places).to_json(),
@@ -396,7 +396,7 @@ class Rounds:
         )
         return Round(progress=progress)
 
-    def _unchanged(self, target: Target, done: Round) -> TableSink:
+    def _unchanged(self, target: TargetTable, done: Round) -> TableSink:
         """The sink of a table that is where it was when the round was planned."""
         sink = open_sink(self._catalog, target.name, self._group)
         if sink is None:

@@ -19,7 +19,7 @@ from interbed.storage.write.bucket.placed import distinct_partitions
 _DIGITS = 6
 
 
-class RowGroups:
+class TaskGroups:
     """Parts the rows of one table, the how-manieth one of a run is `number`.
 
     `unit` is Table.bucket_unit. Rows of a table without buckets may be written anywhere: by each of the tasks that read
