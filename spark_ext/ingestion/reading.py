@@ -31,6 +31,7 @@ from interbed.spark_ext.ingestion.task_groups import TaskGroups
 from interbed.storage.write.incoming import IncomingRows
 
 _NAMED_BAD_MESSAGES = 20
+_FIRST_MESSAGES = 100
 _BLOCK_BYTES = 32 << 20
 """Rows become blocks when there are so many bytes of them."""
 _GIVEN_BYTES = 512 << 20
@@ -80,6 +81,7 @@ class _ReadTask:
         self._open: dict[str, _OpenTarget] = {}
         self._lacks: dict[str, Lack] = {}
         self._truncations: dict[tuple[str, int], Place] = {}
+        self._met: set[str] = set()
         self._messages = 0
         self._bad: list[Place] = []
         self._bad_count = 0
@@ -103,6 +105,16 @@ class _ReadTask:
     def take(self, messages: Messages) -> None:
         """Keep the rows of messages that follow on those before."""
         self._messages += len(messages)
+        if messages.topic not in self._met:
+            # Decoders learn guessed shapes message by message; what they learn of a few they know for the others.
+            self._met.add(messages.topic)
+            few = min(_FIRST_MESSAGES, len(messages))
+            self._take(messages.slice(0, few))
+            messages = messages.slice(few, len(messages))
+        if len(messages):
+            self._take(messages)
+
+    def _take(self, messages: Messages) -> None:
         for topic, partition in self._truncations:
             if topic == messages.topic:
                 messages = messages.where(messages.partitions != partition)
