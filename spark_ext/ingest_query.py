@@ -45,6 +45,8 @@ def ingest(
     bad_messages: str = "stop",
     dead_letter_topic: str | None = None,
     kafka_conf: Mapping[str, str] | None = None,
+    schema_registry: str | None = None,
+    schema_registry_conf: Mapping[str, str] | None = None,
     query_name: str | None = None,
 ) -> "StreamingQuery":
     """Write the changes in topics of Kafka to tables of `catalog`, a catalog of Spark, on Spark's executors.
@@ -83,6 +85,8 @@ def ingest(
         "bad_messages": bad_messages,
         "dead_letter_topic": dead_letter_topic,
         "kafka_conf": dict(kafka_conf or {}),
+        "schema_registry": schema_registry,
+        "schema_registry_conf": dict(schema_registry_conf or {}),
     }
     given = {name: value for name, value in arguments.items() if value not in (None, "", {})}
     writer = spark.readStream.format(_CLOCK).option("rowsPerBatch", 1).load().writeStream

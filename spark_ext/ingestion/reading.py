@@ -22,6 +22,7 @@ from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import BadMessages
 from interbed.ingest.sources.dead_letters import KafkaDeadLetters
 from interbed.ingest.sources.kafka_ranges import KafkaRange, read_ranges
+from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.spark_ext.handle.table_handle import TableHandle
@@ -77,7 +78,9 @@ class _ReadTask:
         self._settings = plan.settings
         self._known = {target.name: (number, target) for number, target in enumerate(plan.targets)}
         self._task = task
-        self._decoder = decoder_of(plan.settings.form)
+        registry = plan.settings.schema_registry
+        schemas = None if registry is None else SchemaRegistry(registry, plan.settings.schema_registry_conf)
+        self._decoder = decoder_of(plan.settings.form, schemas)
         self._open: dict[str, _OpenTarget] = {}
         self._lacks: dict[str, Lack] = {}
         self._truncations: dict[tuple[str, int], Place] = {}

@@ -31,6 +31,8 @@ class RunSettings:
 
     kafka: KafkaSettings
     form: str
+    schema_registry: str | None
+    schema_registry_conf: Mapping[str, str]
     names: TableNames
     tables: TableSettings
     bad_messages: BadMessages

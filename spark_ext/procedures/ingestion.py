@@ -83,6 +83,8 @@ PROCEDURES = (
             optional("bad_messages"),
             optional("dead_letter_topic"),
             optional("kafka_conf", _MAP),
+            optional("schema_registry"),
+            optional("schema_registry_conf", _MAP),
             optional("progress"),
         ),
         columns=(

@@ -1,7 +1,7 @@
 """The arguments of sys.ingest_kafka as settings of a run; they mean what options of `interbed ingest kafka` do."""
 
 from interbed.catalog.identifier import TableName
-from interbed.ingest.formats.format import FORMATS
+from interbed.ingest.formats.format import FORMATS, WITH_SCHEMAS
 from interbed.ingest.job import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
@@ -19,6 +19,9 @@ def settings_of(call: ProcedureCall) -> RunSettings:
     form = call.given("format") or "debezium-json"
     if form not in FORMATS:
         raise call.error("format", f"is one of {', '.join(FORMATS)}, not {form!r}")
+    registry, registry_conf = call.given("schema_registry"), call.given("schema_registry_conf") or {}
+    if (form in WITH_SCHEMAS) != bool(registry) or (registry_conf and not registry):
+        raise call.error("schema_registry", f"is needed with the format {', '.join(WITH_SCHEMAS)}, and with no other")
     topics, pattern = _listed(call, "topic"), call.given("topic_pattern")
     if bool(topics) == bool(pattern):
         raise call.error("topic", "names the topics to read; either it or 'topic_pattern' has to be given")
@@ -36,6 +39,8 @@ def settings_of(call: ProcedureCall) -> RunSettings:
             client=call.given("kafka_conf") or {},
         ),
         form=form,
+        schema_registry=registry,
+        schema_registry_conf=registry_conf,
         names=_names(call),
         tables=TableSettings(
             primary_keys=_listed(call, "primary_keys"),

@@ -1,5 +1,5 @@
-"""A Kafka broker, for ingestion on Spark."""
+"""A Kafka broker and a schema registry, for ingestion on Spark."""
 
-from tests.ingest.conftest import kafka
+from tests.ingest.conftest import kafka, registry
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "registry"]
