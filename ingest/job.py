@@ -8,13 +8,16 @@ messages.
 Where the source knows transactions, commits are where they end: until its end, a transaction is written and not
 committed, however long it is.
 
+Where it has the tables themselves, a table that is not known yet gets its rows by one commit, with the position after
+them; then all are read from the least position on.
+
 What the prefixes of a commit leave: (nothing) -> the notes of some tables (what was begun did not happen) -> the
 snapshots of some tables -> all of them. Then the source is told, for its own tools alone.
 """
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -24,11 +27,12 @@ import numpy as np
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Truncation
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.formats.format import Decoder
-from interbed.ingest.sources.source import MessageSource
+from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
+from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
@@ -51,6 +55,14 @@ class _TornTransactionError(Exception):
     """Tables were created, or given columns, in the middle of a transaction: what was written of it has none of them,
     and can't be committed without the rest.
     """
+
+
+class _NewTableError(Exception):
+    """There are changes of a table whose rows are to be read first."""
+
+
+class _StoppedError(Exception):
+    """The run is to end, and nothing was written that could be committed."""
 
 
 class BadMessages(StrEnum):
@@ -168,12 +180,16 @@ class Ingestion:
         while True:
             commits = self.result.commits
             try:
-                self._begin()
+                self._begin(stopped, committed)
                 if ends is None and self._settings.until_end:
                     ends = self._source.ends()
                 self._read_on(stopped, committed, ends)
                 return
-            except _TornTransactionError:
+            except _StoppedError:
+                return
+            except _NewTableError:
+                _log.info("Reading again from the last commit on, after the rows of tables that are new.")
+            except (_TornTransactionError, TypesChangedError):
                 _log.info("Reading again from the last commit on, into tables that have the columns now.")
             except _RETRIED as error:
                 failures = 1 if self.result.commits > commits else failures + 1
@@ -184,18 +200,53 @@ class Ingestion:
             finally:
                 self._forget()
 
-    def _begin(self) -> None:
+    def _begin(self, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Find out what the tables have, and go to where the first of them ends."""
         self._decoder = self._new_decoder()
         for name in self._present():
             sink = open_sink(self._catalog, name, self._settings.group)
             if sink is not None and sink.positions is not None:
                 self._sinks[name] = sink
-        self._source.seek(least_of([s.positions or Positions() for s in self._sinks.values()]))
+        if isinstance(self._source, SnapshotSource):
+            self._fill(self._source, stopped, committed)
+        self._source.seek(self._least())
         # With where partitions begin that have no messages yet: they begin there in the next run as well.
         self._read = self._committed = self._source.positions()
         self._is_whole, self._is_hurried = True, False
         self._idle_noted = self._clock()
+
+    def _least(self) -> Positions:
+        return least_of([s.positions or Positions() for s in self._sinks.values()])
+
+    def _fill(self, source: SnapshotSource, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
+        """Let tables that are not known yet have the rows of the source's."""
+        source.begin({name: s.positions or Positions() for name, s in self._sinks.items()})
+        names = self._names.one_each(source.tables())
+        new = [table for table, name in names.items() if name not in self._sinks]
+        if not new:
+            return
+        with source.snapshots(new) as snapshots:
+            for snapshot in snapshots:
+                name = names[snapshot.source]
+                sink: TableSink | None = None
+                for messages in snapshot.messages():
+                    if stopped():
+                        raise _StoppedError
+                    sink, bad = first_rows(
+                        self._catalog, name, self._decoder.decode(messages), self._tables, self._settings.group, sink
+                    )
+                    self._sinks[name] = sink
+                    self._handle(messages, bad)
+                    self.result.messages += len(messages)
+                if sink is None:
+                    continue
+                if self._dead_letters is not None:
+                    self._dead_letters.flush()
+                rows = sink.rows
+                sink.commit(snapshot.positions)
+                self._count({name: rows})
+                _log.info("%s has the %d rows that %s had.", name, rows, snapshot.source)
+                committed()
 
     def _present(self) -> Sequence[str]:
         if self._names.table is not None:
@@ -259,6 +310,8 @@ class Ingestion:
                 break
             at = decoded.truncation.index
             self._advance(messages.slice(0, at))
+            # What was read so far ends within a transaction.
+            self._is_whole = self._is_whole and not self._source.is_transactional
             self._truncate(decoded.truncation, messages)
             messages = messages.slice(at + 1, len(messages))
         self._advance(messages)
@@ -273,9 +326,9 @@ class Ingestion:
         found = []
         for changes in decoded.changes:
             name = self._names.of(changes.source)
-            if name is None:
+            if name is None or not len(changes.kinds):
                 continue
-            sink = self._known(name)
+            sink = self._known(name, changes.source)
             if sink is not None and sink.positions:
                 new = sink.positions.new_in(messages)[changes.messages]
                 if not new.any():
@@ -288,23 +341,29 @@ class Ingestion:
 
     def _make_ready(self, changes: Sequence[tuple[str, RowChanges]]) -> None:
         """See that there is a sink for each of the changes, whose table has their columns."""
-        new = [(name, each) for name, each in changes if (sink := self._known(name)) is None or sink.lacking(each)]
+        new = [
+            (name, each)
+            for name, each in changes
+            if (sink := self._known(name, each.source)) is None or sink.lacking(each)
+        ]
         if not new:
             return
         # Files of a commit have one schema, and a table knows how far it was read before it gets rows.
         if self._is_whole:
             self._commit(everything=True)
         for name, each in new:
-            sink = self._known(name) or self._created(name, each)
+            sink = self._known(name, each.source) or self._created(name, each)
             # What came before in the same messages may have brought the columns.
             if lacking := sink.lacking(each):
                 sink.follow(lacking)
         if not self._is_whole:
             raise _TornTransactionError
 
-    def _known(self, name: str) -> TableSink | None:
+    def _known(self, name: str, source: SourceTable | None) -> TableSink | None:
         """The sink of a table, None when there is no such table yet."""
         if name not in self._sinks:
+            if isinstance(self._source, SnapshotSource) and source in self._source.tables():
+                raise _NewTableError
             sink = open_sink(self._catalog, name, self._settings.group)
             if sink is None:
                 return None
@@ -341,7 +400,7 @@ class Ingestion:
         name = self._names.of(truncation.source)
         at = truncation.index
         one = messages.slice(at, at + 1)
-        sink = None if name is None else self._known(name)
+        sink = None if name is None else self._known(name, truncation.source)
         if sink is not None and bool(np.all((sink.positions or Positions()).new_in(one))):
             if self._source.is_transactional:
                 # Together with the rest of its transaction, in which the rows come again as a rule.
@@ -361,9 +420,8 @@ class Ingestion:
         if self._dead_letters is not None:
             self._dead_letters.flush()
         written = {name: sink.rows for name, sink in self._sinks.items() if sink.has_changes}
-        for name, rows in written.items():
+        for name in written:
             self._sinks[name].commit(self._read)
-            self.result.rows[name] = self.result.rows.get(name, 0) + rows
         idle = everything or self._clock() - self._idle_noted >= IDLE_NOTE_SECONDS
         if idle:
             for name, sink in self._sinks.items():
@@ -373,10 +431,19 @@ class Ingestion:
         self._committed = self._read
         self._is_hurried = False
         self.result.positions = self._read
-        self.result.commits += bool(written)
+        if written:
+            self._count(written)
         if written or idle:
-            self._source.note(self._read)
+            # A source that gives up what was noted has to keep what any table lacks.
+            keeps = isinstance(self._source, SnapshotSource) and bool(self._sinks)
+            self._source.note(self._least() if keeps else self._read)
         return bool(written)
+
+    def _count(self, rows: Mapping[str, int]) -> None:
+        """Show the rows of a commit."""
+        for name, count in rows.items():
+            self.result.rows[name] = self.result.rows.get(name, 0) + count
+        self.result.commits += 1
 
     def _forget(self) -> None:
         for sink in self._sinks.values():

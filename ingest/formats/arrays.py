@@ -23,6 +23,11 @@ def valid(array: Array) -> Mask:
     return mask_of(array.is_valid())
 
 
+def true_of(booleans: Any) -> Mask:
+    """Where Arrow's booleans are true; nulls are not."""
+    return mask_of(booleans.fill_null(False))
+
+
 def taken(values: Rows, numbers: Indices) -> Rows:
     """The values, or rows of a table, with these indices."""
     found: Rows = values.take(pa.array(numbers))
@@ -35,3 +40,9 @@ def kept(values: Rows, chosen: Mask) -> Rows:
         return values
     found: Rows = values.filter(pa.array(chosen))
     return found
+
+
+def buffer_of(numbers: "npt.NDArray[Any]") -> Any:
+    """The bytes of numbers as a buffer of Arrow, which shares them."""
+    whole: Any = np.ascontiguousarray(numbers)
+    return pa.py_buffer(whole)

@@ -1,8 +1,10 @@
-"""The protocol of what messages are read from."""
+"""The protocols of what messages are read from."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, runtime_checkable
 
+from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 
 
@@ -64,4 +66,43 @@ class MessageSource(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+class TableSnapshot(Protocol):
+    """The rows of a table of the source at one time."""
+
+    @property
+    def source(self) -> SourceTable:
+        """Which table it is of."""
+        ...
+
+    @property
+    def positions(self) -> Positions:
+        """Where the changes after it begin."""
+        ...
+
+    def messages(self) -> Iterator[Messages]:
+        """Its rows as insertions. The first messages show its columns, also when it has no rows."""
+        ...
+
+
+@runtime_checkable
+class SnapshotSource(MessageSource, Protocol):
+    """A source that has the tables themselves beside their changes, which are not kept from the beginning."""
+
+    def begin(self, known: Mapping[str, Positions]) -> None:
+        """See that changes are kept from now on.
+
+        `known` are the positions of the tables that were read, by their names in the lake. Raises SourceGapError unless
+        everything since then is still to be had. Called before anything is read, and again before it is read once more.
+        """
+        ...
+
+    def tables(self) -> Sequence[SourceTable]:
+        """The tables whose changes it tells at this time."""
+        ...
+
+    def snapshots(self, tables: Sequence[SourceTable]) -> AbstractContextManager[Iterator[TableSnapshot]]:
+        """The rows of tables, one table after the other."""
         ...

@@ -1,6 +1,7 @@
 """Which table the changes of a source's table go to."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interbed.ingest.flow.changes import SourceTable
@@ -13,7 +14,8 @@ class TableNames:
 
     The patterns are regular expressions for whole names of the source's tables, with their database or without it
     (Paimon's `including_tables` and `excluding_tables`); changes of other tables are passed over. Raises
-    InvalidInputError for a pattern that is none, and unless exactly one of `table` and `database` is given.
+    InvalidInputError for a pattern that is none, and unless exactly one of `table` and `database` is given. Where
+    `databases` are given, changes of tables in others of the source are passed over, too.
     """
 
     table: str | None = None
@@ -22,6 +24,7 @@ class TableNames:
     suffix: str = ""
     including: str = ".*"
     excluding: str | None = None
+    databases: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.database is None):
@@ -40,9 +43,23 @@ class TableNames:
                     "Messages of this format do not say which table they are about. Give the one table that they go to."
                 )
             return self.table
+        if self.databases is not None and source.database not in self.databases:
+            return None
         if not self._matches(self.including, source) or (self.excluding and self._matches(self.excluding, source)):
             return None
         return self.table or f"{self.database}.{self.prefix}{source.name}{self.suffix}"
+
+    def one_each(self, sources: Iterable[SourceTable]) -> dict[SourceTable, str]:
+        """The names of those that are not passed over; InvalidInputError where two of them go to one table."""
+        found = {source: name for source in sources if (name := self.of(source)) is not None}
+        of_name: dict[str, SourceTable] = {}
+        for source, name in found.items():
+            if (other := of_name.setdefault(name, source)) != source:
+                raise InvalidInputError(
+                    f"The tables {other} and {source} of the source would both go to '{name}'. Leave one of them out, "
+                    "or read them by runs of their own."
+                )
+        return found
 
     @staticmethod
     def _matches(pattern: str, source: SourceTable) -> bool:

@@ -1,5 +1,7 @@
 """Positions in topics, and names of tables."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,14 @@ def test_tables_of_a_source_find_their_names() -> None:
     assert names.of(SourceTable("other", "items")) is None
     with pytest.raises(InvalidInputError, match="do not say which table"):
         names.of(None)
-    for wrong in ({}, {"table": "a.b", "database": "a"}, {"database": "a", "including": "("}):
+    only = TableNames(database="ods", databases=frozenset({"public"}))
+    assert (only.of(orders), only.of(SourceTable("other", "items"))) == ("ods.orders", None)
+    assert only.one_each([orders, SourceTable("other", "orders")]) == {orders: "ods.orders"}
+    with pytest.raises(
+        InvalidInputError, match=r"other\.orders and public\.orders of the source would both go to 'ods\.orders'"
+    ):
+        TableNames(database="ods").one_each([SourceTable("other", "orders"), orders])
+    wrongs: list[dict[str, Any]] = [{}, {"table": "a.b", "database": "a"}, {"database": "a", "including": "("}]
+    for wrong in wrongs:
         with pytest.raises(InvalidInputError):
             TableNames(**wrong)

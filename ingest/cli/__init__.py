@@ -1,0 +1,20 @@
+"""The commands that bring changes in: `interbed ingest kafka -o warehouse=… --topic orders --table shop.orders …`.
+
+A run is watched on standard error: by a line that is renewed, on a terminal alone. With `--json` each commit is an
+object on a line of standard output, and so is the end. SIGTERM and SIGINT end a run after what was read is committed.
+"""
+
+import click
+
+from interbed.catalog.cli.group import CatalogGroup
+from interbed.ingest.cli.kafka import kafka
+from interbed.ingest.cli.postgres import postgres
+
+
+@click.group(cls=CatalogGroup)
+def ingest() -> None:
+    """Bring changes of other systems into tables, exactly once."""
+
+
+ingest.add_command(kafka)
+ingest.add_command(postgres)

@@ -1,0 +1,154 @@
+"""Options that the commands of all sources have, and what they say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from interbed.catalog.cli.common import names as listed
+from interbed.catalog.cli.group import pairs
+
+if TYPE_CHECKING:
+    from interbed.ingest.job import IngestSettings
+    from interbed.ingest.tables.names import TableNames
+    from interbed.ingest.tables.table_sink import TableSettings
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A length of time as tables' options have it: '10s', '1 min'."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from interbed.storage.base.errors import InvalidInputError
+        from interbed.storage.meta.options.reader import parse_duration_millis
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration_millis("--commit-interval", str(value)) / 1000
+        except InvalidInputError as error:
+            self.fail(str(error), param, ctx)
+
+
+_NAMES: Sequence[Any] = (
+    click.option("--table", metavar="DATABASE.TABLE", help="The table that all changes go to."),
+    click.option("--database", metavar="NAME", help="The database in which each table of the source has one."),
+    click.option("--table-prefix", default="", metavar="TEXT", help="Before the names of the source's tables."),
+    click.option("--table-suffix", default="", metavar="TEXT", help="After the names of the source's tables."),
+    click.option(
+        "--including-tables", default=".*", metavar="REGEX", help="Only tables of the source whose whole name matches."
+    ),
+    click.option("--excluding-tables", metavar="REGEX", help="No tables of the source whose whole name matches."),
+)
+_TABLES: Sequence[Any] = (
+    click.option(
+        "--primary-key",
+        "primary_keys",
+        multiple=True,
+        metavar="COLUMNS",
+        help="The key of tables that are created; by default the one that messages name.",
+    ),
+    click.option(
+        "--partition-key", "partition_keys", multiple=True, metavar="COLUMNS", help="Likewise, the partitions."
+    ),
+    click.option(
+        "--table-option",
+        "table_options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of tables that are created.",
+    ),
+    click.option(
+        "--computed-column",
+        "computed",
+        multiple=True,
+        metavar="NAME=FUNCTION(COLUMN,…)",
+        help="A column worked out from another, such as dt=date_format(created,'yyyy-MM-dd'); repeatable.",
+    ),
+)
+_COMMITS: Sequence[Any] = (
+    click.option("--commit-interval", type=Seconds(), default="10s", show_default=True, help="How often to commit."),
+    click.option("--commit-rows", type=click.IntRange(min=1), metavar="N", help="Commit sooner, with so many rows."),
+    click.option("--until-end", is_flag=True, help="End where the topics end now, instead of waiting for more."),
+)
+_WATCHING: Sequence[Any] = (
+    click.option("--metrics-port", type=int, metavar="PORT", help="Serve Prometheus's metrics on this port."),
+    click.option(
+        "--metrics-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address of the metrics."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print each commit, and the end, as a JSON object on a line."),
+)
+
+
+def to_tables(command: _Command) -> _Command:
+    """Adds the options about the tables that changes go to."""
+    return _with(command, (*_NAMES, *_TABLES))
+
+
+def with_commits(command: _Command) -> _Command:
+    """Adds those about when is committed."""
+    return _with(command, _COMMITS)
+
+
+def watched(command: _Command) -> _Command:
+    """Adds those about how a run is watched."""
+    return _with(command, _WATCHING)
+
+
+def _with(command: _Command, options: Sequence[Any]) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def check_tables(given: Mapping[str, Any]) -> None:
+    """Raises UsageError unless it is said to which tables changes go."""
+    if bool(given["table"]) == bool(given["database"]):
+        raise click.UsageError("Give the one --table that changes go to, or the --database of many.")
+
+
+def table_names(given: Mapping[str, Any], databases: Sequence[str] = ()) -> "TableNames":
+    """Which tables changes go to; without `databases` from all of the source."""
+    from interbed.ingest.tables.names import TableNames
+
+    return TableNames(
+        table=given["table"],
+        database=given["database"],
+        prefix=given["table_prefix"],
+        suffix=given["table_suffix"],
+        including=given["including_tables"],
+        excluding=given["excluding_tables"],
+        databases=frozenset(databases) or None,
+    )
+
+
+def table_settings(given: Mapping[str, Any]) -> "TableSettings":
+    """How tables are created."""
+    from interbed.ingest.tables.computed_columns import ComputedColumn
+    from interbed.ingest.tables.table_sink import TableSettings
+
+    return TableSettings(
+        primary_keys=listed(given["primary_keys"]),
+        partition_keys=listed(given["partition_keys"]),
+        options=pairs(given["table_options"], hint="--table-option"),
+        computed=[ComputedColumn.parse(text) for text in given["computed"]],
+    )
+
+
+def ingest_settings(
+    given: Mapping[str, Any], group: str, *, skip_bad: bool, dead_letters: bool = False
+) -> "IngestSettings":
+    """When is committed, and what becomes of bad messages."""
+    from interbed.ingest.job import BadMessages, IngestSettings
+
+    bad = BadMessages.SKIP if skip_bad else BadMessages.DEAD_LETTER if dead_letters else BadMessages.STOP
+    return IngestSettings(
+        group=group,
+        commit_interval=given["commit_interval"],
+        commit_rows=given["commit_rows"],
+        until_end=given["until_end"],
+        bad_messages=bad,
+    )

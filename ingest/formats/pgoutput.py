@@ -1,0 +1,401 @@
+"""The messages of pgoutput, PostgreSQL's own plugin for logical replication, in version 1 of its protocol.
+
+    R  relation, schema, name, replica identity, columns: each has flags (1: in the identity), name, type, modifier
+    I  relation, N tuple                        a row that is inserted
+    U  relation, [K tuple | O tuple], N tuple   one that is updated, with its old key or its old row
+    D  relation, K tuple | O tuple              one that is deleted
+    T  count, options, relations                tables that are emptied; a message of each by itself here
+
+A tuple is a count, and for each column n (null), u (a large value that did not change) or t, a length and the value as
+a text. Integers are big-endian, texts end with a zero. A row of a table's first state is no message of PostgreSQL, and
+stands among them as one of its own:
+
+    #  relation, one row as COPY … (FORMAT csv) writes it
+
+Rows are read column by column: a cursor for each row goes over all of them at once. Begin and Commit are seen to by who
+receives the messages. Source: PostgreSQL's documentation, "Logical Replication Message Formats".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv
+
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.pgoutput_messages import COPIED, DELETE, INSERT, RELATION, TRUNCATE, UPDATE
+from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept
+from interbed.ingest.formats.before_after import changed_rows, converted_columns
+from interbed.ingest.formats.postgres_types import ColumnType, TypeLookup, column_type
+from interbed.storage.base.row.kind import RowKind
+
+_KEY, _OLD, _NEW = b"KON"
+_NULL, _UNCHANGED, _TEXT = b"nut"
+_BODY = 5
+"""Where a row begins: after the kind and the relation."""
+_NOT_KNOWN = (
+    "it leaves out the column {!r}, a large value that did not change (TOAST), so that the row is not known. Set "
+    "REPLICA IDENTITY FULL for the table in PostgreSQL"
+)
+_NO_MESSAGE = "it is no message of pgoutput"
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class SourceCatalog(TypeLookup, Protocol):
+    """What a database knows of its tables beside what messages say."""
+
+    def primary_key(self, relation: int) -> tuple[str, ...]:
+        """The columns of the primary key of a table, in its order; empty where it has none, or is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """One version of a table, as a message describes it: the columns of its rows, and those of its key."""
+
+    id: int
+    source: SourceTable
+    names: Sequence[str]
+    types: Sequence[ColumnType]
+    key: tuple[str, ...]
+    raw: bytes
+
+    def nothing(self) -> RowChanges:
+        """No rows, which show the columns that there are."""
+        columns: list[Any] = [pa.array([], t.type) for t in self.types]
+        return self.changes(pa.table(columns, names=list(self.names)), np.empty(0, np.int8), np.empty(0, np.int64))
+
+    def changes(self, rows: pa.Table, kinds: npt.NDArray[np.int8], messages: Indices) -> RowChanges:
+        """Changes of its rows."""
+        return RowChanges(
+            source=self.source,
+            rows=rows,
+            kinds=kinds,
+            messages=messages,
+            stated=frozenset(self.names),
+            key=self.key,
+        )
+
+    def converted(self, columns: Sequence[Array]) -> tuple[list[Array], dict[int, str]]:
+        """Texts (binary) as the values of the columns, and for rows with one that is none the reason why."""
+        return converted_columns(columns, [_of_text(t) for t in self.types], self.names)
+
+
+def _of_text(kind: ColumnType) -> Any:
+    # The cast sees to it that the text is UTF-8.
+    return lambda column: kind.convert(column.cast(pa.string()))
+
+
+class PgOutput:
+    """A decoder; see the module. Not for use by several threads."""
+
+    def __init__(self, catalog: SourceCatalog) -> None:
+        self._catalog = catalog
+        self._relations: dict[int, Relation] = {}
+
+    def decode(self, messages: Messages) -> Decoded:
+        """See Decoder. Relations hold from their message on, also in later calls."""
+        batch = _Batch.of(messages.values)
+        end = len(messages)
+        truncation = None
+        if len(truncated := np.flatnonzero(batch.kinds == TRUNCATE)):
+            end = int(truncated[0])
+        bad: list[BadMessage] = []
+        changes = self._changes(batch, end, bad)
+        if len(truncated):
+            relation = self._relations.get(_be32(batch.data, batch.starts[end : end + 1] + 1 + 4 + 1).item())
+            truncation = Truncation(index=end, source=None if relation is None else relation.source)
+        return Decoded(changes=changes, bad=sorted(bad, key=lambda b: b.index), truncation=truncation)
+
+    def _changes(self, batch: "_Batch", end: int, bad: list[BadMessage]) -> list[RowChanges]:
+        """What the messages before `end` say."""
+        kinds = batch.kinds[:end]
+        versions: dict[int, list[tuple[int, Relation | None]]] = {}
+        for i in np.flatnonzero(kinds == RELATION).tolist():
+            raw = batch.message(i)
+            number = int.from_bytes(raw[1:_BODY], "big")
+            known = self._relations.get(number)
+            if known is None or known.raw != raw:
+                self._relations[number] = self._relation(raw)
+                versions.setdefault(number, [(-1, known)]).append((i, self._relations[number]))
+        is_row = np.isin(kinds, [INSERT, UPDATE, DELETE, COPIED])
+        bad += [BadMessage(int(i), _NO_MESSAGE) for i in np.flatnonzero(~is_row & (kinds != RELATION))]
+        rows = np.flatnonzero(is_row)
+        numbers = _be32(batch.data, batch.starts[rows] + 1)
+        found: list[RowChanges] = []
+        # A loop over tables, and the versions of each.
+        for number in dict.fromkeys(numbers.tolist()):
+            of_table = rows[numbers == number]
+            parts = versions.pop(number, None) or [(-1, self._relations.get(number))]
+            cuts = np.searchsorted(of_table, [i for i, _ in parts]).tolist()
+            for (_, relation), start, stop in zip(parts, cuts, [*cuts[1:], len(of_table)], strict=True):
+                if start == stop:
+                    continue
+                these = of_table[start:stop]
+                if relation is None:
+                    bad += [BadMessage(int(i), "its table was not described before it") for i in these]
+                elif kinds[these[0]] == COPIED:
+                    found.append(_copied(batch, relation, these, bad))
+                else:
+                    found.append(_changed(batch, relation, these, bad))
+        described = [relation.nothing() for several in versions.values() for _, relation in several[-1:] if relation]
+        return [*described, *in_order(found)]
+
+    def _relation(self, raw: bytes) -> Relation:
+        """The table that a message describes."""
+        schema, name, at = *_texts(raw, _BODY, 2), 0
+        at = _BODY + len(schema) + len(name) + 2
+        identity, count = raw[at : at + 1], int.from_bytes(raw[at + 1 : at + 3], "big")
+        at += 3
+        names, types, key = [], [], []
+        for _ in range(count):
+            [column] = _texts(raw, at + 1, 1)
+            names.append(column.decode())
+            if raw[at] & 1:
+                key.append(names[-1])
+            at += len(column) + 2
+            oid, modifier = (
+                int.from_bytes(raw[at : at + 4], "big"),
+                int.from_bytes(raw[at + 4 : at + 8], "big", signed=True),
+            )
+            types.append(column_type(oid, modifier, self._catalog))
+            at += 8
+        number = int.from_bytes(raw[1:_BODY], "big")
+        if identity not in b"di":
+            # All columns are the identity, or none is.
+            key = [n for n in self._catalog.primary_key(number) if n in names]
+        return Relation(
+            id=number,
+            source=SourceTable(schema.decode() or "pg_catalog", name.decode()),
+            names=names,
+            types=types,
+            key=tuple(key),
+            raw=raw,
+        )
+
+
+def _texts(raw: bytes, at: int, count: int) -> list[bytes]:
+    return raw[at:].split(b"\0", count)[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Messages as bytes one after the other; each begins at one of `starts` and ends at one of `ends`."""
+
+    data: Bytes
+    buffer: pa.Buffer
+    starts: Indices
+    ends: Indices
+
+    @staticmethod
+    def of(values: Array) -> "_Batch":
+        whole: Any = values
+        offsets: Any
+        data: Any
+        _, offsets, data = whole.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[whole.offset : whole.offset + len(whole) + 1].astype(np.int64)
+        if data is None:
+            data = pa.py_buffer(b"")
+        return _Batch(np.frombuffer(data, np.uint8), data, bounds[:-1], bounds[1:])
+
+    @property
+    def kinds(self) -> Bytes:
+        """The first byte of each message."""
+        found: Bytes = self.data[self.starts]
+        return found
+
+    def message(self, index: int) -> bytes:
+        """One of the messages."""
+        return self.data[self.starts[index] : self.ends[index]].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuples:
+    """Values of rows, by column: where each begins, how long it is, and its kind."""
+
+    starts: list[Indices]
+    lengths: list[Indices]
+    kinds: list[Bytes]
+    ends: Indices
+    good: Mask
+
+    @staticmethod
+    def read(batch: _Batch, at: Indices, ends: Indices, count: int) -> "_Tuples":
+        """Read the tuple of each row, of `count` columns, which begins at `at`; all rows go on together."""
+        data, last = batch.data, len(batch.data) - 1
+        good = at + 2 <= ends
+        at = np.where(good, at, ends)
+        near = np.minimum(at, last - 1) if last else at * 0
+        good = good & (((data[near].astype(np.int64) << 8) | data[np.minimum(near + 1, last)]) == count)
+        at = at + 2
+        starts, lengths, kinds = [], [], []
+        for _ in range(count):
+            kind = data[np.minimum(at, last)]
+            is_text = kind == _TEXT
+            good &= (at < ends) & (is_text | (kind == _NULL) | (kind == _UNCHANGED))
+            length = np.where(is_text, _be32(data, np.minimum(at + 1, max(last - 3, 0))), 0)
+            start = at + np.where(is_text, _BODY, 1)
+            good &= start + length <= ends
+            at = np.where(good, start + length, ends)
+            starts.append(np.where(good, start, ends))
+            lengths.append(np.where(good, length, 0))
+            kinds.append(kind)
+        return _Tuples(starts, lengths, kinds, at, good)
+
+
+def _be32(data: Bytes, at: Indices) -> Indices:
+    """The four bytes at each of the places, as an integer without a sign."""
+    if len(data) < 4:
+        return np.zeros(len(at), np.int64)
+    near = np.minimum(at, len(data) - 4)
+    found = data[near].astype(np.int64)
+    for i in range(1, 4):
+        found = (found << 8) | data[near + i]
+    return found
+
+
+def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMessage]) -> RowChanges:
+    """Changes of one version of a table, which are the messages with these indices."""
+    count = len(relation.names)
+    kinds, ends = batch.kinds[index], batch.ends[index]
+    at = batch.starts[index] + _BODY
+    last = len(batch.data) - 1
+    tag = batch.data[np.minimum(at, last)]
+    has_old, has_new = np.isin(tag, [_KEY, _OLD]), kinds != DELETE
+    good = (at < ends) & (has_old | (tag == _NEW)) & np.where(kinds == INSERT, ~has_old, has_old | has_new)
+    olds = np.flatnonzero(has_old)
+    old = _Tuples.read(batch, at[olds] + 1, ends[olds], count)
+    at[olds] = old.ends
+    good[olds] &= old.good & (has_new[olds] | (old.ends == ends[olds]))
+    news = np.flatnonzero(has_new)
+    good[news] &= batch.data[np.minimum(at[news], last)] == _NEW
+    new = _Tuples.read(batch, at[news] + 1, ends[news], count)
+    good[news] &= new.good & (new.ends == ends[news])
+    bad += [BadMessage(int(i), _NO_MESSAGE) for i in index[~good]]
+    good &= ~_completed(relation, old, olds, new, news, tag == _OLD, index, good, bad)
+    before = _values(batch, old, olds, good)
+    after = _values(batch, new, news, good)
+    index, kinds, has_old, has_new = index[good], kinds[good], has_old[good], has_new[good]
+    after_rows, reasons = _structs(relation, after, has_new)
+    before_rows, more = _structs(relation, before, has_old)
+    if reasons := {**more, **reasons}:
+        bad += [BadMessage(int(index[i]), reason) for i, reason in reasons.items()]
+        fine = np.ones(len(index), bool)
+        fine[list(reasons)] = False
+        index, kinds, after_rows, before_rows = (
+            index[fine],
+            kinds[fine],
+            kept(after_rows, fine),
+            kept(before_rows, fine),
+        )
+    rows, row_kinds, messages = changed_rows(
+        before_rows, after_rows, inserted=kinds == INSERT, updated=kinds == UPDATE, deleted=kinds == DELETE
+    )
+    return relation.changes(rows, row_kinds, index[messages])
+
+
+def _completed(
+    relation: Relation,
+    old: _Tuples,
+    olds: Indices,
+    new: _Tuples,
+    news: Indices,
+    is_whole: Mask,
+    index: Indices,
+    good: Mask,
+    bad: list[BadMessage],
+) -> Mask:
+    """Put the old values in the place of those that are left out because they did not change; where there are none,
+    the message is bad, and true in what is returned.
+    """
+    lacking = np.zeros(len(index), bool)
+    for column, name in enumerate(relation.names):
+        unchanged = np.flatnonzero((new.kinds[column] == _UNCHANGED) & good[news])
+        if not len(unchanged):
+            continue
+        changes = news[unchanged]
+        has_old = is_whole[changes]
+        places = np.searchsorted(olds, changes[has_old])
+        for now, then in ((new.starts, old.starts), (new.lengths, old.lengths), (new.kinds, old.kinds)):
+            now[column][unchanged[has_old]] = then[column][places]
+        unknown = changes[~has_old]
+        unknown = unknown[~lacking[unknown]]
+        bad += [BadMessage(int(i), _NOT_KNOWN.format(name)) for i in index[unknown]]
+        lacking[unknown] = True
+    return lacking
+
+
+def _values(batch: _Batch, tuples: _Tuples, rows: Indices, good: Mask) -> list[Array]:
+    """The texts (binary) of each column of the good rows, null where they have no tuple or the value is null."""
+    here = good[rows]
+    # For each good row the place of its tuple.
+    numbers = np.full(len(good), -1, np.int64)
+    numbers[rows[here]] = np.arange(int(here.sum()))
+    numbers = numbers[good]
+    has_tuple = numbers >= 0
+    found: list[Array] = []
+    for starts, lengths, kinds in zip(tuples.starts, tuples.lengths, tuples.kinds, strict=True):
+        if not here.all():
+            starts, lengths, kinds = starts[here], lengths[here], kinds[here]
+        if not len(starts):
+            found.append(pa.nulls(len(numbers), pa.binary()))
+            continue
+        # The values lie in their order in one buffer, so that every other one of the stretches between these places is
+        # a value.
+        bounds = np.empty(2 * len(starts), np.int32)
+        bounds[0::2] = starts
+        bounds[1::2] = starts + lengths
+        stretches: Any = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, buffer_of(bounds), batch.buffer])
+        there = has_tuple.copy()
+        there[has_tuple] = kinds[numbers[has_tuple]] == _TEXT
+        found.append(stretches.take(pa.array(2 * numbers, mask=~there)))
+    return found
+
+
+def _structs(relation: Relation, columns: Sequence[Array], there: Mask) -> tuple[Any, dict[int, str]]:
+    """Rows of the columns' values, null where there is none, and for those with a value that is none the reason why."""
+    fields = [pa.field(n, t.type) for n, t in zip(relation.names, relation.types, strict=True)]
+    if not there.any():
+        return pa.nulls(len(there), pa.struct(fields)), {}
+    values, reasons = relation.converted(columns)
+    return pa.StructArray.from_arrays(values, fields=fields, mask=pa.array(~there)), reasons
+
+
+def _copied(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMessage]) -> RowChanges:
+    """Rows of the table's first state."""
+    bounds = np.empty(2 * len(index), np.int32)
+    bounds[0::2] = batch.starts[index] + _BODY
+    bounds[1::2] = batch.ends[index]
+    stretches: Any = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, buffer_of(bounds), batch.buffer])
+    lines = stretches.take(pa.array(np.arange(0, len(bounds), 2)))
+    _, offsets, data = lines.buffers()
+    size = int(np.frombuffer(offsets, np.int32)[len(lines)])
+    places = [str(i) for i in range(len(relation.names))]
+    text: Any = pa.BufferReader(data.slice(0, size))
+    rows = csv.read_csv(
+        text,
+        read_options=csv.ReadOptions(column_names=places, use_threads=False, block_size=size + 1),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types={place: pa.binary() for place in places},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    values, reasons = relation.converted([_one_array(rows.column(place)) for place in places])
+    bad += [BadMessage(int(index[i]), reason) for i, reason in reasons.items()]
+    fine = np.ones(len(index), bool)
+    fine[list(reasons)] = False
+    table = kept(pa.table(values, names=list(relation.names)), fine)
+    return relation.changes(table, np.full(int(fine.sum()), RowKind.INSERT, np.int8), index[fine])
+
+
+def _one_array(column: Any) -> Array:
+    found: Array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return found

@@ -1,0 +1,1 @@
+"""One database of PostgreSQL, read through a logical replication slot."""

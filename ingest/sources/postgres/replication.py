@@ -1,0 +1,249 @@
+"""A logical replication slot while it is read: the messages of transactions, in the order of their commits.
+
+    w  start, end, time, a message of pgoutput     |  k  end of what was sent, time, whether to answer at once
+    r  written, flushed, applied, time, whether to answer at once
+
+PostgreSQL keeps what was not `flushed`, and ends a connection that says nothing for wal_sender_timeout; so a thread
+says how far it is now and then, however long a commit takes. Source: PostgreSQL's documentation, "Streaming Replication
+Protocol".
+"""
+
+import logging
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from interbed.ingest.errors import SourceGapError, SourceUnavailableError
+from interbed.ingest.flow.pgoutput_messages import (
+    BEGIN,
+    COMMIT,
+    DELETE,
+    INSERT,
+    RELATION,
+    TRUNCATE,
+    UPDATE,
+    truncations_of,
+)
+from interbed.ingest.sources.postgres.connection import Connections, lsn_text, quoted
+
+_log = logging.getLogger(__name__)
+
+BYTES_AT_ONCE = 16 * 1024 * 1024
+STATUS_SECONDS = 10.0
+LINGER_SECONDS = 0.02
+"""How long is waited for more when there is something."""
+BUSY_SECONDS = 5.0
+"""How long PostgreSQL may take to see that the last reader of the slot is gone."""
+_TAKEN = frozenset([RELATION, INSERT, UPDATE, DELETE])
+_DATA, _KEEPALIVE = b"wk"
+_HEADER = 25
+"""Before a message: w, and three integers of eight bytes."""
+_EPOCH_SECONDS = 946_684_800
+"""Times are since 2000."""
+_IN_USE, _MISSING, _NOT_READY = "55006", "42704", "55000"
+
+
+class Replication:
+    """Reads a slot from a place in the WAL on. Not for use by several threads, but for its own."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        slot: str,
+        publication: str,
+        start: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Begin with transactions whose commit is at `start` or after it. Raises SourceUnavailableError when another
+        process reads the slot, and SourceGapError when PostgreSQL does not have them any more.
+        """
+        self._connections = connections
+        self._slot = slot
+        self._publication = publication
+        self._clock = clock
+        self.position = start
+        """The place in the WAL before which all commits were received, those that are received now excepted."""
+        self.is_whole = True
+        """Whether no transaction is received in part."""
+        self._commit_at = 0
+        self._flushed = 0
+        self._asked = 0.0
+        self._lock = threading.Lock()
+        self._connection = self._started(start, pause)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._report, name="replication-status", daemon=True)
+        self._thread.start()
+
+    def receive(
+        self, *, timeout_seconds: float, most: int, until: int | None = None, to_end: bool = False
+    ) -> tuple[list[bytes], list[int]]:
+        """The next messages about rows, and the place of the commit that each is part of; empty when none came in time.
+
+        With `to_end` nothing after the end of the transaction that is received in part. `until` is a place in the WAL
+        that is waited for: PostgreSQL is asked how far it is, when it is not known to be there.
+        """
+        deadline = self._clock() + timeout_seconds
+        linger: float | None = None
+        messages: list[bytes] = []
+        places: list[int] = []
+        while True:
+            self._drain(messages, places, most, to_end=to_end)
+            if len(messages) >= most or (to_end and self.is_whole) or self._size >= BYTES_AT_ONCE:
+                return messages, places
+            if until is not None and self.is_whole and self.position >= until:
+                return messages, places
+            now = self._clock()
+            if messages and linger is None:
+                linger = min(deadline, now + LINGER_SECONDS)
+            left = (deadline if linger is None else linger) - now
+            if left <= 0:
+                return messages, places
+            if until is not None and self.is_whole and now - self._asked >= LINGER_SECONDS * 5:
+                self._asked = now
+                self._tell(asks=True)
+            self._wait(left)
+
+    def flush(self, position: int) -> None:
+        """Tell PostgreSQL that everything before it is kept elsewhere."""
+        if position > self._flushed:
+            self._flushed = position
+            self._tell()
+
+    def close(self) -> None:
+        """End the connection; the slot stays."""
+        self._ended.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _started(self, start: int, pause: Callable[[float], None]) -> Any:
+        connection = self._connections.open(replication=True)
+        command = (
+            f"START_REPLICATION SLOT {self._slot} LOGICAL {lsn_text(start)} "
+            f"(proto_version '1', publication_names '{quoted(self._publication).replace(chr(39), chr(39) * 2)}')"
+        )
+        deadline = self._clock() + BUSY_SECONDS
+        result = connection.pgconn.exec_(command.encode())
+        while result.status != self._connections.psycopg.pq.ExecStatus.COPY_BOTH:
+            error = self._connections.psycopg.errors.error_from_result(result)
+            if error.sqlstate != _IN_USE or self._clock() >= deadline:
+                connection.close()
+                raise self._failed(error)
+            pause(0.05)
+            result = connection.pgconn.exec_(command.encode())
+        connection.pgconn.nonblocking = 1
+        return connection
+
+    def _drain(self, messages: list[bytes], places: list[int], most: int, *, to_end: bool) -> None:
+        """Take what has arrived."""
+        self._size = 0
+        receive = self._connection.pgconn.get_copy_data
+        count, length = len(messages), 0
+        with self._lock:
+            try:
+                while len(messages) < most and self._size < BYTES_AT_ONCE:
+                    length, data = receive(1)
+                    if length <= 0:
+                        break
+                    if data[0] != _DATA:
+                        self._keepalive(data)
+                        continue
+                    kind = data[_HEADER]
+                    self._size += length
+                    if kind in _TAKEN:
+                        messages.append(bytes(data[_HEADER:]))
+                    elif kind == TRUNCATE:
+                        messages += truncations_of(bytes(data[_HEADER:]))
+                    elif kind == BEGIN:
+                        places += [self._commit_at] * (len(messages) - count)
+                        count = len(messages)
+                        self._commit_at = int.from_bytes(data[_HEADER + 1 : _HEADER + 9], "big")
+                        self.is_whole = False
+                    elif kind == COMMIT:
+                        self.position = int.from_bytes(data[_HEADER + 10 : _HEADER + 18], "big")
+                        self.is_whole = True
+                        if to_end:
+                            break
+                places += [self._commit_at] * (len(messages) - count)
+                if length < 0:
+                    # It is over, which it is only when something has happened.
+                    raise self._failed(self._connections.psycopg.errors.error_from_result(self._result()))
+            except self._connections.psycopg.Error as error:
+                raise self._failed(error) from None
+
+    def _result(self) -> Any:
+        result = self._connection.pgconn.get_result()
+        if result is None or result.status != self._connections.psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise SourceUnavailableError(f"PostgreSQL ended the replication ({self._connections.name}). Try again.")
+        return result
+
+    def _keepalive(self, data: Any) -> None:
+        if data[0] != _KEEPALIVE:
+            return
+        if self.is_whole:
+            # What was committed before it was sent before it.
+            self.position = max(self.position, int.from_bytes(data[1:9], "big"))
+        if data[17]:
+            self._send(asks=False)
+
+    def _wait(self, seconds: float) -> None:
+        """Until something arrives."""
+        pgconn = self._connection.pgconn
+        try:
+            ready, _, _ = select.select([pgconn.socket], [], [], seconds)
+            if ready:
+                with self._lock:
+                    pgconn.consume_input()
+        except self._connections.psycopg.Error as error:
+            raise self._failed(error) from None
+
+    def _report(self) -> None:
+        while not self._ended.wait(STATUS_SECONDS):
+            try:
+                self._tell()
+            except SourceUnavailableError as error:
+                # Who receives finds out as well.
+                _log.debug("How far was read could not be said: %s", error)
+
+    def _tell(self, *, asks: bool = False) -> None:
+        with self._lock:
+            self._send(asks=asks)
+
+    def _send(self, *, asks: bool) -> None:
+        """Say how far was read and kept; the lock is held."""
+        kept = self._flushed.to_bytes(8, "big")
+        now = int((time.time() - _EPOCH_SECONDS) * 1_000_000).to_bytes(8, "big")
+        # What was received is not said to be written: PostgreSQL need not be asked for more often then.
+        try:
+            self._connection.pgconn.put_copy_data(b"r" + kept + kept + kept + now + bytes([asks]))
+            self._connection.pgconn.flush()
+        except self._connections.psycopg.Error as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: Any) -> Exception:
+        """What an error means."""
+        text = self._connections.shown(error)
+        if error.sqlstate == _IN_USE:
+            return SourceUnavailableError(
+                f"Another process reads the slot {self._slot!r}: {text} ({self._connections.name}). End that one, or "
+                "give this run a slot of its own."
+            )
+        if error.sqlstate == _MISSING and "publication" in text:
+            return SourceGapError(
+                f"The publication {self._publication!r} was not there when changes were made that are to be read next: "
+                f"{text} ({self._connections.name}). {WAY_OUT}"
+            )
+        if error.sqlstate in (_MISSING, _NOT_READY):
+            return SourceGapError(
+                f"The slot {self._slot!r} can't be read: {text} ({self._connections.name}). {WAY_OUT}"
+            )
+        return self._connections.error("PostgreSQL can't be read", error)
+
+
+WAY_OUT = (
+    "What was changed meanwhile will not come. To have the tables once more from their first state, drop the slot "
+    "(SELECT pg_drop_replication_slot(…)) if it is there, drop the tables in the lake, and run this again."
+)

@@ -1,0 +1,225 @@
+"""Changes of the tables of one database, by logical replication with pgoutput, and their first state.
+
+The slot keeps in PostgreSQL what tables do not have yet, and is told of what all of them have. One topic, named after
+the database and the system that it is in, with one partition: a message's offset is the place in the WAL of the commit
+of its transaction, so that positions are always between transactions.
+
+What a run makes where nothing is there yet, in this order: the publication, which has to be older than what is told by
+it; the slot, which keeps everything from there on; then the first state of each table, which is at a later place.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.ingest.errors import SourceGapError, SourceUnavailableError
+from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
+from interbed.ingest.sources.postgres.connection import Connections, lsn_of
+from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
+from interbed.ingest.sources.postgres.slot import Slot
+from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
+from interbed.ingest.sources.postgres.tables import Publication
+from interbed.storage.base.errors import InvalidInputError
+
+
+class PostgresSource:
+    """A database of PostgreSQL; see MessageSource, and SnapshotSource for how it begins."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        publication: str = "interbed",
+        slot: str = "interbed",
+        is_wanted: Callable[[SourceTable], bool] = lambda table: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made."""
+        self._connections = Connections(url)
+        self._publication = Publication(self._connections, publication)
+        self._slot = Slot(self._connections, slot)
+        self._is_wanted = is_wanted
+        self._clock = clock
+        self._asking: Any = None
+        self._topic: str | None = None
+        self._replication: Replication | None = None
+        self._until: int | None = None
+        self._ends_with_transaction = False
+        self.catalog = DatabaseCatalog(self._connections, self._connection)
+        """What the database knows of types and keys."""
+
+    @property
+    def name(self) -> str:
+        """See MessageSource."""
+        return f"the slot {self._slot.name} of the database {self._connections.name}"
+
+    # How it begins
+
+    def begin(self, known: Mapping[str, Positions]) -> None:
+        """See SnapshotSource. Makes the publication and the slot, where no table has been read yet.
+
+        Raises InvalidInputError for what the database does not allow.
+        """
+        self._disconnect()
+        connection = self._connection()
+        topic = self._topic_of(connection)
+        least: int | None = None
+        for table, positions in known.items():
+            position = positions.get(topic, 0)
+            if position is None:
+                raise SourceGapError(
+                    f"The table {table} has been read from {', '.join(positions.of) or 'nothing'} and not from "
+                    f"{topic}, the database {self._connections.name}. Give this run another slot. {WAY_OUT}"
+                )
+            least = position if least is None else min(least, position)
+        state = self._slot.state(connection)
+        if least is not None:
+            self._slot.check(state, least, self._end(connection))
+        if not self._publication.exists(connection):
+            self._make_publication(connection, has_slot=state is not None)
+        if state is None:
+            self._slot.create()
+        elif state.is_lost:
+            raise SourceGapError(f"The slot {self._slot.name!r} has lost what it kept. {WAY_OUT}")
+
+    def tables(self) -> Sequence[SourceTable]:
+        """See SnapshotSource: those of the publication."""
+        return self._publication.tables(self._connection())
+
+    @contextmanager
+    def snapshots(self, tables: Sequence[SourceTable]) -> Iterator[Iterator[PostgresSnapshot]]:
+        """See SnapshotSource."""
+        topic = self._topic_of(self._connection())
+        with snapshot_of(self._connections, self._publication, tables, topic) as found:
+            yield found
+
+    def seek(self, positions: Positions) -> None:
+        """See MessageSource; without positions begin where the slot does."""
+        self._close_replication()
+        start = positions.get(self._topic_of(self._connection()), 0)
+        if start is None:
+            state = self._slot.state(self._connection())
+            start = 0 if state is None else state.confirmed
+        self._replication = Replication(
+            self._connections, self._slot.name, self._publication.name, start, clock=self._clock
+        )
+        self._ends_with_transaction = False
+
+    # How it goes on
+
+    def poll(self, *, timeout_seconds: float, most: int) -> Sequence[Messages]:
+        """See MessageSource."""
+        replication = self._reading()
+        if self._ends_with_transaction and replication.is_whole:
+            self._ends_with_transaction = False
+        values, places = replication.receive(
+            timeout_seconds=timeout_seconds, most=most, until=self._until, to_end=self._ends_with_transaction
+        )
+        if not values:
+            return []
+        return [
+            Messages(
+                topic=self._topic or "",
+                partitions=np.zeros(len(values), np.int32),
+                offsets=np.array(places, np.int64),
+                keys=pa.nulls(len(values), pa.binary()),
+                values=pa.array(values, pa.binary()),
+            )
+        ]
+
+    def ends(self) -> Positions:
+        """See MessageSource: the end of the WAL."""
+        connection = self._connection()
+        return Positions({self._topic_of(connection): {0: self._end(connection)}})
+
+    def positions(self) -> Positions:
+        """See MessageSource."""
+        return Positions({self._topic or "": {0: self._reading().position}})
+
+    def has_reached(self, ends: Positions) -> bool:
+        """See MessageSource."""
+        self._until = max((end for _, _, end in ends), default=0)
+        return self._reading().is_whole and self.positions().has_reached(ends)
+
+    @property
+    def is_transactional(self) -> bool:
+        """See MessageSource."""
+        return True
+
+    def is_whole(self, *, wanted: bool = False) -> bool:
+        """See MessageSource."""
+        whole = self._reading().is_whole
+        if wanted:
+            self._ends_with_transaction = not whole
+        return whole
+
+    def note(self, positions: Positions) -> None:
+        """See MessageSource: PostgreSQL need not keep what is before them."""
+        position = positions.get(self._topic or "", 0)
+        if position is not None:
+            self._reading().flush(position)
+
+    def close(self) -> None:
+        """See MessageSource. The slot and the publication stay."""
+        self._disconnect()
+
+    # What it needs
+
+    def _make_publication(self, connection: Any, *, has_slot: bool) -> None:
+        if has_slot:
+            raise InvalidInputError(
+                f"The slot {self._slot.name!r} is there, and the publication {self._publication.name!r} is not "
+                f"({self._connections.name}); PostgreSQL tells nothing from before a publication was made. {WAY_OUT}"
+            )
+        self._publication.create(connection, self._is_wanted)
+
+    def _reading(self) -> Replication:
+        if self._replication is None:
+            raise SourceUnavailableError(f"{self.name} is not being read. Begin to.")
+        return self._replication
+
+    def _connection(self) -> Any:
+        """The connection for queries."""
+        if self._asking is None or self._asking.closed:
+            self._asking = self._connections.open()
+        return self._asking
+
+    def _topic_of(self, connection: Any) -> str:
+        if self._topic is None:
+            [(level, database, system)] = self._connections.rows(connection, _SYSTEM)
+            if level != "logical":
+                raise InvalidInputError(
+                    f"The server of {self._connections.name} has wal_level = {level}, which tells nothing of rows. "
+                    "ALTER SYSTEM SET wal_level = logical, and start it anew."
+                )
+            self._topic = f"{database}@{system}"
+        return self._topic
+
+    def _end(self, connection: Any) -> int:
+        [(end,)] = self._connections.rows(connection, _END)
+        return lsn_of(end)
+
+    def _close_replication(self) -> None:
+        if self._replication is not None:
+            self._replication.close()
+            self._replication = None
+
+    def _disconnect(self) -> None:
+        self._close_replication()
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
+
+
+_SYSTEM = """
+    SELECT current_setting('wal_level'), current_database(), system_identifier::text FROM pg_control_system()
+"""
+_END = """
+    SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text
+"""

@@ -1,0 +1,40 @@
+"""The rows that a table of the source has before any of its changes."""
+
+from dataclasses import replace
+
+from interbed.catalog.api import Catalog
+from interbed.ingest.flow.changes import BadMessage, Decoded
+from interbed.ingest.tables.computed_columns import with_computed
+from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
+from interbed.storage.base.errors import InvalidInputError
+
+
+def first_rows(
+    catalog: Catalog, name: str, decoded: Decoded, settings: TableSettings, group: str, sink: TableSink | None
+) -> tuple[TableSink, list[BadMessage]]:
+    """Write rows to the table, which is created or gets the columns that it lacks; its sink, and the bad messages.
+
+    `sink` is that of the rows before, None for the first ones. Raises TypesChangedError when the table has got wider
+    types, so that the rows before are gone.
+    """
+    bad = list(decoded.bad)
+    for changes in decoded.changes:
+        changes = replace(changes, rows=with_computed(changes.rows, settings.computed))
+        if sink is None:
+            sink = open_sink(catalog, name, group)
+        if sink is None:
+            catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
+            sink = create_sink(catalog, name, settings, group, changes)
+        if lacking := sink.lacking(changes):
+            written = sink.rows
+            sink.follow(lacking)
+            if written:
+                raise TypesChangedError
+        bad += sink.write(changes)
+    if sink is None:
+        raise InvalidInputError(f"The source does not say which columns '{name}' is to have.")
+    return sink, bad
+
+
+class TypesChangedError(Exception):
+    """A table was given wider types while it got its first rows: what was written has others, and is to come again."""

@@ -1,0 +1,107 @@
+"""A database that is the source, and runs that read it."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import psycopg
+
+from interbed.catalog.api import Catalog
+from interbed.ingest.formats.pgoutput import PgOutput
+from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.sources.postgres.source import PostgresSource
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
+
+DEADLINE_SECONDS = 60.0
+NAMES = TableNames(database="shop", databases=frozenset({"public"}))
+
+
+class Database:
+    """A database at `url`, whose changes are read through a slot of the given name."""
+
+    def __init__(self, url: str, slot: str) -> None:
+        self.url = url
+        self.slot = slot
+        self._connection = psycopg.connect(url, autocommit=True)
+        self.execute("SET TIME ZONE 'UTC'")
+
+    def execute(self, *statements: str) -> None:
+        """Carry out statements, each in a transaction of its own."""
+        for statement in statements:
+            self._connection.execute(statement.encode())
+
+    def transaction(self, *statements: str) -> None:
+        """Carry them out in one transaction."""
+        with self._connection.transaction():
+            self.execute(*statements)
+
+    def rows(self, query: str) -> list[Any]:
+        """The rows of a query."""
+        return self._connection.execute(query.encode()).fetchall()
+
+    def confirmed(self) -> int:
+        """The place in the WAL before which the slot keeps nothing."""
+        query = f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
+        return int(self.rows(query)[0][0])
+
+    def source(self, names: TableNames = NAMES, **settings: Any) -> PostgresSource:
+        """The source that a run reads."""
+        return PostgresSource(
+            self.url, **{"slot": self.slot, "is_wanted": lambda table: names.of(table) is not None, **settings}
+        )
+
+    def job(
+        self,
+        catalog: Catalog,
+        *,
+        names: TableNames = NAMES,
+        tables: TableSettings | None = None,
+        source: PostgresSource | None = None,
+        **settings: Any,
+    ) -> Ingestion:
+        """A job that reads to the end, into tables of one bucket."""
+        source = source or self.source(names)
+        return Ingestion(
+            catalog,
+            source,
+            lambda: PgOutput(source.catalog),
+            names,
+            tables or TableSettings(options={"bucket": "1"}),
+            IngestSettings(**{"group": self.slot, "until_end": True, **settings}),
+            pause=lambda seconds: time.sleep(min(seconds, 0.2)),
+        )
+
+    def read(self, catalog: Catalog, **more: Any) -> Ingestion:
+        """Read to the end."""
+        source = more.pop("source", None) or self.source(more.get("names", NAMES))
+        job = self.job(catalog, source=source, **more)
+        try:
+            job.run()
+        finally:
+            source.close()
+        return job
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def close(self) -> None:
+        """Drop the slot, and let go of the connection."""
+        wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)))
+        there = f"FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
+        self.execute(f"SELECT pg_drop_replication_slot(slot_name) {there}")
+        self._connection.close()
+
+
+_ACTIVE = "SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}' AND active"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
+    """Wait until it is true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,245 @@
+"""What the slot keeps, and what becomes of a run when it does not: nothing is passed over without a word."""
+
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from interbed.catalog.api import Catalog
+from interbed.ingest.errors import SourceGapError, SourceUnavailableError
+from interbed.ingest.flow.messages import Positions
+from interbed.ingest.sources.postgres.source import PostgresSource
+from interbed.ingest.tables.table_sink import open_sink
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from tests.ingest.shop import lake, rows_of
+from tests.ingest.sources.postgres.database import Database, wait_until
+from tests.support.servers.postgres import postgres_server, restartable_postgres_server
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return lake(tmp_path)
+
+
+@pytest.fixture
+def orders(database: Database, catalog: Catalog) -> Database:
+    """A database with a table that was read."""
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+    database.read(catalog)
+    return database
+
+
+def position(catalog: Catalog, database: Database, name: str = "shop.orders") -> int:
+    """The place in the WAL up to which a table was read."""
+    sink = open_sink(catalog, name, database.slot)
+    assert sink is not None
+    [(_, _, offset)] = sink.positions or Positions()
+    return offset
+
+
+def test_the_slot_is_advanced_only_as_far_as_all_tables_are(
+    database: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)")
+    source = database.source()
+    told: list[int] = []
+    note = source.note
+
+    def noted(positions: Positions) -> None:
+        note(positions)
+        [(_, _, offset)] = positions
+        told.append(offset)
+        least = min(position(catalog, database), position(catalog, database, "shop.items"))
+        assert offset <= least
+        wait_until(lambda: database.confirmed() >= offset)
+        assert database.confirmed() <= least
+
+    monkeypatch.setattr(source, "note", noted)
+    job = database.job(catalog, source=source, until_end=False, commit_interval=0.01)
+
+    def committed() -> None:
+        if len(told) < 5:
+            database.execute(f"INSERT INTO orders VALUES ({len(told)})")
+
+    job.run(lambda: len(told) >= 5, committed)
+    source.close()
+    assert database.confirmed() == told[-1] == position(catalog, database)
+
+
+def test_what_concerns_no_table_is_not_kept(orders: Database, catalog: Catalog) -> None:
+    orders.execute("CREATE TABLE other (id int)", "INSERT INTO other SELECT generate_series(1, 1000)")
+    [(end,)] = orders.rows("SELECT pg_current_wal_flush_lsn() - '0/0'")
+    orders.read(catalog)
+    assert orders.confirmed() >= end
+
+
+def test_a_slot_that_is_gone_is_a_gap(orders: Database, catalog: Catalog) -> None:
+    orders.close()
+    again = Database(orders.url, orders.slot)
+    again.execute("INSERT INTO orders VALUES (2)")
+    with pytest.raises(
+        SourceGapError, match=r"is gone, and changes from \w+/\w+ on were to be read next .* drop the tab"
+    ):
+        again.read(catalog)
+    assert rows_of(catalog) == [{"id": 1}]
+    catalog.drop_table("shop.orders")
+    again.read(catalog)
+    assert rows_of(catalog) == [{"id": 1}, {"id": 2}]
+    again.close()
+
+
+def test_a_slot_that_others_have_read_is_a_gap(orders: Database, catalog: Catalog) -> None:
+    orders.execute("INSERT INTO orders VALUES (2)")
+    orders.rows(f"SELECT pg_replication_slot_advance('{orders.slot}', pg_current_wal_flush_lsn())")
+    with pytest.raises(SourceGapError, match=r"has been read by others up to"):
+        orders.read(catalog)
+
+
+def test_a_table_of_another_database_is_a_gap(orders: Database, server: str, catalog: Catalog) -> None:
+    source = PostgresSource(server, slot=orders.slot)
+    with pytest.raises(SourceGapError, match=r"shop\.orders has been read from db_\d+@\d+ and not from postgres@\d+"):
+        orders.read(catalog, source=source)
+
+
+def test_a_publication_that_was_made_anew_is_a_gap(orders: Database, catalog: Catalog) -> None:
+    orders.execute("DROP PUBLICATION interbed", "INSERT INTO orders VALUES (2)")
+    with pytest.raises(
+        InvalidInputError, match=r"the publication 'interbed' is not .* from before a publication was made"
+    ):
+        orders.read(catalog)
+    orders.execute("CREATE PUBLICATION interbed FOR TABLE orders")
+    with pytest.raises(SourceGapError, match=r"The publication 'interbed' was not there when changes were made"):
+        orders.read(catalog)
+    assert rows_of(catalog) == [{"id": 1}]
+
+
+def test_a_slot_that_lost_its_wal_is_a_gap(tmp_path: Path) -> None:
+    settings = {"wal_level": "logical", "max_slot_wal_keep_size": "1MB", "max_wal_size": "2MB", "min_wal_size": "2MB"}
+    catalog = lake(tmp_path)
+    with postgres_server(settings) as url, Database(url, "lost") as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE other (v text)")
+        database.read(catalog)
+        for _ in range(4):
+            database.execute("INSERT INTO other VALUES (repeat('x', 100000))", "SELECT pg_switch_wal()", "CHECKPOINT")
+        [(status,)] = database.rows("SELECT wal_status FROM pg_replication_slots")
+        assert status == "lost"
+        with pytest.raises(SourceGapError, match=r"has lost what it kept \(wal_status is lost"):
+            database.read(catalog)
+
+
+def test_only_one_process_reads_a_slot(orders: Database, catalog: Catalog, tmp_path: Path) -> None:
+    source = orders.source()
+    done = threading.Event()
+    reading = threading.Event()
+    job = orders.job(catalog, source=source, until_end=False, commit_interval=0.01)
+    orders.execute("INSERT INTO orders VALUES (2)")
+    thread = threading.Thread(target=job.run, args=(done.is_set, reading.set))
+    thread.start()
+    try:
+        assert reading.wait(60)
+        second = orders.source()
+        second.begin({})
+        with pytest.raises(SourceUnavailableError, match=r"Another process reads the slot .* End that one, or"):
+            second.seek(Positions())
+        second.close()
+    finally:
+        done.set()
+        thread.join()
+        source.close()
+
+
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGQUIT"])
+def test_a_server_that_starts_again_is_read_on(tmp_path: Path, stop: str) -> None:
+    import signal
+
+    with restartable_postgres_server({"wal_level": "logical"}) as server:
+        catalog = lake(tmp_path)
+        with Database(server.url, "again") as database:
+            database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+        source = database.source()
+        job = database.job(catalog, source=source, until_end=False, commit_interval=0.01)
+        done = threading.Event()
+        commits: list[int] = []
+        thread = threading.Thread(target=job.run, args=(done.is_set, lambda: commits.append(job.result.commits)))
+        thread.start()
+        try:
+            wait_until(lambda: bool(commits))
+            for turn in range(2, 5):
+                before = len(commits)
+                server.stop(signal.Signals[stop])
+                server.start()
+                with Database(server.url, "again") as changed:
+                    changed.execute(f"INSERT INTO orders VALUES ({turn})")
+                wait_until(lambda before=before: len(commits) > before)  # type: ignore[misc]
+        finally:
+            done.set()
+            thread.join()
+            source.close()
+        assert [row["id"] for row in rows_of(catalog)] == [1, 2, 3, 4]
+
+
+def test_an_older_state_of_the_database_is_a_gap(orders: Database, catalog: Catalog) -> None:
+    sink = open_sink(catalog, "shop.orders", orders.slot)
+    assert sink is not None
+    assert sink.positions is not None
+    [(topic, partition, _)] = sink.positions
+    sink.advance(Positions({topic: {partition: 2**50}}))
+    with pytest.raises(SourceGapError, match=r"is in a database that ends at .*, an older state of it"):
+        orders.read(catalog)
+
+
+def test_a_server_that_tells_nothing_of_rows_is_refused(tmp_path: Path) -> None:
+    with (
+        postgres_server({"wal_level": "replica"}) as url,
+        Database(url, "s") as database,
+        pytest.raises(InvalidInputError, match=r"wal_level = replica, .* ALTER SYSTEM SET wal_level = logical"),
+    ):
+        database.read(lake(tmp_path))
+
+
+def test_too_few_slots_are_said(tmp_path: Path) -> None:
+    with postgres_server({"wal_level": "logical", "max_replication_slots": "1"}) as url, Database(url, "s") as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        with pytest.raises(InvalidInputError, match=r"Raise max_replication_slots of the server"):
+            database.read(lake(tmp_path))
+
+
+def test_a_table_that_could_not_be_changed_any_more_is_not_published(database: Database, catalog: Catalog) -> None:
+    database.execute("CREATE TABLE log (n int)")
+    with pytest.raises(InvalidInputError, match=r"public\.log has no primary key: .* REPLICA IDENTITY FULL"):
+        database.read(catalog)
+    database.execute("DROP TABLE log")
+    with pytest.raises(InvalidInputError, match=r"has no table that is wanted, and no publication 'interbed'"):
+        database.read(catalog)
+
+
+def test_rights_that_are_missing_are_named_and_secrets_are_not(
+    database: Database, server: str, catalog: Catalog
+) -> None:
+    role = f"reader_{database.slot}"
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)", f"CREATE ROLE {role} LOGIN PASSWORD 's3cret'")
+    url = database.url.replace("//postgres@", f"//{role}:s3cret@")
+
+    def refused(wanted: str) -> None:
+        with pytest.raises(InvalidInputError, match=wanted) as error:
+            database.read(catalog, source=PostgresSource(url, slot=database.slot))
+        assert "s3cret" not in str(error.value)
+
+    refused("The publication 'interbed' can't be created: .* ALTER ROLE … REPLICATION")
+    database.execute("CREATE PUBLICATION interbed FOR TABLE orders")
+    refused("ALTER ROLE … REPLICATION")
+    database.execute(f"ALTER ROLE {role} REPLICATION")
+    refused("permission denied for table orders .* the right to SELECT")
+    database.execute(f"GRANT SELECT ON orders TO {role}")
+    database.read(catalog, source=PostgresSource(url, slot=database.slot))
+    assert rows_of(catalog) == []
+    with pytest.raises(InvalidOptionError, match=r"^The url is none of PostgreSQL") as error:
+        PostgresSource("postgresql://u:s3cret@[h/x")
+    assert "s3cret" not in str(error.value)
+    with pytest.raises(InvalidOptionError, match=r"no name of a slot"):
+        PostgresSource(server, slot="Mine")
+    gone = psycopg.conninfo.make_conninfo(url, port=1)
+    with pytest.raises(SourceUnavailableError, match=r"PostgreSQL can't be reached") as error2:
+        PostgresSource(gone).begin({})
+    assert "s3cret" not in str(error2.value)
