@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, true_of
+from interbed.ingest.formats.arrays import Array, true_of, valid
 
 _BOUNDS = r"^\[[-0-9:]+\]="
 _ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)', re.DOTALL)
@@ -28,6 +28,8 @@ def split_arrays(texts: Array) -> tuple[npt.NDArray[np.int32], Array]:
     whole: Any = pc.replace_substring_regex(texts, _BOUNDS, "")
     if true_of(pc.match_substring_regex(whole, r"^\{\{|^\[")).any():
         raise ValueError("it has more than one dimension")
+    if (~true_of(pc.match_substring_regex(whole, r"(?s)^\{.*\}$")) & valid(whole)).any():
+        raise ValueError("it is no array")
     if true_of(pc.match_substring_regex(whole, r'["\\]')).any():
         return _one_by_one(whole)
     inner: Any = pc.utf8_slice_codeunits(whole, 1, -1)
@@ -58,7 +60,7 @@ def _elements(text: str) -> list[str | None]:
     at = 1
     while True:
         element = _ELEMENT.match(text, at)
-        if element is None or text[element.end()] not in ",}":
+        if element is None or text[element.end() : element.end() + 1] not in (",", "}"):
             raise ValueError("it is no array of one dimension")
         quoted, plain = element.groups()
         found.append(_ESCAPED.sub(r"\1", quoted) if plain is None else None if plain == "NULL" else plain)

@@ -129,12 +129,12 @@ NAMED = {
         Retry.NO,
     ),
     "SourceUnavailableError": (
-        "See that the brokers can be reached; runs of ingestion try again by themselves.",
+        "See that the brokers, or the database, can be reached; runs of ingestion try again by themselves.",
         Retry.SAME,
     ),
     "SchemaRegistryError": ("Correct the registry's address, or give credentials of one who may read it.", Retry.NO),
     "UnknownSchemaError": ("Register the schema, skip such messages, or have them put into another topic.", Retry.NO),
-    "SourceGapError": ("Read the source anew, by another group, or accept the gap.", Retry.NO),
+    "SourceGapError": ("Read the source anew, by another group or slot, or accept the gap.", Retry.NO),
     "RepeatedKeyError": (
         "Remove the repeated keys from the source; interbed itself runs such a MERGE again.",
         Retry.NO,

@@ -8,6 +8,7 @@ What a run makes where nothing is there yet, in this order: the publication, whi
 it; the slot, which keeps everything from there on; then the first state of each table, which is at a later place.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,11 @@ from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot
 from interbed.ingest.sources.postgres.tables import Publication
 from interbed.storage.base.errors import InvalidInputError
 
+_log = logging.getLogger(__name__)
+
+RESTART_SECONDS = 30.0
+"""How long a server may take to start again."""
+
 
 class PostgresSource:
     """A database of PostgreSQL; see MessageSource, and SnapshotSource for how it begins."""
@@ -39,6 +45,7 @@ class PostgresSource:
         slot: str = "interbed",
         is_wanted: Callable[[SourceTable], bool] = lambda table: True,
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made."""
         self._connections = Connections(url)
@@ -46,6 +53,7 @@ class PostgresSource:
         self._slot = Slot(self._connections, slot)
         self._is_wanted = is_wanted
         self._clock = clock
+        self._pause = pause
         self._asking: Any = None
         self._topic: str | None = None
         self._replication: Replication | None = None
@@ -185,9 +193,18 @@ class PostgresSource:
         return self._replication
 
     def _connection(self) -> Any:
-        """The connection for queries."""
+        """The connection for queries. A server that was there is waited for: it may be starting again."""
         if self._asking is None or self._asking.closed:
-            self._asking = self._connections.open()
+            deadline = self._clock() + (RESTART_SECONDS if self._topic else 0.0)
+            while True:
+                try:
+                    self._asking = self._connections.open()
+                    break
+                except SourceUnavailableError as error:
+                    if self._clock() >= deadline:
+                        raise
+                    _log.warning("Waiting for the server: %s", error)
+                    self._pause(1.0)
         return self._asking
 
     def _topic_of(self, connection: Any) -> str:

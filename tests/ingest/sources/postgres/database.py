@@ -82,6 +82,10 @@ class Database:
             source.close()
         return job
 
+    def wait_until_free(self) -> None:
+        """Until PostgreSQL has seen that nobody reads the slot any more."""
+        wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)))
+
     def __enter__(self) -> Self:
         return self
 
@@ -90,10 +94,14 @@ class Database:
 
     def close(self) -> None:
         """Drop the slot, and let go of the connection."""
-        wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)))
+        self.drop_slot()
+        self._connection.close()
+
+    def drop_slot(self) -> None:
+        """Drop the slot when nobody reads it any more."""
+        self.wait_until_free()
         there = f"FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
         self.execute(f"SELECT pg_drop_replication_slot(slot_name) {there}")
-        self._connection.close()
 
 
 _ACTIVE = "SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}' AND active"
