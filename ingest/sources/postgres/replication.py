@@ -27,6 +27,7 @@ from interbed.ingest.flow.pgoutput_messages import (
     truncations_of,
 )
 from interbed.ingest.sources.postgres.connection import Connections, lsn_text, quoted
+from interbed.storage.base.errors import InterbedError
 
 _log = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ class Replication:
         while not self._ended.wait(STATUS_SECONDS):
             try:
                 self._tell()
-            except SourceUnavailableError as error:
+            except InterbedError as error:
                 # Who receives finds out as well.
                 _log.debug("How far was read could not be said: %s", error)
 
@@ -223,7 +224,7 @@ class Replication:
         except self._connections.psycopg.Error as error:
             raise self._failed(error) from None
 
-    def _failed(self, error: Any) -> Exception:
+    def _failed(self, error: Any) -> InterbedError:
         """What an error means."""
         text = self._connections.shown(error)
         if error.sqlstate == _IN_USE:

@@ -20,7 +20,7 @@ from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.pgoutput_messages import copied_message, relation_message
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of, quoted
-from interbed.ingest.sources.postgres.tables import Publication, PublishedTable
+from interbed.ingest.sources.postgres.tables import PostgresPublication, PublishedTable
 
 ROWS_AT_ONCE = 20_000
 BYTES_AT_ONCE = 16 * 1024 * 1024
@@ -87,7 +87,7 @@ class PostgresSnapshot:
 
 @contextmanager
 def snapshot_of(
-    connections: Connections, publication: Publication, tables: Sequence[SourceTable], topic: str
+    connections: Connections, publication: PostgresPublication, tables: Sequence[SourceTable], topic: str
 ) -> Iterator[Iterator[PostgresSnapshot]]:
     """The first states of tables, all at one time, each to be read before the next one."""
     exporting = connections.open(replication=True)
@@ -113,7 +113,7 @@ def snapshot_of(
 def _each(
     connections: Connections,
     connection: Any,
-    publication: Publication,
+    publication: PostgresPublication,
     tables: Sequence[SourceTable],
     topic: str,
     positions: Positions,

@@ -25,7 +25,7 @@ from interbed.ingest.sources.postgres.connection import Connections, lsn_of
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
 from interbed.ingest.sources.postgres.slot import Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
-from interbed.ingest.sources.postgres.tables import Publication
+from interbed.ingest.sources.postgres.tables import PostgresPublication
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class PostgresSource:
     ) -> None:
         """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made."""
         self._connections = Connections(url)
-        self._publication = Publication(self._connections, publication)
+        self._publication = PostgresPublication(self._connections, publication)
         self._slot = Slot(self._connections, slot)
         self._is_wanted = is_wanted
         self._clock = clock

@@ -14,7 +14,7 @@ from interbed.storage.base.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class PublishedColumn:
     """A column, the number of its type, its modifier, and whether it is part of the replica identity."""
 
     name: str
@@ -31,7 +31,7 @@ class PublishedTable:
     source: SourceTable
     identity: str
     is_partitioned: bool
-    columns: Sequence[Column]
+    columns: Sequence[PublishedColumn]
     condition: str | None
 
     @property
@@ -40,7 +40,7 @@ class PublishedTable:
         return f"{quoted(self.source.database)}.{quoted(self.source.name)}"
 
 
-class Publication:
+class PostgresPublication:
     """A publication of a database by its name."""
 
     def __init__(self, connections: Connections, name: str) -> None:
@@ -98,7 +98,7 @@ class Publication:
             identity=identity,
             is_partitioned=kind == "p",
             columns=[
-                Column(name=name, oid=oid, modifier=modifier, is_identity=identity == "f" or bool(is_identity))
+                PublishedColumn(name=name, oid=oid, modifier=modifier, is_identity=identity == "f" or bool(is_identity))
                 for name, oid, modifier, is_identity in columns
                 if names is None or name in names
             ],
