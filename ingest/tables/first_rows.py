@@ -24,7 +24,7 @@ def first_rows(
             sink = open_sink(catalog, name, group)
         if sink is None:
             catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
-            sink = create_sink(catalog, name, settings, group, changes.shape())
+            sink = create_sink(catalog, name, settings, group, changes.shape)
         if lacking := sink.lacking(changes):
             written = sink.rows
             sink.follow(lacking)
