@@ -418,7 +418,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """
         name = parse_table_name(identifier)
         given = given_schema(schema, primary_keys, partition_keys, options, comment)
-        table_schema, path = self._table_schema(given)
+        table_schema, path = self._table_schema(name, given)
         self.get_database(name.database)
         try:
             self._create_table(name, table_schema, path)

@@ -86,6 +86,7 @@ class FileSystemCatalog(Catalog):
     def _drop_database(self, name: str, *, cascade: bool) -> None:
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
         from interbed.catalog.files.table_files import drop_directory
+        from interbed.catalog.files.table_log import delete_log, table_with_log
 
         tables = self.list_tables(name)
         if tables and not cascade:
@@ -94,10 +95,13 @@ class FileSystemCatalog(Catalog):
             )
         path = self._database_path(name)
         outside = [files_outside(self._file_io, f"{path}/{table}") for table in tables]
+        logged = [table_with_log(self._file_io, f"{path}/{table}") for table in tables]
         if not drop_directory(self._file_io, path):
             self._file_io.delete(path, recursive=True)
         for files in outside:
             delete_files_outside(self._file_io, files)
+        for table in logged:
+            delete_log(table)
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         from interbed.catalog.files.database_file import changed_properties, read_properties, write_properties
@@ -199,6 +203,7 @@ class FileSystemCatalog(Catalog):
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
         from interbed.catalog.files.table_files import delete_table_files
+        from interbed.catalog.files.table_log import delete_log, table_with_log
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):
@@ -206,9 +211,10 @@ class FileSystemCatalog(Catalog):
                 return
             raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
         location = self._table_path(name)
-        outside = files_outside(self._file_io, location)
+        outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
         delete_table_files(self._file_io, location)
         delete_files_outside(self._file_io, outside)
+        delete_log(logged)
 
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False

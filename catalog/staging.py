@@ -23,6 +23,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.options.log import KAFKA_TOPIC, LOG_SYSTEM, LogSystem
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
@@ -141,7 +142,7 @@ class StagedTables(ABC):
 
         name = parse_table_name(identifier)
         self.get_database(name.database)
-        wanted, path = self._table_schema(schema)
+        wanted, path = self._table_schema(name, schema)
         exists = self.table_exists(name)
         if exists and not replace:
             raise TableExistsError(f"There is a table '{name}' already.")
@@ -186,7 +187,14 @@ class StagedTables(ABC):
         if staged.replaces:
             self._replace_table(staged.identifier, staged.schema, fill or _emptied)
         else:
-            self._create_table(staged.identifier, staged.schema, staged.path, fill)
+            if fill is None or staged.table.store.options.log_system is LogSystem.NONE:
+                self._create_table(staged.identifier, staged.schema, staged.path, fill)
+                return
+            from interbed.storage.log.publisher import publish_after_commit
+
+            # The log hears of the rows when there is a table.
+            self._create_table(staged.identifier, staged.schema, staged.path, _without_log(fill))
+            publish_after_commit(self._load_table(staged.identifier).store)
 
     def create_table_as(
         self,
@@ -237,11 +245,14 @@ class StagedTables(ABC):
             staged.write(data)
         return self._load_table(name)
 
-    def _table_schema(self, given: Schema) -> tuple[TableSchema, str | None]:
+    def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
         """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
         from interbed.storage.table.option_rules import check_options
 
         options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
+        if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
+            # Written down, so that the table keeps its topic when it gets another name.
+            options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")
         schema = Schema(
             fields=given.fields,
             partition_keys=given.partition_keys,
@@ -293,6 +304,10 @@ def given_schema(
     if primary_keys or partition_keys or options or comment:
         raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
     return schema
+
+
+def _without_log(fill: Fill) -> Fill:
+    return lambda table: fill(Table(table.name, table.store.with_options({LOG_SYSTEM: LogSystem.NONE})))
 
 
 def _emptied(table: Table) -> None:

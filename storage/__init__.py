@@ -1,7 +1,7 @@
 """The table format and its LSM engine: an LSM file store in Apache Paimon's on-disk format. Knows no catalog.
 
-Twelve floors, each of which imports only floors below it: table, views, upkeep, version, commit, write, read, scan,
-lsm, files, meta, base.
+Thirteen floors, each of which imports only floors below it: table, views, log, upkeep, version, commit, write, read,
+scan, lsm, files, meta, base.
 
 `OFFERED` names the modules that the floors above (catalog and spark_ext) may import, by what they are for; all others
 are details of storage. Most callers need no more than `table.table`.
@@ -140,6 +140,12 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "version.outside",
         "version.partition_expiry",
         "version.tag_success",
+    ),
+    "logs of tables, made and dropped with them": (
+        "log.publisher",
+        "log.settings",
+        "log.topic",
+        "meta.options.log",
     ),
     "pictures and simulations": (
         "views.figure",

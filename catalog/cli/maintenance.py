@@ -81,6 +81,20 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
         click.echo(f"forgot {', '.join(gone)}" if gone else "no such consumer")
 
 
+@click.command("publish-log")
+@table_name
+@json_flag
+@click.pass_obj
+def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
+    """Publish the snapshots that are not in the table's log yet, as commits do."""
+    with chosen.table(name) as opened:
+        newest = opened.publish_log()
+    if as_json:
+        show_json({"snapshot": newest})
+    else:
+        click.echo("no snapshot to publish" if newest is None else f"published up to snapshot {newest}")
+
+
 @click.command("fsck")
 @table_name
 @click.option("--repair", is_flag=True, help="Mend what can be mended without guessing.")
@@ -112,6 +126,7 @@ CARE_COMMANDS: tuple[click.Command, ...] = (
     remove_unexisting_files,
     mark_partition_done,
     clear_consumers,
+    publish_log,
     fsck,
     purge,
 )

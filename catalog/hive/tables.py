@@ -17,6 +17,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.files.files_outside import delete_files_outside, files_outside
 from interbed.catalog.files.table_files import check_no_remains, delete_table_files, remove_dropped, take_back_schema
+from interbed.catalog.files.table_log import delete_log, table_with_log
 from interbed.catalog.hive.change_mark import (
     ChangeMark,
     MarkedChange,
@@ -213,6 +214,7 @@ class HiveTables:
             directory = entries.path(entries.locations.of(found))
             newest = newest_snapshot(entries.file_io, directory)
             outside = files_outside(entries.file_io, directory)
+            logged = table_with_log(entries.file_io, directory)
             ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
                 entries.file_io, directory
             )
@@ -227,6 +229,7 @@ class HiveTables:
             # A metastore on another machine can't reach every file system that its clients can.
             delete_table_files(entries.file_io, directory)
             delete_files_outside(entries.file_io, outside)
+        delete_log(logged)
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
         """Under the table's lock: delete what a drop that was killed has left of a table; whether there was any."""

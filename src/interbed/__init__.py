@@ -32,6 +32,7 @@ InterbedError
 ├── StorageAccessError (OSError)         the warehouse can't be reached, read or written
 │   ├── FileGoneError                    a data file that a plan names is not there; plan the read again
 │   └── SyncFailedError                  what was written may not outlive a power cut
+├── LogUnavailableError (OSError)        the log of a table can't be reached; its files are as they were
 ├── CommitError                          nothing was committed; the table is as it was
 │   ├── CommitConflictError              another writer changed the same files; read again and redo the work
 │   │   └── DuplicateFileError           a file to be added is in the table already
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
         InterbedError,
         InvalidInputError,
         InvalidOptionError,
+        LogUnavailableError,
         MissingExtraError,
         NotSupportedError,
         SchemaMismatchError,
@@ -192,6 +194,7 @@ __all__ = [
     "InvalidOptionError",
     "LockError",
     "LockGoneError",
+    "LogUnavailableError",
     "MapType",
     "MigrationError",
     "MissingExtraError",
@@ -276,8 +279,9 @@ _HOLDS = {
     "interbed.storage.base.errors": (
         "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
         "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
-        "MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError SnapshotNotFoundError "
-        "StorageAccessError SyncFailedError TagNotFoundError UnsupportedVersionError UsedTwiceError"
+        "LogUnavailableError MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError "
+        "SnapshotNotFoundError StorageAccessError SyncFailedError TagNotFoundError UnsupportedVersionError "
+        "UsedTwiceError"
     ),
     "interbed.storage.base.predicate.column": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",

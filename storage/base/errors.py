@@ -16,6 +16,7 @@ InterbedError
 ├── BranchNotFoundError          no branch of that name; names the ones that exist
 ├── StorageAccessError           the warehouse can't be reached, read or written
 │   └── FileGoneError            a data file that a plan names is not there
+├── LogUnavailableError          the log of a table can't be reached; its files are as they were
 ├── CommitError                  a commit did not come to be
 │   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
 │   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
@@ -94,6 +95,10 @@ class SyncFailedError(StorageAccessError):
 
 class FileGoneError(StorageAccessError):
     """A data file that a plan names is not there: most likely its snapshot has expired since. Plan the read again."""
+
+
+class LogUnavailableError(InterbedError, OSError):
+    """The log of a table can't be reached, read or written. Its files are as they were; try again when it answers."""
 
 
 class CommitError(InterbedError, RuntimeError):

@@ -9,12 +9,13 @@ the messages may be those of other processes, so they are synced by their paths.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
+    CorruptFileError,
     InterbedError,
     SnapshotNotFoundError,
 )
@@ -36,9 +37,12 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.options.write import CommitSync
+from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.line_journal import Finish, find_line_change, finish_line_change
+from interbed.storage.meta.snapshot.log_position import LogPositions
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -147,6 +151,7 @@ class Publication:
         builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
+        log_offsets = self._log_offsets()
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
@@ -166,6 +171,7 @@ class Publication:
                 schema_id=schema.id,
                 index_manifest=indexes.after(latest),
                 changelog=part.changelog,
+                log_offsets=log_offsets,
             )
             self.attempts += 1
             self._sync(writer)
@@ -179,6 +185,17 @@ class Publication:
                     f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
                     "data files were removed; write again, or with fewer writers at a time."
                 )
+
+    def _log_offsets(self) -> Mapping[str, int] | None:
+        """Where the table's log stands, as far as that was noted: readers of the snapshot begin there."""
+        if self._store.options.log_system is LogSystem.NONE or self._store.paths.branch != MAIN_BRANCH:
+            return None
+        try:
+            noted = LogPositions(self._store.file_io, self._store.paths).read()
+        except CorruptFileError as error:
+            _log.warning("Where the log of %s stands is not in its next snapshot: %s", self._store.location, error)
+            return None
+        return None if noted is None else noted.as_log_offsets
 
     def _sync(self, writer: ManifestWriter, files: Sequence[str] = ()) -> None:
         if self._syncs:

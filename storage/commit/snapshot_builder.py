@@ -71,8 +71,12 @@ class SnapshotBuilder:
         schema_id: int,
         index_manifest: str | None,
         changelog: tuple[ManifestEntry, ...] = (),
+        log_offsets: Mapping[str, int] | None = None,
     ) -> Snapshot:
-        """Write the manifests and lists and return the snapshot after `latest`. `changelog` is always the same."""
+        """Write the manifests and lists and return the snapshot after `latest`. `changelog` is always the same.
+
+        `log_offsets` are those that the table's log is known to have; they never go back.
+        """
         facts = self._facts
         if changelog and self._changelog is None:
             self._changelog = self._writer.write_list(self._writer.write(changelog))
@@ -112,6 +116,7 @@ class SnapshotBuilder:
             or (latest.statistics if latest is not None and latest.schema_id == schema_id else None),
             properties=dict(facts.properties) if facts.properties else None,
             next_row_id=latest.next_row_id if latest is not None else None,
+            log_offsets=later_offsets(latest.log_offsets if latest is not None else None, log_offsets),
         )
 
     def _write_delta(self, delta: tuple[ManifestEntry, ...]) -> tuple[str, int]:
@@ -185,6 +190,13 @@ class SnapshotBuilder:
             else:
                 kept.append(manifest)
         return [*kept, *self._writer.write(merge_entries(rewritten))]
+
+
+def later_offsets(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -> Mapping[str, int] | None:
+    """The later one of both offsets of each partition of a log; None when there are none."""
+    both = {**(one or {}), **(other or {})}
+    found = {partition: max(offset, (one or {}).get(partition, offset)) for partition, offset in both.items()}
+    return found or None
 
 
 @cache

@@ -10,6 +10,7 @@
 <location>/consumer/consumer-<id>
 <location>/epoch/epoch-<commit user>                            interbed's own, see storage.commit.epochs
 <location>/position/position-<commit user>                      likewise, see storage.commit.positions
+<location>/log/LATEST                                           likewise, see storage.meta.snapshot.log_position
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 """
@@ -97,6 +98,11 @@ class TablePaths:
     def position(self, commit_user: str) -> str:
         """The file that says how far a stream was read that is written to the table; Paimon has none."""
         return self._of_branch(f"position/position-{commit_user}")
+
+    @property
+    def log_position(self) -> str:
+        """The file that says how far the table's snapshots are in its log; Paimon has none."""
+        return self._of_branch("log/LATEST")
 
     def branch_directory(self, name: str) -> str:
         """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""

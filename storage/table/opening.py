@@ -1,9 +1,12 @@
-"""Opening the store of a table with what the floors of storage supply to it: the rules for options, and upkeep."""
+"""Opening the store of a table with what the floors of storage supply to it: the rules for options, the log, and
+upkeep.
+"""
 
 from collections.abc import Mapping
 
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta import store
+from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
@@ -16,6 +19,11 @@ def _check_options(schema: TableSchema, before: TableSchema | None = None) -> No
 
 
 def _maintain(of: TableStore) -> None:
+    if of.options.log_system is not LogSystem.NONE:
+        # First, because readers wait for it.
+        from interbed.storage.log.publisher import publish_after_commit
+
+        publish_after_commit(of)
     from interbed.storage.upkeep.maintenance import maintain
 
     maintain(of)

@@ -8,7 +8,7 @@ Source: paimon-core `schema.SchemaValidation`, `mergetree.compact.PartialUpdateM
 
 from collections.abc import Callable, Iterator, Sequence
 
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, TypeRoot, is_atomic
 from interbed.storage.files.file_index.spec import FileIndexSpec
 from interbed.storage.files.format.file_kind import FileKinds
@@ -19,6 +19,16 @@ from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.manifest.layout import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
 from interbed.storage.meta.options.known.check import check_names, check_supported
+from interbed.storage.meta.options.log import (
+    CHANGE_TRACKING,
+    LOG_CHANGELOG_MODE,
+    LOG_CONSISTENCY,
+    LOG_FORMAT,
+    LOG_SYSTEM,
+    LogChangelogMode,
+    LogConsistency,
+    LogSystem,
+)
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.apply import apply_changes
@@ -55,6 +65,10 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         check_merge_options(schema, options)
     FileKinds.of(options, schema.fields, schema.key_fields)
     indexes = FileIndexSpec.of(schema.fields, options.raw, in_manifest_threshold=0)
+    if options.log_system is not LogSystem.NONE and (before is None or _log_of(before.core) != _log_of(options)):
+        from interbed.storage.log.settings import LogSettings, check_settings
+
+        check_settings(LogSettings.of(options))
     if before is None:
         for column in indexes.columns:
             column.check_options()
@@ -325,6 +339,70 @@ def _key_clustering(schema: TableSchema, options: CoreOptions) -> None:
             raise InvalidOptionError(f"Option '{override}' can't be combined with '{key}' = '{options.raw[key]}'.")
 
 
+def _log(schema: TableSchema, options: CoreOptions) -> None:
+    """What a log needs, and what it does not go together with."""
+    eventual = options.log_consistency is LogConsistency.EVENTUAL
+    if options.log_system is LogSystem.NONE:
+        for key, needs_log in (
+            (LOG_CONSISTENCY, eventual),
+            (LOG_CHANGELOG_MODE, options.log_changelog_mode is LogChangelogMode.UPSERT),
+        ):
+            if needs_log:
+                raise InvalidOptionError(
+                    f"Option '{key}' = '{options.raw[key]}' needs a log; set '{LOG_SYSTEM}' = '{LogSystem.KAFKA}'."
+                )
+        return
+    # By use: few tables have a log.
+    from interbed.storage.log.json_text import first_unwritable
+    from interbed.storage.log.settings import LogSettings
+
+    if not options.tracks_changes:
+        raise InvalidOptionError(
+            f"Options '{LOG_SYSTEM}' = '{options.log_system}' and '{CHANGE_TRACKING}' = 'false' contradict each other; "
+            "remove one of them."
+        )
+    if options.bucket < 1:
+        raise InvalidOptionError(
+            f"Option '{LOG_SYSTEM}' = '{options.log_system}' needs a fixed number of buckets, as many as its topic has "
+            f"partitions; set '{BUCKET}' to 1 or more, not {options.bucket}."
+        )
+    if eventual:
+        _eventual_log(schema, options)
+    elif options.log_changelog_mode is LogChangelogMode.UPSERT:
+        raise InvalidOptionError(
+            f"Option '{LOG_CHANGELOG_MODE}' = 'upsert' can't be combined with '{LOG_CONSISTENCY}' = 'transactional', "
+            "whose readers get each change with the row before it; use 'all', or 'log.consistency' = 'eventual'."
+        )
+    unwritable = first_unwritable(schema.fields)
+    if unwritable is not None:
+        raise InvalidOptionError(
+            f"Option '{LOG_FORMAT}' = '{options.log_format}' has no form for {unwritable}, whose keys are no texts; "
+            f"change the column, or set '{LOG_SYSTEM}' = 'none'."
+        )
+    LogSettings.of(options)
+
+
+def _log_of(options: CoreOptions) -> tuple[object, ...]:
+    return options.log_system, options.kafka_settings
+
+
+def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
+    asked = f"Option '{LOG_CONSISTENCY}' = 'eventual'"
+    if not schema.has_primary_key:
+        raise InvalidOptionError(f"{asked} needs a primary key, by which readers tell the rows; add one.")
+    if options.merge_engine is not MergeEngine.DEDUPLICATE:
+        raise InvalidOptionError(
+            f"{asked} can't be combined with 'merge-engine' = '{options.merge_engine}': the last record of a key is to "
+            "be its row. Use 'deduplicate', or 'log.consistency' = 'transactional'."
+        )
+    if options.log_changelog_mode is LogChangelogMode.ALL:
+        raise InvalidOptionError(
+            f"{asked} can't be combined with '{LOG_CHANGELOG_MODE}' = 'all': what is written comes without the rows "
+            "before it. Use 'upsert' or 'auto'."
+        )
+    raise NotSupportedError(f"{asked} is not supported yet; use 'transactional'.")
+
+
 def _of_catalogs(schema: TableSchema, options: CoreOptions) -> None:
     if options.boolean("auto-create", False):
         raise InvalidOptionError("Option 'auto-create' is not for tables of a catalog; remove it.")
@@ -356,6 +434,7 @@ _RULES: tuple[Rule, ...] = (
     _record_expiry,
     _append_features,
     _key_clustering,
+    _log,
     _of_catalogs,
 )
 """In the order in which they are checked; the first that is broken is reported."""

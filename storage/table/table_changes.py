@@ -58,6 +58,7 @@ class TableChanges:
         idle_seconds: float | None = None,
         max_splits: int | None = None,
         max_files: int | None = None,
+        log: bool = False,
     ) -> "TableStream":
         """The table's changes as they come: `for changes in table.stream(): apply(changes.to_arrow())`.
 
@@ -65,20 +66,44 @@ class TableChanges:
         changes of that snapshot; else where `scan.mode` and `consumer-id` say, by default with the rows of the newest
         snapshot. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and ends when none
         came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of `max_splits` and
-        `max_files` at most. Errors are those of StreamScan.plan and `changes`.
+        `max_files` at most. With `log` the changes come from the table's log (`log.system`) as soon as they are there,
+        and from the files alone what the log does not have; all else is the same. Errors are those of StreamScan.plan
+        and `changes`, and NotSupportedError for a table without a log.
         """
         from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 
         predicate = None if filter is None else self._bound(filter)
         scan = self.new_stream_scan(predicate=predicate)
         scan.restore(from_snapshot)
-        return TableStream(
+        read = self.new_change_read(columns, predicate)
+        limits = StreamLimits(splits=max_splits, files=max_files)
+        poll = self.store.options.discovery_interval_millis / 1000 if poll_seconds is None else poll_seconds
+        if not log:
+            return TableStream(scan=scan, read=read, limits=limits, poll_seconds=poll, idle_seconds=idle_seconds)
+        from interbed.storage.read.columns import ReadColumns
+        from interbed.storage.views.stream.log_stream import TableLogStream
+        from interbed.storage.views.stream.stream_scan import streamed
+
+        store = streamed(self.store)
+        return TableLogStream(
             scan=scan,
-            read=self.new_change_read(columns, predicate),
-            limits=StreamLimits(splits=max_splits, files=max_files),
-            poll_seconds=self.store.options.discovery_interval_millis / 1000 if poll_seconds is None else poll_seconds,
+            read=read,
+            limits=limits,
+            poll_seconds=poll,
             idle_seconds=idle_seconds,
+            store=store,
+            columns=ReadColumns.of(store.schema, columns, predicate),
         )
+
+    def publish_log(self) -> int | None:
+        """Publish the snapshots that are not in the table's log yet, which every commit does otherwise.
+
+        Returns the newest snapshot that is in the log, None for a table without snapshots. Raises LogUnavailableError
+        when Kafka does not answer, NotSupportedError for a table without a transactional log.
+        """
+        from interbed.storage.log.publisher import publish
+
+        return publish(self.store)
 
     def audit_log(self) -> "ChangeView":
         """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""

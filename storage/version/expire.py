@@ -16,12 +16,15 @@ from typing import Any
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
 from interbed.storage.meta.snapshot.line_journal import find_line_change
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others, tagged
 from interbed.storage.version.references import References
@@ -182,9 +185,20 @@ class SnapshotExpiry:
         return ExpiryMarks(self.store.file_io, self.store.paths)
 
     def _consumed(self) -> int | None:
-        if self.store.options.boolean("consumer.changelog-only", False):
+        """The first snapshot that somebody has yet to read: a consumer, or whoever publishes it in the table's log."""
+        consumed = [self._unpublished()]
+        if not self.store.options.boolean("consumer.changelog-only", False):
+            consumed.append(ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot())
+        return min((i for i in consumed if i is not None), default=None)
+
+    def _unpublished(self) -> int | None:
+        store = self.store
+        if store.options.log_system is LogSystem.NONE or store.paths.branch != MAIN_BRANCH:
             return None
-        return ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot()
+        if store.options.log_consistency is not LogConsistency.TRANSACTIONAL:
+            return None
+        noted = LogPositions(store.file_io, store.paths).read()
+        return FIRST_SNAPSHOT_ID if noted is None else noted.snapshot + 1
 
     def _time_of(self, snapshot_id: int) -> int | None:
         try:

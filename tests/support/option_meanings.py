@@ -37,6 +37,7 @@ READ_ELSEWHERE: dict[str, Meaning] = {
     "disable-explicit-type-casting": Meaning(
         "boolean", "false", "Whether a column's type is changed by Paimon's implicit casts alone."
     ),
+    "kafka.<setting>": Meaning("text", "", "A setting of librdkafka for connections to the log: docs/log-store.md."),
     "fields.<column>.aggregate-function": Meaning("text", "", f"The aggregate function {_COLUMN}."),
     "fields.<column>.count-limit": Meaning("integer", "", "The most elements that `nested_update` keeps in an array."),
     "fields.<column>.distinct": Meaning("boolean", "false", "Whether `collect` and `listagg` take each value once."),

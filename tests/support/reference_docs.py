@@ -109,6 +109,10 @@ NAMED = {
         "may be gone after the machine stops.",
         Retry.NO,
     ),
+    "LogUnavailableError": (
+        "Look after Kafka; the table is as it was, and what was committed is published later.",
+        Retry.SAME,
+    ),
     "FileGoneError": ("Plan the read again; if the file is still missing, the table is damaged.", Retry.ANEW),
     "CommitError": ("The table is as it was; see the errors below.", Retry.NO),
     "CommitConflictError": ("Read the table again and redo the work.", Retry.ANEW),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
+from interbed.storage.meta.options.log import LogOptions
 from interbed.storage.meta.options.lsm import LsmOptions
 from interbed.storage.meta.options.sort import SortOptions
 from interbed.storage.meta.options.stream import StreamOptions
@@ -44,7 +45,14 @@ _READ_ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class CoreOptions(
-    LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions, ExternalPathOptions
+    LsmOptions,
+    StreamOptions,
+    FormatOptions,
+    VersionOptions,
+    SortOptions,
+    WriteOptions,
+    ExternalPathOptions,
+    LogOptions,
 ):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from interbed.storage.base.clock import Clock, now_millis
-from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.log import CHANGE_TRACKING
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
@@ -51,6 +52,11 @@ class StreamScan:
         clock: Clock = now_millis,
     ) -> None:
         check_readable(store)
+        if not store.options.tracks_changes:
+            raise NotSupportedError(
+                f"The table at {store.location} has '{CHANGE_TRACKING}' = 'false': it is for batch reads alone. Set it "
+                "to 'true' to read its changes."
+            )
         self._store = store
         self._predicate = predicate
         self._partition_filter = partition_filter

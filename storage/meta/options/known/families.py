@@ -34,6 +34,7 @@ FAMILIES: tuple[str, ...] = (
     "global-index.",
     "incremental-",
     "json.",
+    "kafka.",
     "key-value.",
     "local-sort.",
     "log.",

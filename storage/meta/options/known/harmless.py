@@ -11,8 +11,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "scan.max-snapshot.count",
         "scan.bounded",
         "scan.dedicated-split-generation",
-        "scan.remove-normalize",
-        "log.scan.remove-normalize",
         "scan.split-enumerator.batch-size",
         "scan.split-enumerator.mode",
         "scan.watermark.alignment.group",

@@ -288,12 +288,6 @@ _WITHOUT_EFFECT: tuple[KnownOption, ...] = (
         "remove it",
         takes=("true",),
     ),
-    *_refused(
-        "log.system",
-        "rows are not written to a message queue beside the table",
-        "read the changes as a stream",
-        takes=("none",),
-    ),
 )
 
 REFUSED: tuple[KnownOption, ...] = (*_MISREAD, *_MISWRITTEN, *_WITHOUT_EFFECT)

@@ -1,0 +1,109 @@
+"""Rows of a table as the records of its log, and back.
+
+A record has as its key the JSON of the primary key (none without one), and as its value the row as Flink's format
+`debezium-json` writes it, whose readers take it as it is:
+
+    {"before": null, "after": {"id": 1, "name": "a"}, "op": "c"}        a row that came: +I, +U
+    {"before": {"id": 1, "name": "a"}, "after": null, "op": "d"}        a row that went: -U, -D
+
+This does not tell +U from +I, nor -U from -D. The header `kind` does, with one of the digits 1 (-U) and 2 (+U); records
+without it are +I and -D. A record of a log with `log.changelog-mode` = upsert that has no value says that its key went.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.log.json_text import ObjectReader, object_texts
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+Kinds = npt.NDArray[np.int8]
+
+_BEFORE = ('{"before":null,"after":', '{"before":')
+_AFTER = (',"op":"c"}', ',"after":null,"op":"d"}')
+_GONE = np.array([False, True, False, True])
+"""By kind of row, whether a row of that kind went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecords:
+    """Records of one partition of a log, in order. `keys` and `values` are bytes, None where there is none."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    kinds: Kinds
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+class RecordCodec:
+    """Writes and reads the records of a table's log by one of the table's schemas."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+        self._keys = schema.fields_named(schema.primary_keys)
+        self._values = ObjectReader({"before": schema.fields, "after": schema.fields}, ["op"])
+
+    def encoded(self, rows: pa.RecordBatch, kinds: Kinds) -> LogRecords:
+        """The records of rows with all columns of the schema."""
+        gone = _GONE[kinds]
+        before, after = (_one_of(texts, gone) for texts in (_BEFORE, _AFTER))
+        columns = [rows.column(name) for name in self._schema.names]
+        values = pc.binary_join_element_wise(before, object_texts(columns, self._schema.fields), after, "")
+        return LogRecords(keys=self.keys(rows), values=values.cast(pa.binary()).to_pylist(), kinds=kinds)
+
+    def keys(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
+        """The keys of the records of rows."""
+        if not self._keys:
+            return [None] * rows.num_rows
+        columns = [rows.column(f.name) for f in self._keys]
+        keys: Sequence[bytes | None] = object_texts(columns, self._keys).cast(pa.binary()).to_pylist()
+        return keys
+
+    def decoded(self, records: LogRecords, *, place: str) -> tuple[pa.RecordBatch, Kinds]:
+        """The rows and their kinds; raises CorruptFileError naming `place` for a value that is none of them."""
+        values = [b"" if value is None else value for value in records.values]
+        try:
+            found = self._values.read(values)
+        except ValueError as error:
+            raise CorruptFileError(
+                f"A record of {place} is not one of this table's: {error}. Somebody else writes to the topic, or the "
+                "table's columns were changed in a way that is not known here."
+            ) from error
+        after, before = found["after"], found["before"]
+        came = after.is_valid().to_numpy(zero_copy_only=False)
+        if came.all():
+            rows = after
+        elif not came.any():
+            rows = before
+        else:
+            number = np.arange(len(came))
+            rows = pa.concat_arrays([after, before]).take(from_numpy(np.where(came, number, number + len(came))))
+        if rows.null_count:
+            raise CorruptFileError(f"A record of {place} has neither a row before nor one after.")
+        kinds = np.where(records.kinds >= 0, records.kinds, np.where(came, RowKind.INSERT, RowKind.DELETE))
+        return _batch(rows, self._schema), kinds.astype(np.int8)
+
+
+def kind_header(kind: int) -> bytes | None:
+    """The header `kind` of a record, None for one that needs none."""
+    return b"%d" % kind if kind in (RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER) else None
+
+
+def _one_of(texts: tuple[str, str], second: npt.NDArray[np.bool_]) -> Any:
+    """The first text where it is false, the second one where it is true."""
+    return pa.array(texts, pa.string()).take(from_numpy(second.astype(np.int8)))
+
+
+def _batch(rows: Any, schema: TableSchema) -> pa.RecordBatch:
+    columns: Sequence[Any] = rows.flatten()
+    return pa.RecordBatch.from_arrays(list(columns), schema=schema.arrow)

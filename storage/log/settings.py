@@ -1,0 +1,130 @@
+"""How a table's log is reached: its topic, and the settings of librdkafka that its options have.
+
+Some settings are the log's own: without them it would lose changes, or show them twice.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError
+from interbed.storage.base.extras import load_extra
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.log import (
+    KAFKA,
+    KAFKA_SERVERS,
+    KAFKA_TOPIC,
+    LOG_SYSTEM,
+    SECRET_SETTING,
+    LogSystem,
+)
+
+_log = logging.getLogger(__name__)
+
+OWNED = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "group.id",
+        "isolation.level",
+        "transactional.id",
+    }
+)
+_TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_TOPIC_LONGEST = 249
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The topic of a table, how many partitions it is made with, and how it is reached; no secret is in its text."""
+
+    topic: str
+    servers: str
+    partitions: int
+    retention_millis: int | None
+    settings: Mapping[str, str] = field(repr=False)
+
+    @staticmethod
+    def of(options: CoreOptions) -> "LogSettings":
+        """Those of a table's options; raises InvalidOptionError for what is missing or no topic."""
+        for key, value in ((KAFKA_SERVERS, options.kafka_servers), (KAFKA_TOPIC, options.kafka_topic)):
+            if not value:
+                raise InvalidOptionError(f"Option '{LOG_SYSTEM}' = '{LogSystem.KAFKA}' needs '{key}'; set it.")
+        topic = options.kafka_topic
+        if not set(topic) <= _TOPIC_LETTERS or len(topic) > _TOPIC_LONGEST or topic in (".", ".."):
+            raise InvalidOptionError(
+                f"Option '{KAFKA_TOPIC}' = '{topic}' is no name of a topic: it has up to {_TOPIC_LONGEST} letters, "
+                "digits, dots, underscores and hyphens."
+            )
+        owned = sorted(OWNED & options.kafka_settings.keys())
+        if owned:
+            raise InvalidOptionError(f"Option '{KAFKA}{owned[0]}' is set by the log itself; remove it.")
+        return LogSettings(
+            topic=topic,
+            servers=options.kafka_servers,
+            partitions=max(1, options.bucket),
+            retention_millis=options.log_retention_millis,
+            settings=dict(options.kafka_settings),
+        )
+
+    @property
+    def place(self) -> str:
+        """The log, for people."""
+        return f"topic {self.topic} in Kafka at {self.servers}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes two connections one."""
+        return (self.topic, tuple(sorted(self.settings.items())))
+
+    def shown(self, error: Any) -> str:
+        """The text of an error without secrets; Kafka's own errors by what they say."""
+        kafka = kafka_library()
+        told = error.args[0] if isinstance(error, kafka.KafkaException) and error.args else error
+        text = f"{told.name()}: {told.str()}" if isinstance(told, kafka.KafkaError) else str(told)
+        for name, value in self.settings.items():
+            if value and SECRET_SETTING.search(name):
+                text = text.replace(value, "***")
+        return text
+
+    def unavailable(self, what: str, error: Any) -> LogUnavailableError:
+        """The error of a log that does not answer."""
+        return LogUnavailableError(f"{what}: {self.shown(error)} ({self.place}). Try again when Kafka answers.")
+
+
+def kafka_library() -> Any:
+    """The client of Kafka; raises MissingExtraError where it is not installed."""
+    return load_extra("confluent_kafka", needed_by="The log of a table")
+
+
+def check_settings(settings: LogSettings) -> None:
+    """Raise InvalidOptionError for settings that librdkafka does not know, or whose values it does not take; nothing is
+    connected to. MissingExtraError where it is not installed.
+    """
+    kafka = kafka_library()
+    unreachable = {name: value for name, value in settings.settings.items() if name != "bootstrap.servers"}
+    try:
+        kafka.Producer(unreachable, logger=_log)
+    except kafka.KafkaException as error:
+        # Files and libraries of a connection may be on other machines than this one.
+        if error.args[0].code() == kafka.KafkaError._INVALID_ARG and "configuration" in error.args[0].str().lower():
+            # The cause is left out: it may quote a secret.
+            raise InvalidOptionError(
+                f"An option that begins with '{KAFKA}' is none of librdkafka's settings: {settings.shown(error)}."
+            ) from None
+
+
+def kept_settings(settings: LogSettings) -> Mapping[str, str]:
+    """The settings of every client of a log: the user's, and those that are the log's own."""
+    return {
+        # An idle connection is not worth a warning.
+        "log.connection.close": "false",
+        **settings.settings,
+        "allow.auto.create.topics": "false",
+    }

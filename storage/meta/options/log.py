@@ -1,0 +1,132 @@
+"""Options of a table's log: the changes of the table in a topic of Apache Kafka, beside its files.
+
+Names, values and defaults are those of FLIP-188 and Flink Table Store 0.3. A log is transactional or eventual: see
+docs/log-store.md. Options that begin with `kafka.` are settings of librdkafka, which
+https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md lists.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from interbed.storage.meta.options.reader import OptionReader
+
+LOG_SYSTEM = "log.system"
+LOG_CONSISTENCY = "log.consistency"
+LOG_CHANGELOG_MODE = "log.changelog-mode"
+LOG_KEY_FORMAT = "log.key.format"
+LOG_FORMAT = "log.format"
+LOG_RETENTION = "log.retention"
+LOG_SCAN_REMOVE_NORMALIZE = "log.scan.remove-normalize"
+CHANGE_TRACKING = "change-tracking"
+KAFKA = "kafka."
+KAFKA_SERVERS = "kafka.bootstrap.servers"
+KAFKA_TOPIC = "kafka.topic"
+
+SECRET_SETTING = re.compile(
+    r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE
+)
+"""Settings of librdkafka whose values are shown nowhere."""
+
+
+class LogSystem(StrEnum):
+    """Where the log of a table is."""
+
+    NONE = "none"
+    KAFKA = "kafka"
+
+
+class LogConsistency(StrEnum):
+    """When a change is seen in the log: with its snapshot, or as soon as it is written."""
+
+    TRANSACTIONAL = "transactional"
+    EVENTUAL = "eventual"
+
+
+class LogChangelogMode(StrEnum):
+    """Which changes the log has: all with their kinds, or of each key what became of it."""
+
+    AUTO = "auto"
+    ALL = "all"
+    UPSERT = "upsert"
+
+
+class LogKeyFormat(StrEnum):
+    """How the keys of messages are written."""
+
+    JSON = "json"
+
+
+class LogFormat(StrEnum):
+    """How the values of messages are written."""
+
+    DEBEZIUM_JSON = "debezium-json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions(OptionReader):
+    """The options of a table's log."""
+
+    @property
+    def log_system(self) -> LogSystem:
+        """Where the log is; `none` for a table without one."""
+        return self.choice(LOG_SYSTEM, LogSystem.NONE)
+
+    @property
+    def log_consistency(self) -> LogConsistency:
+        """When a change is seen in the log."""
+        return self.choice(LOG_CONSISTENCY, LogConsistency.TRANSACTIONAL)
+
+    @property
+    def log_changelog_mode(self) -> LogChangelogMode:
+        """Which changes the log has; never `auto`, which is `all` of a transactional log and `upsert` of another."""
+        mode = self.choice(LOG_CHANGELOG_MODE, LogChangelogMode.AUTO)
+        if mode is not LogChangelogMode.AUTO:
+            return mode
+        eventual = self.log_consistency is LogConsistency.EVENTUAL
+        return LogChangelogMode.UPSERT if eventual else LogChangelogMode.ALL
+
+    @property
+    def log_key_format(self) -> LogKeyFormat:
+        """How the keys of messages are written."""
+        return self.choice(LOG_KEY_FORMAT, LogKeyFormat.JSON)
+
+    @property
+    def log_format(self) -> LogFormat:
+        """How the values of messages are written."""
+        return self.choice(LOG_FORMAT, LogFormat.DEBEZIUM_JSON)
+
+    @property
+    def log_retention_millis(self) -> int | None:
+        """How long messages are kept; None leaves it to the broker."""
+        return self.optional_duration_millis(LOG_RETENTION)
+
+    @property
+    def reads_raw_log(self) -> bool:
+        """Whether readers of an eventual log get what was written, without their work on it."""
+        return self.boolean(self.first(LOG_SCAN_REMOVE_NORMALIZE, "scan.remove-normalize"), False)
+
+    @property
+    def tracks_changes(self) -> bool:
+        """Whether the table may be read as a stream."""
+        return self.boolean(CHANGE_TRACKING, True)
+
+    @property
+    def kafka_servers(self) -> str:
+        """Where Kafka is, empty when that is not said."""
+        return self.text(KAFKA_SERVERS, "").strip()
+
+    @property
+    def kafka_topic(self) -> str:
+        """The topic of the log, empty when it has none."""
+        return self.text(KAFKA_TOPIC, "").strip()
+
+    @property
+    def kafka_settings(self) -> Mapping[str, str]:
+        """Settings of librdkafka by its own names: those options that begin with `kafka.`, but for the topic."""
+        return {
+            key.removeprefix(KAFKA): value
+            for key, value in self.raw.items()
+            if key.startswith(KAFKA) and key != KAFKA_TOPIC
+        }

@@ -1,0 +1,302 @@
+"""A stream of a table's changes that gets them from the table's log as soon as they are there.
+
+The log makes the stream faster, and nothing else: where it is cut off, not written to or not reachable, the same
+changes come from the table's files, which are looked at every `poll_seconds` anyway. What was handed out is told by the
+ids of snapshots, in the log as in the files, so that nothing comes twice and nothing is left out, and a checkpoint of
+one is one of the other.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.errors import (
+    InvalidOptionError,
+    LogUnavailableError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+)
+from interbed.storage.log.api import LogReader
+from interbed.storage.log.groups import LogGroup
+from interbed.storage.log.kafka_reader import KafkaLogReader
+from interbed.storage.log.publisher import has_log, identity_of
+from interbed.storage.log.records import LogRecords, RecordCodec
+from interbed.storage.log.settings import LogSettings
+from interbed.storage.meta.options.log import LOG_SYSTEM
+from interbed.storage.meta.options.stream import StartupMode
+from interbed.storage.meta.schema.evolution import map_fields
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.change_read import ROW_KIND
+from interbed.storage.read.columns import ReadColumns
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
+
+_log = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE = 50_000
+_SHORTEST_WAIT = 0.05
+_LONGEST_WAIT = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLogStream(TableStream):
+    """What `Table.stream(log=True)` returns: a TableStream that waits at the log instead of looking for snapshots.
+
+    `store` is the table as streams see it, `columns` are those handed out. `connect` makes the reader of the log.
+    """
+
+    store: TableStore
+    columns: ReadColumns
+    connect: Callable[[LogSettings], LogReader] = KafkaLogReader
+
+    def __post_init__(self) -> None:
+        check_log_stream(self.store)
+
+    def __iter__(self) -> Generator[StreamedChanges]:
+        log = _LogSide(self)
+        last_news = self.now()
+        try:
+            while True:
+                for changes in self._next(log, last_news):
+                    yield changes
+                    last_news = self.now()
+                if self.idle_seconds is not None and self.now() >= last_news + self.idle_seconds:
+                    return
+        finally:
+            log.close()
+
+    def _next(self, log: "_LogSide", last_news: float) -> Iterator[StreamedChanges]:
+        """What the files have now, and then what comes to the log until it is time to look at them again."""
+        while (plan := self.scan.plan()) is not None:
+            yield from self._parts(plan)
+            last_news = self.now()
+            log.note_progress()
+        if self.scan.checkpoint() is None and self.store.options.startup_mode in _FROM_FIRST:
+            # The table is empty, and whatever comes first is new.
+            self.scan.restore(FIRST_SNAPSHOT_ID)
+        until = self.now() + self.poll_seconds
+        if self.idle_seconds is not None:
+            until = min(until, last_news + self.idle_seconds)
+        for changes in log.changes(until):
+            yield changes
+            log.note_progress()
+        log.note_progress()
+
+
+_FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
+
+
+def check_log_stream(store: TableStore) -> None:
+    """Raise NotSupportedError for a table without a log, and for options that the log does not carry out."""
+    if not has_log(store):
+        what = f"the branch '{store.paths.branch}' of a table" if store.options.log_system != "none" else "the table"
+        raise NotSupportedError(
+            f"There is no log of {what} at {store.location}: '{LOG_SYSTEM}' is '{store.options.log_system}', and "
+            "branches have none. Read it as a stream of its files."
+        )
+    for key in ("streaming.read.snapshot.delay", "scan.bounded.watermark"):
+        if key in store.options.raw:
+            raise NotSupportedError(f"A stream of a log does not know '{key}'; remove it, or read without the log.")
+
+
+class _LogSide:
+    """The log as a stream reads it: from the snapshot on that its scan comes to next."""
+
+    def __init__(self, stream: TableLogStream) -> None:
+        self._stream = stream
+        self._store = stream.store
+        self._settings = LogSettings.of(stream.store.options)
+        self._reader: LogReader | None = None
+        self._is_open = False
+        self._groups: deque[LogGroup] = deque()
+        self._line: int | None = None
+        self._decoders: dict[int, _GroupDecoder] = {}
+        self._has_failed = False
+        self._noted: int | None = None
+
+    @cached_property
+    def _table(self) -> int:
+        return identity_of(self._store)
+
+    def changes(self, until: float) -> Iterator[StreamedChanges]:
+        """What comes to the log until a time, or until the files are needed for what follows."""
+        stream = self._stream
+        try:
+            if not self._opened():
+                # The topic is made when something is published first.
+                stream.wait(max(0.0, min(_LONGEST_WAIT, until - stream.now())))
+                return
+            while True:
+                while self._groups:
+                    needs_files = self._needs_files(self._groups[0])
+                    if needs_files is None:
+                        self._groups.popleft()
+                        continue
+                    if needs_files:
+                        stream.wait(min(_SHORTEST_WAIT, stream.poll_seconds))
+                        return
+                    group = self._groups.popleft()
+                    stream.scan.restore(group.marker.last + 1)
+                    self._tell_replaced(group)
+                    if group.records:
+                        yield self._handed_out(group)
+                left = until - stream.now()
+                if left <= 0:
+                    return
+                assert self._reader is not None
+                self._groups.extend(self._reader.poll(left))
+        except LogUnavailableError as error:
+            if not self._has_failed:
+                _log.warning("Changes of %s come from its files: %s", self._store.location, error)
+            self._has_failed = True
+            self.close()
+            stream.wait(max(0.0, until - stream.now()))
+
+    def note_progress(self) -> None:
+        """Keep how far the stream was read with the table, if it has a `consumer-id`."""
+        upcoming = self._stream.scan.checkpoint()
+        if upcoming != self._noted:
+            self._noted = upcoming
+            self._stream.scan.notify_checkpoint_complete(upcoming)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+        self._is_open = False
+        self._groups.clear()
+
+    def _opened(self) -> bool:
+        upcoming = self._stream.scan.checkpoint()
+        if upcoming is None:
+            return False
+        if not self._is_open:
+            if self._reader is None:
+                self._reader = self._stream.connect(self._settings)
+            self._is_open = self._reader.open(self._offsets_before(upcoming))
+            self._has_failed = self._has_failed and not self._is_open
+        return self._is_open
+
+    def _offsets_before(self, snapshot_id: int) -> Mapping[int, int]:
+        """Offsets before which there is nothing of the snapshot, and as little as possible after them before it."""
+        noted = LogPositions(self._store.file_io, self._store.paths).read()
+        if noted is not None and noted.snapshot < snapshot_id:
+            if noted.snapshot == snapshot_id - 1:
+                self._line = noted.line
+            return noted.offsets
+        for known in (snapshot_id, snapshot_id - 1):
+            try:
+                return LogPosition.offsets_of(self._store.snapshots.snapshot(known).log_offsets)
+            except SnapshotNotFoundError:
+                continue
+        return {}
+
+    def _needs_files(self, group: LogGroup) -> bool | None:
+        """Whether what comes next is not in the log but in the files; None for what was read already."""
+        upcoming, marker = self._stream.scan.checkpoint() or FIRST_SNAPSHOT_ID, group.marker
+        if marker.table != self._table:
+            raise InvalidOptionError(
+                f"The {self._settings.place} is the log of another table than the one at {self._store.location}; set "
+                "'kafka.topic'."
+            )
+        if self._line is not None and marker.line != self._line:
+            raise SnapshotNotFoundError(
+                f"The table at {self._store.location} was taken back to before snapshot {upcoming}, which the stream "
+                "has come to. Start the stream anew."
+            )
+        if marker.last < upcoming:
+            return None
+        if self._line is None:
+            if self._is_of_another_line(group):
+                return None
+            self._line = marker.line
+        if marker.told and marker.first < upcoming:
+            # Only its first snapshot changed something.
+            self._stream.scan.restore(marker.last + 1)
+            return None
+        return marker.first > upcoming or not group.is_whole
+
+    def _is_of_another_line(self, group: LogGroup) -> bool:
+        """Whether the table was taken back after the group, which is no part of its history any more."""
+        try:
+            found = self._store.snapshots.read(group.marker.last)
+        except SnapshotNotFoundError:
+            return False
+        return None not in (found.uuid, group.marker.uuid) and found.uuid != group.marker.uuid
+
+    def _tell_replaced(self, group: LogGroup) -> None:
+        if group.marker.replaces:
+            keyed = self._store.schema.has_primary_key
+            _log.warning(
+                "Snapshot %d of %s replaced rows, and streams of the table do not tell which; set '%s'.",
+                group.marker.first,
+                self._store.location,
+                "streaming-read-overwrite" if keyed else "streaming-read-append-overwrite",
+            )
+
+    def _handed_out(self, group: LogGroup) -> StreamedChanges:
+        marker = group.marker
+        decoder = self._decoders.get(marker.schema_id)
+        if decoder is None:
+            schema = self._store.schema_of(marker.schema_id)
+            decoder = _GroupDecoder(schema, self._stream.columns, self._stream.read.schema, self._settings.place)
+            self._decoders[marker.schema_id] = decoder
+        plan = Plan(snapshot_id=marker.first, splits=(), schema_id=marker.schema_id)
+        return StreamedChanges(plan=plan, checkpoint=marker.last + 1, read=_GroupRead(group, decoder))
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupDecoder:
+    """Makes rows of the stream's columns of records that were written by one of the table's schemas."""
+
+    written: TableSchema
+    columns: ReadColumns
+    schema: pa.Schema
+    place: str
+
+    def batches(self, records: LogRecords) -> Iterator[pa.RecordBatch]:
+        """The rows with their kinds, filtered; raises CorruptFileError."""
+        codec = RecordCodec(self.written)
+        mapping = map_fields(self.columns.fields, self.written.fields)
+        for start in range(0, len(records), _ROWS_AT_ONCE):
+            end = start + _ROWS_AT_ONCE
+            some = LogRecords(
+                keys=records.keys[start:end], values=records.values[start:end], kinds=records.kinds[start:end]
+            )
+            rows, kinds = codec.decoded(some, place=self.place)
+            mapped = mapping.apply(rows)
+            told = pa.RecordBatch.from_arrays(
+                [*mapped.columns, from_numpy(kinds.astype(np.int8))], names=[*mapped.schema.names, ROW_KIND]
+            )
+            kept = self.columns.kept(told)
+            if kept.num_rows:
+                yield pa.RecordBatch.from_arrays([kept.column(n) for n in self.schema.names], schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupRead:
+    """A SplitsRead of what a log has of a snapshot, which needs no splits."""
+
+    group: LogGroup
+    decoder: _GroupDecoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See SplitsRead."""
+        return self.decoder.schema
+
+    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
+        """See SplitsRead."""
+        batches = (b for _, records in sorted(self.group.records.items()) for b in self.decoder.batches(records))
+        return pa.RecordBatchReader.from_batches(self.schema, batches)

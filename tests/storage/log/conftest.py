@@ -1,0 +1,16 @@
+"""A Kafka broker for the tests of logs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from interbed.storage.log.publisher import forget_writers
+from tests.support.servers.kafka import KafkaServer, running_kafka
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """One broker for all tests of a process; each takes topics of its own. A test that kills it starts it again."""
+    with running_kafka() as server:
+        yield server
+        forget_writers()

@@ -1,0 +1,381 @@
+"""A transactional log has what the table's files have, snapshot by snapshot, whoever dies or races."""
+
+import contextlib
+import logging
+import multiprocessing
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import interbed
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.log.publisher import forget_writers
+from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
+from tests.storage.log.tables import (
+    QUICK,
+    SCHEMA,
+    change,
+    create,
+    cut_log,
+    log_options,
+    told,
+    told_by_files,
+    topic_of,
+)
+from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.servers.kafka import KafkaServer
+from tests.support.shares import each_run
+
+LONG = 30.0
+"""So long a stream does not look at the files, so that what comes has come from the log."""
+
+
+def from_log(table: Table, from_snapshot: int, count: int) -> list[Any]:
+    """What the log tells from a snapshot on, as far as so many parts; its files are not looked at for them."""
+    stream = iter(_LogOnly(table).stream(from_snapshot))
+    return told(next(stream) for _ in range(count))
+
+
+class _LogOnly:
+    """Streams of a table whose files are hidden from them, once they have begun."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def stream(self, from_snapshot: int) -> Any:
+        stream = self._table.stream(from_snapshot, log=True, poll_seconds=LONG, idle_seconds=LONG)
+        stream.scan.plan = lambda: None  # type: ignore[method-assign]
+        return stream
+
+
+def reopened(table: Table) -> Table:
+    """The table as a new process has it."""
+    forget_writers()
+    return Table(table.name, open_store(table.location))
+
+
+PRODUCERS = ["none", "input", "lookup", "full-compaction"]
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_the_log_has_the_changes_of_each_snapshot_as_the_files_have_them(
+    kafka: KafkaServer, tmp_path: Path, producer: str
+) -> None:
+    table = create(kafka, tmp_path, changelog_producer=producer)
+    change(table, seed=1, commits=6)
+    table.compact()
+    expected = told_by_files(table, 1)
+    assert expected
+    assert from_log(table, 1, len(expected)) == expected
+    assert LogPositions(table.store.file_io, table.store.paths).read() is not None
+
+
+def test_append_tables_and_partitions_have_logs_too(kafka: KafkaServer, tmp_path: Path) -> None:
+    append = create(kafka, tmp_path, keyed=False)
+    change(append, seed=2, commits=3)
+    expected = told_by_files(append, 1)
+    assert from_log(append, 1, 3) == expected
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    options = {"bucket": "3", **QUICK, **log_options(kafka)}
+    rows = [{"id": i, "dt": f"2024-01-0{i % 3 + 1}", "v": "a"} for i in range(12)]
+    table = catalog.create_table("db.parts", rows, primary_keys=["id", "dt"], partition_keys=["dt"], options=options)
+    table.upsert(rows)
+    table.upsert([{"id": 1, "dt": "2024-01-02", "v": "b"}])
+    assert from_log(table, 1, 2) == told_by_files(table, 1)
+
+
+def test_a_stream_begins_with_the_newest_snapshot_and_goes_on_at_its_log(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=3, commits=4)
+    stream = iter(table.stream(log=True, columns=["v", "id"], filter="id < 6", poll_seconds=LONG, idle_seconds=LONG))
+    begin = next(stream).to_arrow()
+    assert begin.drop_columns(["_row_kind"]).equals(table.scan(["v", "id"], filter="id < 6").to_arrow())
+    table.upsert([{"id": 3, "v": "x"}, {"id": 9, "v": "y"}])
+    changes = next(stream)
+    assert changes.to_arrow().to_pylist() == [{"v": "x", "id": 3, "_row_kind": 0}]
+    assert changes.checkpoint == table.latest_snapshot().id + 1  # type: ignore[union-attr]
+
+
+def test_a_snapshot_says_where_the_log_stood(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=4, commits=3)
+    offsets = [s.log_offsets for s in table.snapshots()]
+    assert offsets[0] is None
+    assert offsets[1] is not None
+    assert offsets[2] is not None
+    assert offsets[1].keys() == offsets[2].keys() == {"0", "1"}
+    assert all(offsets[1][p] < offsets[2][p] for p in "01")
+
+
+@pytest.mark.parametrize("seed", each_run(range(6), lambda seed: seed < 2))
+def test_a_reader_killed_at_random_sees_every_change_once_and_in_order(
+    kafka: KafkaServer, tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    producer = draw.choice(PRODUCERS)
+    table = create(kafka, tmp_path, changelog_producer=producer, num_sorted_run__compaction_trigger="3")
+    change(table, seed=seed, commits=draw.randint(0, 4))
+    writer = threading.Thread(target=change, args=(table, seed + 100, 15))
+    writer.start()
+    seen: list[Any] = []
+    position = 1
+    # Each round is a process that is killed after some changes: what it was given last counts as not processed.
+    while writer.is_alive() or draw.random() < 0.8:
+        given = []
+        for changes in table.stream(position, log=True, poll_seconds=0.5, idle_seconds=0.5):
+            given.append(changes)
+            if len(given) > draw.randint(1, 4):
+                break
+        for changes in given[:-1] if len(given) > 1 else given:
+            seen += told([changes])
+            position = changes.checkpoint or position
+    writer.join()
+    seen += told(table.stream(position, log=True, poll_seconds=0.5, idle_seconds=1.0))
+    assert [part for part in seen if part[1]] == told_by_files(table, 1)
+
+
+@pytest.mark.parametrize("every", each_run([7, 1], lambda every: every == 7))
+def test_whoever_publishes_next_publishes_what_one_that_died_left(
+    kafka: KafkaServer, tmp_path: Path, every: int
+) -> None:
+    template = create(kafka, tmp_path)
+    steps = _steps_of_a_commit(template)
+    for step in range(0, steps, every):
+        table = create(kafka, tmp_path)
+        table.upsert([{"id": 1, "v": "a"}])
+        forget_writers()
+        dying = Table(table.name, open_store(table.location, LocalFileIO(DyingDisk(step))))
+        with contextlib.suppress(Killed):
+            dying.upsert([{"id": 2, "v": "b"}])
+        after = reopened(table)
+        after.upsert([{"id": 3, "v": "c"}])
+        expected = told_by_files(after, 1)
+        assert from_log(after, 1, len(expected)) == expected
+        assert after.publish_log() == after.latest_snapshot().id  # type: ignore[union-attr]
+
+
+def _steps_of_a_commit(table: Table) -> int:
+    disk = DyingDisk()
+    alive = Table(table.name, open_store(table.location, LocalFileIO(disk)))
+    alive.upsert([{"id": 1, "v": "a"}])
+    before = len(disk.steps)
+    alive.upsert([{"id": 2, "v": "b"}])
+    return len(disk.steps) - before
+
+
+def test_what_was_published_but_not_noted_is_not_published_twice(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=5, commits=3)
+    LogPositions(table.store.file_io, table.store.paths).delete()
+    after = reopened(table)
+    assert after.publish_log() == 3
+    after.upsert([{"id": 1, "v": "z"}])
+    expected = told_by_files(after, 1)
+    assert from_log(after, 1, len(expected)) == expected
+    noted = LogPositions(table.store.file_io, table.store.paths).read()
+    assert noted is not None
+    assert noted.snapshot == 4
+
+
+def _write(location: str, seed: int, commits: int) -> None:
+    change(Table("t", open_store(location)), seed, commits)
+
+
+def test_several_processes_write_at_a_time_and_each_snapshot_is_published_once(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    table = create(kafka, tmp_path)
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(table.location, seed, 6)) for seed in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+        assert writer.exitcode == 0
+    last = reopened(table).publish_log()
+    expected = told_by_files(table, 1)
+    assert last == table.latest_snapshot().id  # type: ignore[union-attr]
+    assert len(expected) == 12
+    assert from_log(table, 1, len(expected)) == expected
+
+
+def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
+    kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=6, commits=2)
+    seen = told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=0.5))
+    kafka.kill()
+    try:
+        with caplog.at_level(logging.WARNING):
+            change(table, seed=7, commits=2)
+        assert "not in its log yet" in caplog.text
+        seen += told(table.stream(3, log=True, poll_seconds=0.2, idle_seconds=0.2))
+        assert seen == told_by_files(table, 1)
+    finally:
+        kafka.start()
+    after = reopened(table)
+    assert after.publish_log() == 4
+    assert from_log(after, 1, 4) == told_by_files(table, 1)
+
+
+def test_what_retention_has_cut_off_comes_from_the_files(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=8, commits=6)
+    expected = told_by_files(table, 1)
+    # In the middle of the records of a snapshot, and not the same one in both partitions.
+    third, fourth = table.snapshots()[2].log_offsets, table.snapshots()[3].log_offsets
+    assert third is not None
+    assert fourth is not None
+    cut_log(kafka, table, {0: third["0"] + 1, 1: fourth["1"]})
+    stream = table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)
+    assert told(stream) == expected
+    assert from_log(table, 5, 2) == expected[4:]
+
+
+def test_a_log_outlives_the_snapshots_of_its_files(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=9, commits=5)
+    expected = told_by_files(table, 1)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert len(table.snapshots()) == 1
+    with pytest.raises(SnapshotNotFoundError):
+        told(table.stream(1, idle_seconds=0))
+    assert from_log(table, 1, 5) == expected
+
+
+def test_snapshots_do_not_expire_before_they_are_published(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=10, commits=2)
+    quiet = table.copy({"log.system": "none"})
+    change(quiet, seed=11, commits=3)
+    assert table.expire_snapshots(retain_max=1, retain_min=1).snapshots == (1, 2)
+    # Who does not know of the log lets them expire, which readers of the log are told.
+    quiet.expire_snapshots(retain_max=1, retain_min=1)
+    assert reopened(table).publish_log() == 5
+    with pytest.raises(SnapshotNotFoundError, match="has expired"):
+        told(table.stream(3, log=True, poll_seconds=0.5, idle_seconds=0.5))
+    assert from_log(table, 5, 1) == told_by_files(table, 5)
+
+
+def test_readers_are_told_that_the_table_was_taken_back(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    change(table, seed=12, commits=4)
+    stream = iter(_LogOnly(table).stream(3))
+    given = [next(stream), next(stream)]
+    table.upsert([{"id": 1, "v": "a"}])
+    assert told([*given, next(stream)]) == told_by_files(table, 3)
+    table.rollback_to(2)
+    change(table, seed=13, commits=4)
+    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+        next(stream)
+    # A new stream finds the new line in the log, and what came before it was told of in the files.
+    assert told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == told_by_files(table, 1)
+
+
+def test_an_overwrite_is_told_as_a_stream_of_the_files_tells_it(
+    kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent = create(kafka, tmp_path)
+    silent.upsert([{"id": 1, "v": "a"}])
+    silent.truncate()
+    silent.upsert([{"id": 2, "v": "b"}])
+    with caplog.at_level(logging.WARNING):
+        assert from_log(silent, 1, 2) == told_by_files(silent, 1)
+    assert "streaming-read-overwrite" in caplog.text
+    table = create(kafka, tmp_path, streaming_read_overwrite="true")
+    table.upsert([{"id": 1, "v": "a"}])
+    table.truncate()
+    assert from_log(table, 1, 2)[1] == (2, [{"id": 1, "v": "a", "_row_kind": 3}])
+
+
+def test_columns_that_come_later_are_in_the_log(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    table.upsert([{"id": 1, "v": "a"}])
+    old = reopened(table)
+    with table.update_schema() as update:
+        update.add_column("w", "INT")
+        update.rename_column("v", "u")
+    table.upsert([{"id": 2, "u": "b", "w": 7}])
+    # A committer that has not heard of the columns publishes them, too.
+    old.upsert([{"id": 3, "v": "c"}])
+    expected = told_by_files(table, 1)
+    assert expected[1] == (2, [{"id": 2, "u": "b", "w": 7, "_row_kind": 0}])
+    assert from_log(table, 1, 3) == expected
+
+
+def test_the_topic_goes_with_the_table(kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    table = create(kafka, tmp_path)
+    table.upsert([{"id": 1, "v": "a"}])
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert topic_of(table) == table.name
+    assert len(client.list_topics(timeout=10).topics[table.name].partitions) == 2
+    catalog.drop_table(table.name)
+    assert table.name not in client.list_topics(timeout=10).topics
+    # With the broker down the table is dropped, and the topic is named that stays.
+    other = create(kafka, tmp_path)
+    other.upsert([{"id": 1, "v": "a"}])
+    name = other.name.partition(".")[2]
+    kafka.kill()
+    try:
+        with caplog.at_level(logging.WARNING):
+            catalog.drop_table(other.name)
+        assert topic_of(other) in caplog.text
+        assert not catalog.table_exists(other.name)
+    finally:
+        kafka.start()
+    again = create(kafka, tmp_path, name=name)
+    with caplog.at_level(logging.WARNING):
+        again.upsert([{"id": 2, "v": "b"}])
+    with pytest.raises(InvalidOptionError, match="log of another table"):
+        again.publish_log()
+
+
+def test_a_renamed_table_keeps_its_topic(kafka: KafkaServer, tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    table = create(kafka, tmp_path)
+    table.upsert([{"id": 1, "v": "a"}])
+    catalog.rename_table(table.name, f"{table.name}x")
+    renamed = catalog.get_table(f"{table.name}x")
+    renamed.upsert([{"id": 2, "v": "b"}])
+    assert topic_of(renamed) == table.name
+    assert from_log(renamed, 1, 2) == told_by_files(renamed, 1)
+
+
+def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, tmp_path: Path) -> None:
+    create(kafka, tmp_path)
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    table = catalog.create_table_as(
+        "db.made", [{"id": 1, "v": "a"}], primary_keys=["id"], options={"bucket": "1", **log_options(kafka)}
+    )
+    assert from_log(table, 1, 1) == [(1, [{"id": 1, "v": "a", "_row_kind": 0}])]
+
+
+def test_branches_have_no_log(kafka: KafkaServer, tmp_path: Path) -> None:
+    table = create(kafka, tmp_path)
+    table.upsert([{"id": 1, "v": "a"}])
+    table.create_branch("b")
+    branch = table.branch("b")
+    branch.upsert([{"id": 2, "v": "b"}])
+    for refused in (branch.publish_log, lambda: branch.stream(log=True)):
+        with pytest.raises(NotSupportedError, match="branches have"):
+            refused()
+    table.upsert([{"id": 3, "v": "c"}])
+    assert from_log(table, 1, 2) == told_by_files(table, 1)
+
+
+def test_a_table_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+    for refused in (table.publish_log, lambda: table.stream(log=True)):
+        with pytest.raises(NotSupportedError, match=r"log\.system"):
+            refused()
