@@ -63,8 +63,12 @@ class KafkaLogReader:
         while received:
             for message in received:
                 self._take(message)
+            # What is complete is handed out before more is taken into memory.
+            groups = list(self._assembler.complete())
+            if groups:
+                return groups
             received = self._consume(_MESSAGES_AT_ONCE, 0.0)
-        return list(self._assembler.complete())
+        return []
 
     def close(self) -> None:
         """See LogReader."""

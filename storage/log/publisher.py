@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
+import pyarrow as pa
+
 from interbed.storage.base.errors import (
     InterbedError,
     InvalidOptionError,
@@ -96,7 +98,7 @@ def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.mo
             _pauses[identity] = clock() + PAUSE_SECONDS
             raise
         _pauses.pop(identity, None)
-    except (InterbedError, OSError) as error:
+    except (InterbedError, OSError, pa.ArrowException) as error:
         _log.warning(
             "The newest snapshots of %s are not in its log yet; a later commit, or table.publish_log(), publishes "
             "them: %s",

@@ -207,7 +207,7 @@ def _nameless(store: TableStore) -> Iterator[FileStatus]:
     for line in all_branches(store)[0]:
         paths = line.paths
         named = (paths.snapshot(1), paths.schema(0), paths.tag("x"), paths.consumer("x"), paths.changelog(1))
-        for file in (*named, paths.epoch("x"), paths.position("x")):
+        for file in (*named, paths.epoch("x"), paths.position("x"), paths.log_position):
             for found in _listed(store, file.rpartition("/")[0]):
                 if found.name.startswith(GUARD_PREFIX) or (found.name.startswith(".") and found.name.endswith(".tmp")):
                     yield found

@@ -1,12 +1,13 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
 then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
-million partitions, one of 100 million rows, one with 2,000 commits, and what syncing commits and verifying checksums
-cost.
+million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
+and from a commit to a reader of its log.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
                                 [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
+                                [--skip-log]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -35,6 +36,7 @@ from tests.benchmarks import (
     deletion_vectors,
     first_calls,
     formats,
+    log_latency,
     lookup,
     memory,
     merge_kernels,
@@ -133,6 +135,7 @@ def main() -> None:
     parser.add_argument("--skip-commits", action="store_true", help="leave the table of many commits out")
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     parser.add_argument("--skip-ingest", action="store_true", help="leave ingestion from Kafka out")
+    parser.add_argument("--skip-log", action="store_true", help="leave the log of a table in Kafka out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -199,6 +202,9 @@ def main() -> None:
     costs = {} if arguments.skip_safety else safety.measure(console)
     if costs:
         safety.show(costs, console)
+    latency = {} if arguments.skip_log else log_latency.measure(console)
+    if latency:
+        log_latency.show(latency, console)
     if arguments.json:
         found_all = {
             **measured,
@@ -217,6 +223,7 @@ def main() -> None:
             "scale": scale.as_json(grown),
             "commits": commits.as_json(often),
             "safety": safety.as_json(costs),
+            "log": log_latency.as_json(latency),
         }
         print(json.dumps(found_all, indent=2))
 

@@ -71,13 +71,14 @@ class TableLogStream(TableStream):
                     yield changes
                     last_news = self.now()
                 if self.idle_seconds is not None and self.now() >= last_news + self.idle_seconds:
+                    log.raise_missing()
                     return
         finally:
             log.close()
 
     def _next(self, log: "_LogSide", last_news: float) -> Iterator[StreamedChanges]:
         """What the files have now, and then what comes to the log until it is time to look at them again."""
-        while (plan := self.scan.plan()) is not None:
+        while (plan := self._plan(log)) is not None:
             yield from self._parts(plan)
             last_news = self.now()
             log.note_progress()
@@ -91,6 +92,16 @@ class TableLogStream(TableStream):
             yield changes
             log.note_progress()
         log.note_progress()
+
+    def _plan(self, log: "_LogSide") -> Plan | None:
+        """What the files have next; None when it has to come from the log, which may have what has expired."""
+        try:
+            return self.scan.plan()
+        except SnapshotNotFoundError as error:
+            if log.lacks(self.scan.checkpoint()):
+                raise
+            log.missing = error
+            return None
 
 
 _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
@@ -123,6 +134,9 @@ class _LogSide:
         self._decoders: dict[int, _GroupDecoder] = {}
         self._has_failed = False
         self._noted: int | None = None
+        self._lacking: int | None = None
+        self.missing: SnapshotNotFoundError | None = None
+        """Why what comes next is not in the files, if it is not."""
 
     @cached_property
     def _table(self) -> int:
@@ -130,6 +144,15 @@ class _LogSide:
 
     def changes(self, until: float) -> Iterator[StreamedChanges]:
         """What comes to the log until a time, or until the files are needed for what follows."""
+        before = self._stream.scan.checkpoint()
+        yield from self._changes(until)
+        after = self._stream.scan.checkpoint()
+        if after == before:
+            self._lacking = after
+        else:
+            self.missing = None
+
+    def _changes(self, until: float) -> Iterator[StreamedChanges]:
         stream = self._stream
         try:
             if not self._opened():
@@ -161,6 +184,15 @@ class _LogSide:
             self._has_failed = True
             self.close()
             stream.wait(max(0.0, until - stream.now()))
+
+    def lacks(self, snapshot_id: int | None) -> bool:
+        """Whether the log was looked at for a snapshot, and does not have it."""
+        return snapshot_id is None or snapshot_id == self._lacking
+
+    def raise_missing(self) -> None:
+        """Raise what the files said of a snapshot that did not come from the log either."""
+        if self.missing is not None and self.lacks(self._stream.scan.checkpoint()):
+            raise self.missing
 
     def note_progress(self) -> None:
         """Keep how far the stream was read with the table, if it has a `consumer-id`."""

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from interbed.storage.log.publisher import forget_writers
+from tests.interop.conftest import java_paimon
 from tests.support.servers.kafka import KafkaServer, running_kafka
+
+__all__ = ["java_paimon", "kafka"]
 
 
 @pytest.fixture(scope="session")

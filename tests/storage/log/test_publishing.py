@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 import interbed
-from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.log.publisher import forget_writers
 from interbed.storage.meta.snapshot.log_position import LogPositions
@@ -27,7 +26,6 @@ from tests.storage.log.tables import (
     log_options,
     told,
     told_by_files,
-    topic_of,
 )
 from tests.support.dying_disk import DyingDisk, Killed
 from tests.support.servers.kafka import KafkaServer
@@ -206,6 +204,28 @@ def test_several_processes_write_at_a_time_and_each_snapshot_is_published_once(
     assert from_log(table, 1, len(expected)) == expected
 
 
+@pytest.mark.long
+def test_writers_that_are_killed_at_any_moment_leave_nothing_unpublished_or_published_twice(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    table = create(kafka, tmp_path)
+    draw = random.Random(1)
+    context = multiprocessing.get_context("spawn")
+    for number in range(8):
+        writer = context.Process(target=_write, args=(table.location, number, 1_000))
+        writer.start()
+        enough = (table.store.snapshots.latest_id() or 0) + draw.randint(1, 4)
+        while (table.store.snapshots.latest_id() or 0) < enough:
+            # Between two looks, so that it is killed at another point of a commit each time.
+            writer.join(draw.random() / 10)
+            assert writer.exitcode is None
+        writer.kill()
+        writer.join()
+    assert reopened(table).publish_log() == table.store.snapshots.latest_id()
+    expected = told_by_files(table, 1)
+    assert from_log(table, 1, len(expected)) == expected
+
+
 def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,7 +268,13 @@ def test_a_log_outlives_the_snapshots_of_its_files(kafka: KafkaServer, tmp_path:
     assert len(table.snapshots()) == 1
     with pytest.raises(SnapshotNotFoundError):
         told(table.stream(1, idle_seconds=0))
-    assert from_log(table, 1, 5) == expected
+    assert told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == expected
+    # What neither of them has is said.
+    fourth = table.snapshots()[-1].log_offsets
+    assert fourth is not None
+    cut_log(kafka, table, {int(p): offset for p, offset in fourth.items()})
+    with pytest.raises(SnapshotNotFoundError, match="has expired"):
+        told(table.stream(1, log=True, poll_seconds=LONG, idle_seconds=LONG))
 
 
 def test_snapshots_do_not_expire_before_they_are_published(kafka: KafkaServer, tmp_path: Path) -> None:
@@ -309,54 +335,6 @@ def test_columns_that_come_later_are_in_the_log(kafka: KafkaServer, tmp_path: Pa
     expected = told_by_files(table, 1)
     assert expected[1] == (2, [{"id": 2, "u": "b", "w": 7, "_row_kind": 0}])
     assert from_log(table, 1, 3) == expected
-
-
-def test_the_topic_goes_with_the_table(kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
-    table = create(kafka, tmp_path)
-    table.upsert([{"id": 1, "v": "a"}])
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    assert topic_of(table) == table.name
-    assert len(client.list_topics(timeout=10).topics[table.name].partitions) == 2
-    catalog.drop_table(table.name)
-    assert table.name not in client.list_topics(timeout=10).topics
-    # With the broker down the table is dropped, and the topic is named that stays.
-    other = create(kafka, tmp_path)
-    other.upsert([{"id": 1, "v": "a"}])
-    name = other.name.partition(".")[2]
-    kafka.kill()
-    try:
-        with caplog.at_level(logging.WARNING):
-            catalog.drop_table(other.name)
-        assert topic_of(other) in caplog.text
-        assert not catalog.table_exists(other.name)
-    finally:
-        kafka.start()
-    again = create(kafka, tmp_path, name=name)
-    with caplog.at_level(logging.WARNING):
-        again.upsert([{"id": 2, "v": "b"}])
-    with pytest.raises(InvalidOptionError, match="log of another table"):
-        again.publish_log()
-
-
-def test_a_renamed_table_keeps_its_topic(kafka: KafkaServer, tmp_path: Path) -> None:
-    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
-    table = create(kafka, tmp_path)
-    table.upsert([{"id": 1, "v": "a"}])
-    catalog.rename_table(table.name, f"{table.name}x")
-    renamed = catalog.get_table(f"{table.name}x")
-    renamed.upsert([{"id": 2, "v": "b"}])
-    assert topic_of(renamed) == table.name
-    assert from_log(renamed, 1, 2) == told_by_files(renamed, 1)
-
-
-def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, tmp_path: Path) -> None:
-    create(kafka, tmp_path)
-    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
-    table = catalog.create_table_as(
-        "db.made", [{"id": 1, "v": "a"}], primary_keys=["id"], options={"bucket": "1", **log_options(kafka)}
-    )
-    assert from_log(table, 1, 1) == [(1, [{"id": 1, "v": "a", "_row_kind": 0}])]
 
 
 def test_branches_have_no_log(kafka: KafkaServer, tmp_path: Path) -> None:

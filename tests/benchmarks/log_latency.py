@@ -1,0 +1,123 @@
+"""How long it takes from a commit until a reader of the table's log has its rows.
+
+    python -m tests.benchmarks.log_latency [--commits 200] [--json]
+
+A real Kafka broker, a writer that commits 100 rows at a time to a table with 4 buckets, and a reader in another process
+that decodes the rows of each snapshot. Both clocks are those of this machine: a commit is when its snapshot's file was
+made, and its arrival when its rows are an Arrow table. Between two commits the reader has caught up.
+"""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tests.benchmarks.command import run_alone
+from tests.support.servers.kafka import running_kafka
+
+COMMITS = 200
+WARM_UP = 10
+ROWS = 100
+ROOT = Path(__file__).resolve().parents[2]
+
+Figures = dict[str, float]
+
+
+def measure(console: Console, commits: int = COMMITS) -> Figures:
+    """Milliseconds from commit to reader: `p50`, `p99` and `max`; and `commit`, what a commit with its log takes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory,
+        running_kafka() as kafka,
+        console.status(f"{commits} commits and a reader of their log"),
+    ):
+        return _measured(Path(directory), kafka.bootstrap_servers, commits)
+
+
+def show(found: Figures, console: Console) -> None:
+    """The figures as a line."""
+    console.print(
+        f"from a commit to a reader of the log: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms, at most "
+        f"{found['max']:.0f} ms; a commit of {ROWS} rows with its log takes {found['commit']:.0f} ms"
+    )
+
+
+def as_json(found: Figures) -> Any:
+    """The figures for `--json`."""
+    return found
+
+
+def main() -> None:
+    """Parse the command line, measure, show."""
+    run_alone(__doc__, measure, show, as_json, default=COMMITS, option="--commits")
+
+
+def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
+    import pyarrow as pa
+
+    import interbed
+    from interbed.storage.log.publisher import forget_writers
+
+    catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
+    catalog.create_database("b")
+    options = {"bucket": "4", "log.system": "kafka", "kafka.bootstrap.servers": servers}
+    columns: list[Any] = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
+    schema = pa.schema([*columns, pa.field("amount", pa.float64())])
+    table = catalog.create_table("b.t", schema, primary_keys=["id"], options=options)
+    total = commits + WARM_UP
+    latencies, durations = [], []
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(total * ROWS)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        assert reader.stdout is not None
+        for number in range(total):
+            rows = pa.table(
+                {
+                    "id": list(range(number * ROWS, (number + 1) * ROWS)),
+                    "name": [f"name {i}" for i in range(ROWS)],
+                    "amount": [i / 7 for i in range(ROWS)],
+                }
+            )
+            begun = time.perf_counter()
+            table.upsert(rows)
+            durations.append(time.perf_counter() - begun)
+            arrived = json.loads(reader.stdout.readline())
+            made = os.stat(table.store.paths.snapshot(arrived["snapshot"])).st_mtime
+            latencies.append((arrived["time"] - made) * 1000)
+    forget_writers()
+    measured = sorted(latencies[WARM_UP:])
+    return {
+        "p50": statistics.median(measured),
+        "p99": measured[math.ceil(len(measured) * 0.99) - 1],
+        "max": measured[-1],
+        "commit": statistics.median(durations[WARM_UP:]) * 1000,
+    }
+
+
+def _read(location: str, rows: int) -> None:
+    """The reader's process: a line for each snapshot when its rows are there, until all are."""
+    from interbed.storage.table.table import load_table
+
+    seen = 0
+    for changes in load_table(location).stream(from_snapshot=1, log=True, poll_seconds=30):
+        seen += changes.to_arrow().num_rows
+        print(json.dumps({"snapshot": changes.snapshot_id, "time": time.time()}), flush=True)
+        if seen >= rows:
+            return
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["read"]:
+        _read(sys.argv[2], int(sys.argv[3]))
+    else:
+        main()

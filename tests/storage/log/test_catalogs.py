@@ -1,0 +1,88 @@
+"""Tables with a log in catalogs: made with their rows, renamed, dropped."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import interbed
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.table.table import Table
+from interbed.testing import metastore
+from tests.storage.log.tables import QUICK, SCHEMA, log_options, new_name, told_by_files, topic_of
+from tests.storage.log.test_publishing import from_log
+from tests.support.servers.kafka import KafkaServer
+
+
+@pytest.fixture(params=["filesystem", "hive"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[interbed.Catalog]:
+    if request.param == "filesystem":
+        with interbed.load_catalog("test", warehouse=f"file:{tmp_path}") as found:
+            found.create_database("db")
+            yield found
+        return
+    with (
+        metastore(warehouse=f"file:{tmp_path}") as uri,
+        interbed.load_catalog("test", metastore="hive", uri=uri, warehouse=f"file:{tmp_path}") as found,
+    ):
+        found.create_database("db")
+        yield found
+
+
+def create(catalog: interbed.Catalog, kafka: KafkaServer, name: str) -> Table:
+    options = {"bucket": "2", **QUICK, **log_options(kafka)}
+    return catalog.create_table(name, SCHEMA, primary_keys=["id"], options=options)
+
+
+def topics(kafka: KafkaServer) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics)
+
+
+def test_a_renamed_table_keeps_its_topic_which_goes_with_the_table(
+    kafka: KafkaServer, catalog: interbed.Catalog
+) -> None:
+    name = f"db.{new_name()}"
+    table = create(catalog, kafka, name)
+    table.upsert([{"id": 1, "v": "a"}])
+    assert topic_of(table) == name
+    assert name in topics(kafka)
+    catalog.rename_table(name, f"{name}x")
+    renamed = catalog.get_table(f"{name}x")
+    renamed.upsert([{"id": 2, "v": "b"}])
+    assert topic_of(renamed) == name
+    assert from_log(renamed, 1, 2) == told_by_files(renamed, 1)
+    catalog.drop_table(f"{name}x")
+    assert name not in topics(kafka)
+
+
+def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
+    table = catalog.create_table_as(
+        f"db.{new_name()}",
+        [{"id": 1, "v": "a"}],
+        primary_keys=["id"],
+        options={"bucket": "1", **QUICK, **log_options(kafka)},
+    )
+    assert from_log(table, 1, 1) == [(1, [{"id": 1, "v": "a", "_row_kind": 0}])]
+
+
+def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into_it(
+    kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db")
+    name = f"db.{new_name()}"
+    create(catalog, kafka, name).upsert([{"id": 1, "v": "a"}])
+    kafka.kill()
+    try:
+        with caplog.at_level(logging.WARNING):
+            catalog.drop_table(name)
+        assert f"'{name}', stays" in caplog.text
+        assert not catalog.table_exists(name)
+    finally:
+        kafka.start()
+    again = create(catalog, kafka, name)
+    again.upsert([{"id": 2, "v": "b"}])
+    with pytest.raises(InvalidOptionError, match="log of another table"):
+        again.publish_log()
