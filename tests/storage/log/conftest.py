@@ -6,6 +6,7 @@ import pytest
 
 from interbed.storage.log.publisher import forget_writers
 from tests.interop.conftest import java_paimon
+from tests.storage.log.tables import warm_up
 from tests.support.servers.kafka import KafkaServer, running_kafka
 
 __all__ = ["java_paimon", "kafka"]
@@ -15,5 +16,6 @@ __all__ = ["java_paimon", "kafka"]
 def kafka() -> Iterator[KafkaServer]:
     """One broker for all tests of a process; each takes topics of its own. A test that kills it starts it again."""
     with running_kafka() as server:
+        warm_up(server)
         yield server
         forget_writers()

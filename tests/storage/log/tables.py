@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import interbed
@@ -28,6 +28,12 @@ def create(kafka: KafkaServer, warehouse: Path, *, keyed: bool = True, name: str
     return catalog.create_table(
         f"db.{name or new_name()}", SCHEMA, primary_keys=["id"] if keyed else [], options=settings
     )
+
+
+def warm_up(kafka: KafkaServer) -> None:
+    """Wait until a broker that was just started takes transactions, which commits do not wait for so long."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "warm-up"})
+    producer.init_transactions(120)
 
 
 def log_options(kafka: KafkaServer) -> dict[str, str]:

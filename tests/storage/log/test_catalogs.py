@@ -11,7 +11,7 @@ import interbed
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.table.table import Table
 from interbed.testing import metastore
-from tests.storage.log.tables import QUICK, SCHEMA, log_options, new_name, told_by_files, topic_of
+from tests.storage.log.tables import QUICK, SCHEMA, log_options, new_name, told_by_files, topic_of, warm_up
 from tests.storage.log.test_publishing import from_log
 from tests.support.servers.kafka import KafkaServer
 
@@ -82,6 +82,7 @@ def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into
         assert not catalog.table_exists(name)
     finally:
         kafka.start()
+        warm_up(kafka)
     again = create(catalog, kafka, name)
     again.upsert([{"id": 2, "v": "b"}])
     with pytest.raises(InvalidOptionError, match="log of another table"):

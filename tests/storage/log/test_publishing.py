@@ -26,6 +26,7 @@ from tests.storage.log.tables import (
     log_options,
     told,
     told_by_files,
+    warm_up,
 )
 from tests.support.dying_disk import DyingDisk, Killed
 from tests.support.servers.kafka import KafkaServer
@@ -241,6 +242,7 @@ def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
         assert seen == told_by_files(table, 1)
     finally:
         kafka.start()
+        warm_up(kafka)
     after = reopened(table)
     assert after.publish_log() == 4
     assert from_log(after, 1, 4) == told_by_files(table, 1)
