@@ -19,7 +19,9 @@ from interbed.ingest.formats.json_objects import json_text, parsed_object
 Known = TypeVar("Known")
 
 _BEGIN, _BETWEEN, _END = '{"schema":', ',"payload":', "}"
-_OTHERWISE_WRITTEN = r'^\s*\{\s*"(schema|payload)"\s*:'
+_ANYHOW_WRITTEN = r'^\s*\{\s*"(schema|payload)"\s*:'
+_BLANKS = r'^\{"schema":\s|,\s+"payload"|"payload"\s+:|"payload":\s'
+"""Blanks where the converter writes none, or what looks like it within the payload."""
 _PREFIXES_MOST = 1000
 _DECODER = json.JSONDecoder()
 
@@ -81,8 +83,9 @@ class Envelopes(Generic[Known]):
     def _written_alike(self, texts: Array) -> Array:
         """The messages, envelopes that are not written as the converter does written that way."""
         ends = mask_of(pc.ends_with(texts, _END))
-        odd = mask_of(pc.match_substring_regex(texts, _OTHERWISE_WRITTEN))
-        odd &= ~(_starts_with(texts, _BEGIN.encode()) & ends)
+        odd = mask_of(pc.match_substring_regex(texts, _ANYHOW_WRITTEN))
+        if odd.any():
+            odd &= ~(_starts_with(texts, _BEGIN.encode()) & ends) | mask_of(pc.match_substring_regex(texts, _BLANKS))
         if not odd.any():
             return texts
         values: list[Any] = texts.to_pylist()

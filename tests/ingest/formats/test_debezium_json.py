@@ -281,6 +281,18 @@ def test_values_that_are_none_of_their_type_are_named() -> None:
     assert list(changes.messages) == [1]
 
 
+@pytest.mark.parametrize(
+    "separators", [(", ", ": "), (",", ": "), (", ", ":"), (",", ":")], ids=["both", "after names", "between", "none"]
+)
+def test_blanks_may_stand_anywhere_in_the_envelope(separators: tuple[str, str]) -> None:
+    rows = [{"id": n, "name": '"payload": , "schema": '} for n in range(3)]
+    fields = [{"type": "int64", "field": "id"}, {"type": "string", "field": "name"}]
+    whole = [with_schema(payload("c", None, row), fields) for row in rows]
+    decoded = decode([({"id": 1}, json.dumps(each, separators=separators).encode()) for each in whole])
+    assert not decoded.bad
+    assert decoded.changes[0].rows.to_pylist() == rows
+
+
 def test_messages_with_and_without_schemas_and_of_several_mix() -> None:
     second = [{"type": "int64", "field": "id"}]
     values: list[Value] = [
