@@ -263,7 +263,7 @@ class _Optional(_Node):
         values, after[some] = self._inner.read(batch, lane[some], after[some])
         if values is None:
             return None, after
-        spread: Any = values.take(pa.array(np.cumsum(present) - 1, mask=~present))
+        spread: Any = values.take(pa.array(np.cumsum(present) - 1, pa.int64(), mask=~present))
         return spread, after
 
 
