@@ -73,6 +73,8 @@ def measure(console: Console, partitions: int = PARTITIONS) -> dict[str, Figures
                 with console.status(f"{name}: {CLIENTS} clients"):
                     figures |= _rates(uri)
             found[name] = figures
+            # It may take an hour, and what is known is not to be lost with the rest.
+            console.log(f"{name}:", {call: round(value, 2) for call, value in figures.items()})
     return found
 
 
