@@ -146,6 +146,7 @@ def test_interbed_writes_and_compacts_what_a_job_of_flinks_writes(
     check(hive, java_paimon, "sums", sums([*changes, *ours]))
 
 
+@pytest.mark.long
 def test_conflicting_compactions_of_both_lose_nothing(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
 ) -> None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 TIMEOUT_SECONDS = 300
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_a_client_ingests_by_connect(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     make_topic(kafka, "connect")
