@@ -32,7 +32,7 @@ class IngestMetrics:
             rows.add_metric([name], count)
         yield rows
         yield GaugeMetricFamily(
-            "interbed_ingest_lag_messages", "What the source has, not yet read: messages, or bytes of a WAL.", value=result.lag
+            "interbed_ingest_lag_messages", "Not yet read: messages, or bytes of a WAL.", value=result.lag
         )
 
 
