@@ -45,6 +45,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "values: errors, types, rows, predicates, files": (
         "base.arrays",
+        "base.avro.varints",
         "base.bucket_id",
         "base.clock",
         "base.errors",

@@ -40,7 +40,7 @@ Wanted: TypeAlias = "Mapping[str, Wanted] | bool"
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class AvroValues:
     """Values in the order in which they lie in `data`, which has PADDING bytes more: where each begins and ends."""
 
     data: Bytes
@@ -49,7 +49,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
+class DecodedValues:
     """The values as an Arrow array, and why some are refused, by their place.
 
     What the array has for those that are refused means nothing.
@@ -66,7 +66,7 @@ class Columns:
         """Something is wanted. Raises NotSupportedError for what can only be passed over."""
         self._node = _Compiler(schema).node(schema.root, wanted, "")
 
-    def decode(self, encoded: Encoded) -> Decoded:
+    def decode(self, encoded: AvroValues) -> DecodedValues:
         """The values; a value is refused that does not end where it should."""
         batch = _Batch(encoded.data, encoded.ends)
         lane = np.arange(len(encoded.starts))
@@ -75,7 +75,7 @@ class Columns:
         left = encoded.ends - at
         batch.refuse(lane, left < 0, "it ends before all of its schema's fields")
         batch.refuse(lane, left > 0, "it goes on after the last of its schema's fields")
-        return Decoded(values=values, refused=batch.refused)
+        return DecodedValues(values=values, refused=batch.refused)
 
 
 @dataclass(slots=True)

@@ -12,13 +12,13 @@ import numpy as np
 
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices
-from interbed.ingest.formats.avro.columns import Encoded
+from interbed.ingest.formats.avro.columns import AvroValues
 from interbed.storage.base.avro.varints import PADDING
 
 HEADER_BYTES = 5
 
 
-def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[tuple[int, Indices, Encoded]]:
+def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[tuple[int, Indices, AvroValues]]:
     """Each schema's number, with the messages that it wrote and what they hold after it.
 
     `texts` (binary, no nulls) are what the messages with the numbers `index` hold. Those that are not in this format
@@ -33,7 +33,7 @@ def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[t
     numbers = header[:, 1:] @ (1 << np.array([24, 16, 8, 0]))
     for number in np.unique(numbers[framed]).tolist():
         chosen = np.flatnonzero(framed & (numbers == number))
-        yield number, index[chosen], Encoded(data, starts[chosen] + HEADER_BYTES, ends[chosen])
+        yield number, index[chosen], AvroValues(data, starts[chosen] + HEADER_BYTES, ends[chosen])
 
 
 def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:

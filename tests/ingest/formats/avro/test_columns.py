@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.ingest.flow.schemas import WriterSchema
-from interbed.ingest.formats.avro.columns import Columns, Decoded, Encoded
+from interbed.ingest.formats.avro.columns import AvroValues, Columns, DecodedValues
 from interbed.ingest.formats.avro.schema import AvroSchema
 from interbed.storage.base.avro.varints import PADDING
 from interbed.storage.base.errors import NotSupportedError
@@ -112,15 +112,15 @@ def _plain(schema: Any) -> Any:
     return schema
 
 
-def decode(schema: Any, texts: Sequence[bytes], wanted: Any = True) -> Decoded:
+def decode(schema: Any, texts: Sequence[bytes], wanted: Any = True) -> DecodedValues:
     lengths = np.array([len(text) for text in texts], np.int64)
     ends = np.cumsum(lengths)
     starts = ends - lengths
     data = np.frombuffer(b"".join(texts) + bytes(PADDING), np.uint8)
-    return Columns(avro(schema), wanted).decode(Encoded(data, starts, ends))
+    return Columns(avro(schema), wanted).decode(AvroValues(data, starts, ends))
 
 
-def rows_of(decoded: Decoded) -> list[Any]:
+def rows_of(decoded: DecodedValues) -> list[Any]:
     decoded.values.validate(full=True)
     found: list[Any] = decoded.values.to_pylist()
     return found
@@ -230,7 +230,7 @@ def test_a_record_that_is_named_again_and_stands_in_another_schema_is_known() ->
     }
     schema = AvroSchema(WriterSchema(text=json.dumps(top), references=(json.dumps(row),)))
     data = np.frombuffer(b"\x00\x02\x0e" + bytes(PADDING), np.uint8)
-    decoded = Columns(schema).decode(Encoded(data, np.array([0]), np.array([3])))
+    decoded = Columns(schema).decode(AvroValues(data, np.array([0]), np.array([3])))
     assert rows_of(decoded) == [{"before": None, "after": {"id": 7}}]
 
 
