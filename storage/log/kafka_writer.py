@@ -68,15 +68,27 @@ class KafkaLogWriter:
                 # What was read from the table failed; readers see nothing of the transaction.
                 self._producer.abort_transaction(self._seconds)
                 raise
-        except self._kafka.KafkaException as error:
-            if error.args[0].code() in self._taken_over_codes:
+        except (self._kafka.KafkaException, SystemError) as error:
+            found = self._cause_of(error)
+            if found.args[0].code() in self._taken_over_codes:
                 raise LogTakenOverError(self._settings.place) from error
-            raise self._settings.unavailable("The log was not written", error) from error
+            raise self._settings.unavailable("The log was not written", found) from error
         return dict(self._ends)
 
     def close(self) -> None:
         """See LogWriter; nothing is pending that anybody waits for."""
         self._producer.purge()
+
+    def _cause_of(self, error: BaseException) -> Any:
+        """The error of Kafka. When a producer is fenced while it tells what was delivered, Kafka's client goes on to
+        call for the next delivery, which Python makes a SystemError of, and again for the one after that.
+        """
+        found: BaseException | None = error
+        while isinstance(found, SystemError):
+            found = found.__cause__
+        if not isinstance(found, self._kafka.KafkaException):
+            raise error
+        return found
 
     def _took_over(self) -> Any:
         settings = {
