@@ -4,7 +4,6 @@
 process. Statements are those that people write in the SQL client; rows come as JSON (`tests.support.peers.json`).
 """
 
-import contextlib
 import itertools
 import json
 import tempfile
@@ -12,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tests.support.peers.cache import INTEROP, built_once, fingerprint, java_sources, run
 from tests.support.peers.java import JVM_OPTIONS, PeerRows
 from tests.support.peers.json import parse_type
-from tests.support.peers.process import PeerProcess
+from tests.support.peers.process import JvmPeer, PeerProcess
 
 STATEMENT_SECONDS_MAX = 240
 JOB_SECONDS_MAX = 300
@@ -59,7 +58,7 @@ def _classpath() -> str:
     return ":".join([str(classes), *(str(jar) for jar in sorted(jars.glob("*.jar")))])
 
 
-class Flink:
+class Flink(JvmPeer):
     """The JVM; close it (or leave its `with`) to end it."""
 
     def __init__(self) -> None:
@@ -92,18 +91,6 @@ class Flink:
             yield FlinkSession(self, name)
         finally:
             self.call("close_session", session=name)
-
-    def close(self) -> None:
-        """End the JVM."""
-        with contextlib.closing(self._process):
-            pass
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,15 @@
 by Maven once, 285 MB, into the tests' cache.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from xml.sax.saxutils import escape
 
 from tests.support.peers.cache import built_once, fingerprint, run
-from tests.support.peers.process import PeerProcess
+from tests.support.peers.process import JvmPeer, PeerProcess
 
 HIVE = Path(__file__).resolve().parents[2] / "peers" / "hive"
 
@@ -75,7 +74,7 @@ class HiveRows:
         return [row[place] for row in self.rows]
 
 
-class HiveServer2:
+class HiveServer2(JvmPeer):
     """The JVM; close it (or leave its `with`) to end it."""
 
     def __init__(self, metastore_uri: str, warehouse: Path, timeout_seconds: float = 300) -> None:
@@ -98,18 +97,6 @@ class HiveServer2:
             types=tuple(column["type"] for column in answer["columns"]),
             rows=answer["rows"],
         )
-
-    def close(self) -> None:
-        """End the JVM."""
-        with contextlib.closing(self._process):
-            pass
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def hive_jars() -> Path:

@@ -4,12 +4,11 @@
 (`tests.support.peers.json`) or as Arrow tables.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +21,7 @@ from tests.support.peers.json import (
     rows_to_table,
     table_to_rows,
 )
-from tests.support.peers.process import PeerProcess
+from tests.support.peers.process import JvmPeer, PeerProcess
 
 JVM_OPTIONS = (
     "-Xmx512m",
@@ -244,7 +243,7 @@ def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
     )
 
 
-class JavaPaimon:
+class JavaPaimon(JvmPeer):
     """The JVM; close it (or leave its `with`) to end it."""
 
     def __init__(self, timeout_seconds: float = 120, *, zone: str = "UTC") -> None:
@@ -324,15 +323,3 @@ class JavaPaimon:
         """Key, default (None for none) and older keys of each option that the classes define."""
         answer = self.call("option_keys", classes=list(classes))
         return [(key, default, older) for key, default, older in answer]
-
-    def close(self) -> None:
-        """End the JVM."""
-        with contextlib.closing(self._process):
-            pass
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -4,16 +4,15 @@
 commands. Columns are INT, BIGINT and STRING; rows are lists of their values.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tests.support.peers.cache import INTEROP, built_once, fingerprint, java_sources, run
 from tests.support.peers.java import JVM_OPTIONS
 from tests.support.peers.json import TypeJson
-from tests.support.peers.process import PeerProcess
+from tests.support.peers.process import JvmPeer, PeerProcess
 
 Row = Sequence[Any]
 
@@ -36,7 +35,7 @@ def _classpath() -> str:
     return f"{classes}:{jars}/*"
 
 
-class JavaHiveCatalog:
+class JavaHiveCatalog(JvmPeer):
     """One catalog of the peer; `options` are Paimon's. Every method is one command, and PeerError a refusal."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -170,15 +169,3 @@ class JavaHiveCatalog:
     def drop_view(self, view: str) -> None:
         """Drop a view."""
         self.call("view_drop", view=view)
-
-    def close(self) -> None:
-        """End the JVM."""
-        with contextlib.closing(self._process):
-            pass
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

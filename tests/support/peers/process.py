@@ -1,8 +1,10 @@
 """A helper process that answers JSON commands, one a line, until its stdin is closed."""
 
+import contextlib
 import json
 import queue
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -78,6 +80,25 @@ class PeerProcess:
         """End the process at once."""
         self._process.kill()
         self._process.wait(timeout=10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class JvmPeer:
+    """A JVM of a peer, with a directory of its own; close it (or leave its `with`) to end it."""
+
+    _process: PeerProcess
+    _directory: "tempfile.TemporaryDirectory[str]"
+
+    def close(self) -> None:
+        """End the JVM."""
+        with contextlib.closing(self._process):
+            pass
+        self._directory.cleanup()
 
     def __enter__(self) -> Self:
         return self
