@@ -6,6 +6,19 @@ from interbed.storage.base.errors import InterbedError, InvalidInputError
 class BadMessageError(InvalidInputError):
     """A message can't be decoded, or does not fit its table; nothing of it was written."""
 
+    @classmethod
+    def at(cls, place: str, reason: str) -> "BadMessageError":
+        """The error of the message at a place, with the way out."""
+        return cls(
+            f"{whats_bad(place, reason)} Nothing of it was written. Mend it at the source, or go on without such "
+            "messages: skip them, or have them put into another topic."
+        )
+
+
+def whats_bad(place: str, reason: str) -> str:
+    """Which message can't be taken, and why."""
+    return f"The message at {place} can't be taken: {reason}."
+
 
 class SourceUnavailableError(InterbedError, ConnectionError):
     """Messages can't be read at this time; may be retried."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.formats.format import Decoder
@@ -203,7 +203,7 @@ class Ingestion:
     def _begin(self, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Find out what the tables have, and go to where the first of them ends."""
         self._decoder = self._new_decoder()
-        for name in self._present():
+        for name in self._names.present(self._catalog):
             sink = open_sink(self._catalog, name, self._settings.group)
             if sink is not None and sink.positions is not None:
                 self._sinks[name] = sink
@@ -247,16 +247,6 @@ class Ingestion:
                 self._count({name: rows})
                 _log.info("%s has the %d rows that %s had.", name, rows, snapshot.source)
                 committed()
-
-    def _present(self) -> Sequence[str]:
-        if self._names.table is not None:
-            return [self._names.table]
-        database = self._names.database or ""
-        if not self._catalog.database_exists(database):
-            return []
-        names = self._catalog.list_tables(database)
-        prefix, suffix = self._names.prefix, self._names.suffix
-        return [f"{database}.{name}" for name in names if name.startswith(prefix) and name.endswith(suffix)]
 
     def _read_on(self, stopped: Callable[[], bool], committed: Callable[[], None], ends: Positions | None) -> None:
         due = self._clock() + self._settings.commit_interval
@@ -373,7 +363,6 @@ class Ingestion:
         return self._sinks[name]
 
     def _created(self, name: str, changes: RowChanges) -> TableSink:
-        self._catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
         sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes.shape)
         sink.advance(self._committed)
         self._sinks[name] = sink
@@ -381,15 +370,12 @@ class Ingestion:
 
     def _handle(self, messages: Messages, bad: Sequence[BadMessage]) -> None:
         for message in sorted(bad, key=lambda b: b.index):
-            reason = f"The message at {messages.place(message.index)} can't be taken: {message.reason}."
+            place = messages.place(message.index)
             match self._settings.bad_messages:
                 case BadMessages.STOP:
-                    raise BadMessageError(
-                        f"{reason} Nothing of it was written. Mend it at the source, or go on without such messages: "
-                        "skip them, or have them put into another topic."
-                    )
+                    raise BadMessageError.at(place, message.reason)
                 case BadMessages.SKIP:
-                    _log.warning("%s It is passed over.", reason)
+                    _log.warning("%s It is passed over.", whats_bad(place, message.reason))
                 case BadMessages.DEAD_LETTER:
                     assert self._dead_letters is not None
                     self._dead_letters.put(messages, message.index, message.reason)

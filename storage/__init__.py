@@ -54,6 +54,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.resolve",
         "base.extras",
         "base.incoming",
+        "base.kafka_errors",
         "base.predicate.expr",
         "base.predicate.parse",
         "base.predicate.reference",

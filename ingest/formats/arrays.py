@@ -42,6 +42,14 @@ def kept(values: Rows, chosen: Mask) -> Rows:
     return found
 
 
+def one_array(column: Any) -> Array:
+    """The values of a column in one piece."""
+    if isinstance(column, pa.Array):
+        return column
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
 def buffer_of(numbers: "npt.NDArray[Any]") -> Any:
     """The bytes of numbers as a buffer of Arrow, which shares them."""
     whole: Any = np.ascontiguousarray(numbers)

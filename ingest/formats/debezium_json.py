@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
@@ -181,8 +181,7 @@ class _Part:
         """A field of the events; null where they lack it."""
         if name not in self.rows.schema.names:
             return pa.nulls(self.rows.num_rows)
-        found: Any = self.rows.column(name).combine_chunks()
-        return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+        return one_array(self.rows.column(name))
 
     def tables(self) -> Mapping[SourceTable, Indices]:
         """Which of the events are of which table."""

@@ -28,7 +28,7 @@ from pyarrow import csv
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.pgoutput_messages import COPIED, DELETE, INSERT, RELATION, TRUNCATE, UPDATE
-from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept
+from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept, one_array
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.postgres_types import ColumnType, TypeLookup, column_type
 from interbed.storage.base.row.kind import RowKind
@@ -388,14 +388,9 @@ def _copied(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMess
             quoted_strings_can_be_null=False,
         ),
     )
-    values, reasons = relation.converted([_one_array(rows.column(place)) for place in places])
+    values, reasons = relation.converted([one_array(rows.column(place)) for place in places])
     bad += [BadMessage(int(index[i]), reason) for i, reason in reasons.items()]
     fine = np.ones(len(index), bool)
     fine[list(reasons)] = False
     table = kept(pa.table(values, names=list(relation.names)), fine)
     return relation.changes(table, np.full(int(fine.sum()), RowKind.INSERT, np.int8), index[fine])
-
-
-def _one_array(column: Any) -> Array:
-    found: Array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return found

@@ -26,6 +26,7 @@ from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.storage.base.extras import load_extra
+from interbed.storage.base.kafka_errors import secrets_of, shown_error
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,6 @@ _OWNED: Mapping[str, str] = {
     "enable.partition.eof": "true",
     "allow.auto.create.topics": "false",
 }
-
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE)
 
 _PASSING = """
     _ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TRANSPORT _UNKNOWN_PARTITION _UNKNOWN_TOPIC COORDINATOR_NOT_AVAILABLE
@@ -118,7 +117,7 @@ class KafkaSource:
         self._request_seconds = request_seconds
         self._linger_seconds = linger_seconds
         self._clock = clock
-        self._secrets = [value for name, value in (settings or {}).items() if value and _SECRET.search(name)]
+        self._secrets = secrets_of(settings or {})
         self._kafka: Any = load_extra("confluent_kafka", needed_by="A Kafka source")
         self._passing_codes = [getattr(self._kafka.KafkaError, name) for name in _PASSING.split()]
         self._consumer: Any = self._new_consumer(group, dict(settings or {}))
@@ -549,11 +548,7 @@ class KafkaSource:
 
     def _shown(self, error: Any) -> str:
         """The text of an error without secrets; Kafka's own errors by what they say."""
-        told = error.args[0] if isinstance(error, self._kafka.KafkaException) and error.args else error
-        text = f"{told.name()}: {told.str()}" if isinstance(told, self._kafka.KafkaError) else str(told)
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return shown_error(self._kafka, error, self._secrets)
 
 
 def _pattern_of(text: str) -> re.Pattern[str]:

@@ -199,8 +199,9 @@ class TransactionalSource:
 
     def _receive(self, messages: Messages) -> None:
         if messages.topic == self._topic:
+            topics = list(self._source.positions().of)
             for ended in self._reader.ended(messages):
-                self._note_end(ended)
+                self._note_end(ended, topics)
             return
         ids = self._reader.ids(messages)
         for partition in np.unique(messages.partitions).tolist():
@@ -213,13 +214,13 @@ class TransactionalSource:
                 each, taken = before.messages.followed_by(each), pa.concat_arrays([before.ids, taken])
             self._waiting[place] = _Waiting(each, taken)
 
-    def _note_end(self, ended: EndedTransaction) -> None:
+    def _note_end(self, ended: EndedTransaction, topics: Sequence[str]) -> None:
         if ended.id in self._numbers:
             # Debezium says again what it said before it was stopped.
             return
         self._numbers[ended.id] = self._first + len(self._ended)
         missing = {}
-        for topic in self._source.positions().of:
+        for topic in topics:
             # The name of a topic ends with that of its collection, before which stands what all of them have.
             count = sum(n for collection, n in ended.events.items() if topic.endswith(f".{collection}"))
             if count:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.formats.arrays import kept, mask_of, taken
+from interbed.ingest.formats.arrays import kept, mask_of, one_array, taken
 from interbed.ingest.formats.before_after import converted_columns
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.row.kind import RowKind
@@ -48,7 +48,7 @@ class ChangeFit:
                 found.append(column)
             elif column.type != type_to_arrow(known[column.name]):
                 try:
-                    fitted(_one_array(changes.rows.column(column.name)), known[column.name])
+                    fitted(one_array(changes.rows.column(column.name)), known[column.name])
                 except ValueError:
                     # What is only written as something else is no reason to change the table.
                     if column.name in changes.stated or _holds_more(column.type, known[column.name]):
@@ -61,7 +61,7 @@ class ChangeFit:
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
         columns, reasons = converted_columns(
-            [_one_array(rows.column(n)) for n in names],
+            [one_array(rows.column(n)) for n in names],
             [lambda array, kind=fields[n].type: fitted(array, kind) for n in names],  # type: ignore[misc]
             names,
         )
@@ -95,7 +95,7 @@ class ChangeFit:
         same = np.ones(len(before), bool)
         for name in self._table.schema.primary_keys:
             if name in rows.schema.names:
-                values = _one_array(rows.column(name))
+                values = one_array(rows.column(name))
                 same &= mask_of(pc.equal(taken(values, before), taken(values, before + 1)).fill_null(False))
         kinds[before[~same]] = RowKind.DELETE
         kinds[before[~same] + 1] = RowKind.INSERT
@@ -110,11 +110,3 @@ class ChangeFit:
 def _holds_more(given: pa.DataType, known: DataType) -> bool:
     """Whether the table's type can become the rows', or get fields from it, without losing anything."""
     return not isinstance(known, AtomicType) or is_widening(known, type_from_arrow(given))
-
-
-def _one_array(column: Any) -> Any:
-    """The values of a column in one piece."""
-    if isinstance(column, pa.Array):
-        return column
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array
+from interbed.ingest.formats.arrays import Array, one_array
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType
@@ -87,9 +87,7 @@ class ComputedColumn:
         name = self.arguments[0]
         if name not in rows.schema.names:
             raise InvalidInputError(f"The computed column {self.name!r} needs a column {name!r}, which messages lack.")
-        values: Any = rows.column(name).combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        values: Any = one_array(rows.column(name))
         if pa.types.is_null(values.type):
             values = values.cast(pa.string())
         return self._of(values)

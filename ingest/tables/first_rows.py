@@ -23,7 +23,6 @@ def first_rows(
         if sink is None:
             sink = open_sink(catalog, name, group)
         if sink is None:
-            catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
             sink = create_sink(catalog, name, settings, group, changes.shape)
         if lacking := sink.lacking(changes):
             written = sink.rows

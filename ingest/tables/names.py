@@ -1,9 +1,10 @@
 """Which table the changes of a source's table go to."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from interbed.catalog.api import Catalog
 from interbed.ingest.flow.changes import SourceTable
 from interbed.storage.base.errors import InvalidInputError
 
@@ -48,6 +49,16 @@ class TableNames:
         if not self._matches(self.including, source) or (self.excluding and self._matches(self.excluding, source)):
             return None
         return self.table or f"{self.database}.{self.prefix}{source.name}{self.suffix}"
+
+    def present(self, catalog: Catalog) -> Sequence[str]:
+        """The one table, whether it is there or not; or those of the database that have such a name."""
+        if self.table is not None:
+            return [self.table]
+        database = self.database or ""
+        if not catalog.database_exists(database):
+            return []
+        names = catalog.list_tables(database)
+        return [f"{database}.{n}" for n in names if n.startswith(self.prefix) and n.endswith(self.suffix)]
 
     def one_each(self, sources: Iterable[SourceTable]) -> dict[SourceTable, str]:
         """The names of those that are not passed over; InvalidInputError where two of them go to one table."""

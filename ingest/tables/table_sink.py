@@ -156,11 +156,12 @@ def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
 
 
 def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str, shape: ChangesShape) -> TableSink:
-    """The sink of a new table for changes of that shape.
+    """The sink of a new table for changes of that shape, in a database that is created if it is missing.
 
     Raises InvalidInputError when there is no primary key to find the rows by that are changed or deleted, or the rows
     lack a column of it.
     """
+    catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
     keys = list(settings.primary_keys or shape.key)
     if not keys and not shape.only_insertions:
         raise InvalidInputError(

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
@@ -230,14 +230,7 @@ class Rounds:
 
     def _present(self) -> dict[str, TableSink]:
         """The tables that are there; those of a database, if they are of this run by their names."""
-        names = self._settings.names
-        if names.table is not None:
-            found = [names.table]
-        elif self._catalog.database_exists(names.database or ""):
-            listed = self._catalog.list_tables(names.database or "")
-            found = [f"{names.database}.{n}" for n in listed if n.startswith(names.prefix) and n.endswith(names.suffix)]
-        else:
-            found = []
+        found = self._settings.names.present(self._catalog)
         return {name: sink for name in found if (sink := open_sink(self._catalog, name, self._group)) is not None}
 
     def _told(
@@ -308,13 +301,9 @@ class Rounds:
     def _check_bad(self, reports: Sequence[ReadReport]) -> None:
         for report in reports:
             for place in report.places:
-                reason = f"The message at {place} can't be taken: {place.about}."
                 if self._settings.bad_messages is BadMessages.STOP:
-                    raise BadMessageError(
-                        f"{reason} Nothing of it was written. Mend it at the source, or go on without such messages: "
-                        "skip them, or have them put into another topic."
-                    )
-                _log.warning("%s It is passed over.", reason)
+                    raise BadMessageError.at(str(place), place.about)
+                _log.warning("%s It is passed over.", whats_bad(str(place), place.about))
 
     def _make_ready(self, lacks: Sequence[Lack], read: Positions) -> None:
         """Make tables, and give them columns and types; what they still lack shows when the rows are read again."""
@@ -326,7 +315,6 @@ class Rounds:
             only = before.only_insertions and lack.shape.only_insertions
             shapes[lack.table] = replace(before, key=before.key or lack.shape.key, only_insertions=only)
         for name, shape in shapes.items():
-            self._catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
             sink = create_sink(self._catalog, name, self._settings.tables, self._group, shape)
             sink.advance(read)
         changed: set[tuple[str, str]] = set()

@@ -10,13 +10,13 @@ from typing import Any
 
 from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError
 from interbed.storage.base.extras import load_extra
+from interbed.storage.base.kafka_errors import secrets_of, shown_error
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import (
     KAFKA,
     KAFKA_SERVERS,
     KAFKA_TOPIC,
     LOG_SYSTEM,
-    SECRET_SETTING,
     LogSystem,
 )
 
@@ -85,13 +85,7 @@ class LogSettings:
 
     def shown(self, error: Any) -> str:
         """The text of an error without secrets; Kafka's own errors by what they say."""
-        kafka = kafka_library()
-        told = error.args[0] if isinstance(error, kafka.KafkaException) and error.args else error
-        text = f"{told.name()}: {told.str()}" if isinstance(told, kafka.KafkaError) else str(told)
-        for name, value in self.settings.items():
-            if value and SECRET_SETTING.search(name):
-                text = text.replace(value, "***")
-        return text
+        return shown_error(kafka_library(), error, secrets_of(self.settings))
 
     def unavailable(self, what: str, error: Any) -> LogUnavailableError:
         """The error of a log that does not answer."""

@@ -5,7 +5,6 @@ docs/log-store.md. Options that begin with `kafka.` are settings of librdkafka, 
 https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md lists.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,11 +22,6 @@ CHANGE_TRACKING = "change-tracking"
 KAFKA = "kafka."
 KAFKA_SERVERS = "kafka.bootstrap.servers"
 KAFKA_TOPIC = "kafka.topic"
-
-SECRET_SETTING = re.compile(
-    r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE
-)
-"""Settings of librdkafka whose values are shown nowhere."""
 
 
 class LogSystem(StrEnum):
