@@ -11,13 +11,16 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
 from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.hive.connection import CallStateUnknownError, current_user
 from interbed.thrift_idl.hive_metastore import ttypes
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,9 @@ HEARTBEAT_SECONDS = 60.0
 
 CHECK_FAILURES_MAX = 5
 """How many checks of a lock that is waited for may fail in a row."""
+
+REFUSALS_MAX = 5
+"""How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
 
 _FIRST_SLEEP_SECONDS = 0.1
 
@@ -152,7 +158,8 @@ class HiveCatalogLock:
 
     def _own(self) -> list[Any]:
         """The locks in the metastore that this object asked for."""
-        return [e for e in self._client.show_locks(self._database, self._table) if e.agentInfo == self._agent]
+        found = _insisting(lambda: self._client.show_locks(self._database, self._table))
+        return [element for element in found if element.agentInfo == self._agent]
 
     def _release_strays(self, lock_id: int) -> None:
         """Give back what came of a request whose reply got lost: nobody else would, and it may be ahead of ours."""
@@ -172,7 +179,11 @@ class HiveCatalogLock:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            time.sleep(min(sleep_seconds, self._check_max_sleep_seconds, left))
+            pause_seconds = min(sleep_seconds, self._check_max_sleep_seconds)
+            if failures:
+                # What keeps a metastore from answering, as statements that wait for each other, needs time to pass.
+                pause_seconds = max(pause_seconds, _backoff_seconds(failures))
+            time.sleep(min(pause_seconds, left))
             sleep_seconds *= 2
             try:
                 response = self._client.check_lock(response.lockid)
@@ -195,20 +206,25 @@ class HiveCatalogLock:
             ahead = [
                 element
                 for element in self._client.show_locks(self._database, self._table)
-                if element.lockid < lock_id and element.state == ttypes.LockState.ACQUIRED
+                if element.lockid < lock_id
             ]
         except CatalogError as error:
             logger.info("could not look who holds %s.%s: %s", self._database, self._table, error)
             return ""
         if not ahead:
             return ""
-        held = ahead[0]
-        seconds = max(0.0, time.time() - (held.acquiredat or 0) / 1000)
-        return f": lock {held.lockid} is held by {held.user} on {held.hostname} since {seconds:.0f} s"
+        held = [element for element in ahead if element.state == ttypes.LockState.ACQUIRED]
+        if not held:
+            first = ahead[0]
+            return f": lock {first.lockid}, asked for by {first.user} on {first.hostname}, waits before it"
+        holder = held[0]
+        seconds = max(0.0, time.time() - (holder.acquiredat or 0) / 1000)
+        return f": lock {holder.lockid} is held by {holder.user} on {holder.hostname} since {seconds:.0f} s"
 
     def _unlock(self, lock_id: int) -> None:
         try:
-            self._client.unlock(lock_id)
+            # A lock that stays, even one that only waits, holds back everybody after it.
+            _insisting(lambda: self._client.unlock(lock_id))
         except CatalogError as error:
             logger.warning(
                 "could not release lock %d of %s.%s, its lease will end it: %s",
@@ -233,3 +249,20 @@ class HiveCatalogLock:
                 self._lost = str(error)
                 logger.warning("no more heartbeats for lock %d: %s", lock_id, error)
                 return
+
+
+def _insisting(call: Callable[[], T]) -> T:
+    """What a call gives that may be made again, and is while the metastore answers and refuses it."""
+    for refusals in range(1, REFUSALS_MAX + 1):
+        try:
+            return call()
+        except CatalogUnavailableError:
+            raise
+        except CatalogError as error:
+            logger.info("tried again: %s", error)
+            time.sleep(_backoff_seconds(refusals))
+    return call()
+
+
+def _backoff_seconds(failures: int) -> float:
+    return _FIRST_SLEEP_SECONDS * 2.0 ** (failures - 1)

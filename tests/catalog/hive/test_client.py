@@ -210,9 +210,10 @@ def test_a_lock_is_released_when_its_block_fails(client: HiveMetastoreClient) ->
 class Faltering(HiveMetastoreClient):
     """A client of a metastore that carries requests for locks out, and answers some calls with an error."""
 
-    def __init__(self, uri: str, *, failing_checks: int) -> None:
+    def __init__(self, uri: str, *, failing_checks: int = 0, failing_releases: int = 0) -> None:
         super().__init__(uri)
         self._failing_checks = failing_checks
+        self._failing_releases = failing_releases
 
     def lock(self, request: Any) -> Any:
         """Enter the request, and fail."""
@@ -225,6 +226,13 @@ class Faltering(HiveMetastoreClient):
             self._failing_checks -= 1
             raise CatalogError("a deadlock in the metastore's database")
         return super().check_lock(lock_id)
+
+    def unlock(self, lock_id: int) -> None:
+        """Fail as often as was said."""
+        if self._failing_releases:
+            self._failing_releases -= 1
+            raise CatalogError("a deadlock in the metastore's database")
+        super().unlock(lock_id)
 
 
 def test_a_request_for_a_lock_that_was_entered_although_it_failed_is_used(
@@ -245,7 +253,10 @@ def test_a_request_for_a_lock_that_was_entered_although_it_failed_is_used(
 
 def test_a_lock_that_cannot_be_looked_at_is_given_back(client: HiveMetastoreClient, server: MetastoreUnderTest) -> None:
     holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
-    with Faltering(server.uri, failing_checks=1000) as faltering, pytest.raises(CatalogError, match="a deadlock"):
+    with (
+        Faltering(server.uri, failing_checks=1000, failing_releases=2) as faltering,
+        pytest.raises(CatalogError, match="a deadlock"),
+    ):
         HiveCatalogLock(faltering, "work", "t", check_max_sleep_seconds=0.01).acquire()
     assert [each.lockid for each in client.show_locks("work")] == [holder.lockid]
     client.unlock(holder.lockid)
