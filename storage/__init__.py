@@ -145,6 +145,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "logs of tables, made and dropped with them": (
         "log.publisher",
+        "log.sender",
         "log.settings",
         "log.topic",
         "meta.options.log",

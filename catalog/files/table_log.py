@@ -31,11 +31,13 @@ def delete_log(table: TableStore | None) -> None:
         return
     # Few tables have a log.
     from interbed.storage.log.publisher import release
+    from interbed.storage.log.sender import forget_sender
     from interbed.storage.log.settings import LogSettings
     from interbed.storage.log.topic import delete_topic
 
     try:
         release(table)
+        forget_sender(table)
         delete_topic(LogSettings.of(table.options))
     except InterbedError as error:
         _log.warning(

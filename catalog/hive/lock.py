@@ -204,9 +204,7 @@ class HiveCatalogLock:
     def _holder(self, lock_id: int) -> str:
         try:
             ahead = [
-                element
-                for element in self._client.show_locks(self._database, self._table)
-                if element.lockid < lock_id
+                element for element in self._client.show_locks(self._database, self._table) if element.lockid < lock_id
             ]
         except CatalogError as error:
             logger.info("could not look who holds %s.%s: %s", self._database, self._table, error)

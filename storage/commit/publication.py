@@ -37,7 +37,7 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.meta.manifest.entry import ManifestEntry
-from interbed.storage.meta.options.log import LogSystem
+from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -151,7 +151,7 @@ class Publication:
         builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
-        log_offsets = self._log_offsets()
+        log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
@@ -186,10 +186,14 @@ class Publication:
                     "data files were removed; write again, or with fewer writers at a time."
                 )
 
-    def _log_offsets(self) -> Mapping[str, int] | None:
-        """Where the table's log stands, as far as that was noted: readers of the snapshot begin there."""
-        if self._store.options.log_system is LogSystem.NONE or self._store.paths.branch != MAIN_BRANCH:
+    def _log_offsets(self, kind: CommitKind) -> Mapping[str, int] | None:
+        """Where the table's log stands, as far as that is known: readers of the snapshot begin there."""
+        options = self._store.options
+        if options.log_system is LogSystem.NONE or self._store.paths.branch != MAIN_BRANCH:
             return None
+        if options.log_consistency is LogConsistency.EVENTUAL:
+            # A compaction commits no records, and others may have sent some that are yet to be committed.
+            return None if kind is CommitKind.COMPACT else self._store.hooks.log_ends(self._store)
         try:
             noted = LogPositions(self._store.file_io, self._store.paths).read()
         except CorruptFileError as error:

@@ -26,6 +26,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.log.api import LogTakenOverError, LogWriter, Published
+from interbed.storage.log.identity import identity_of
 from interbed.storage.log.kafka_writer import KafkaLogWriter, partition_of
 from interbed.storage.log.marker import LogMarker
 from interbed.storage.log.records import LogRecords, RecordCodec
@@ -149,12 +150,6 @@ def forget_writers() -> None:
 def release(store: TableStore) -> None:
     """Let go of the log of a table that is dropped."""
     _let_go(LogSettings.of(store.options))
-
-
-def identity_of(store: TableStore) -> int:
-    """What tells the table from another one in the same topic: when its first schema was made, in milliseconds."""
-    ids = store.schemas.ids()
-    return store.schemas.schema(min(ids)).time_millis or 0 if ids else 0
 
 
 class _Publication:

@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.arrow_values import from_numpy, scalar_of
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.log.json_text import ObjectReader, object_texts
 from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -60,6 +61,31 @@ class RecordCodec:
         columns = [rows.column(name) for name in self._schema.names]
         values = pc.binary_join_element_wise(before, object_texts(columns, self._schema.fields), after, "")
         return LogRecords(keys=self.keys(rows), values=values.cast(pa.binary()).to_pylist(), kinds=kinds)
+
+    def upserts(self, rows: pa.RecordBatch, kinds: "pa.Array[Any] | None") -> LogRecords:
+        """The records of rows in a log with `log.changelog-mode` = upsert: rows before updates are left out, and a key
+        that goes has no value. Without kinds all rows are insertions.
+        """
+        if kinds is not None:
+            told = pc.not_equal(kinds, scalar_of(int(RowKind.UPDATE_BEFORE), pa.int8()))
+            rows, kinds = rows.filter(told), kinds.filter(told)
+        inserted = np.zeros(rows.num_rows, np.int8)
+        records = self.encoded(rows, inserted)
+        if kinds is None:
+            return records
+        gone = pc.equal(kinds, scalar_of(int(RowKind.DELETE), pa.int8())).to_pylist()
+        values = [None if went else value for value, went in zip(records.values, gone, strict=True)]
+        return LogRecords(keys=records.keys, values=values, kinds=inserted)
+
+    def key_rows(self, keys: Sequence[bytes], *, place: str) -> pa.RecordBatch:
+        """The primary keys of records, a column for each of theirs; raises CorruptFileError naming `place`."""
+        try:
+            found = ObjectReader({"key": self._keys}, []).read([b'{"key":%b}' % key for key in keys])["key"]
+        except ValueError as error:
+            raise CorruptFileError(
+                f"A record of {place} has no key of this table: {error}. Somebody else writes to the topic."
+            ) from error
+        return pa.RecordBatch.from_arrays(list(found.flatten()), schema=fields_to_schema(self._keys))
 
     def keys(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """The keys of the records of rows."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
     from interbed.storage.meta.manifest.index_file import IndexFileMeta
     from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.write_log import WriteLog
 
 _BRANCH = "branch"
 """The dynamic option that opens a branch."""
@@ -49,11 +50,15 @@ class StoreHooks:
     """What the floors above supply to every store: see `interbed.storage.table.opening`, which opens stores with it.
 
     `check_options` holds the rules for options that go together. `after_commit` is called when a commit has made its
-    snapshots; the commit stands whatever becomes of it, so it raises nothing.
+    snapshots; the commit stands whatever becomes of it, so it raises nothing. `log_of_writes` is where a writer sends
+    its rows before they are committed, None for most tables. `log_ends` says where such a log ends, by partition, None
+    when that is not known; it raises nothing.
     """
 
     check_options: OptionRules
     after_commit: Callable[["TableStore"], None]
+    log_of_writes: "Callable[[TableStore], WriteLog | None]"
+    log_ends: Callable[["TableStore"], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
+from interbed.storage.meta.write_log import WriteLog
 
 
 def _check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
@@ -29,7 +30,23 @@ def _maintain(of: TableStore) -> None:
     maintain(of)
 
 
-HOOKS = StoreHooks(check_options=_check_options, after_commit=_maintain)
+def _log_of_writes(of: TableStore) -> WriteLog | None:
+    if of.options.log_system is LogSystem.NONE:
+        return None
+    from interbed.storage.log.sender import log_of_writes
+
+    return log_of_writes(of)
+
+
+def _log_ends(of: TableStore) -> Mapping[str, int] | None:
+    from interbed.storage.log.sender import log_ends
+
+    return log_ends(of)
+
+
+HOOKS = StoreHooks(
+    check_options=_check_options, after_commit=_maintain, log_of_writes=_log_of_writes, log_ends=_log_ends
+)
 """What every store is opened with."""
 
 

@@ -8,7 +8,7 @@ Source: paimon-core `schema.SchemaValidation`, `mergetree.compact.PartialUpdateM
 
 from collections.abc import Callable, Iterator, Sequence
 
-from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, TypeRoot, is_atomic
 from interbed.storage.files.file_index.spec import FileIndexSpec
 from interbed.storage.files.format.file_kind import FileKinds
@@ -400,7 +400,21 @@ def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
             f"{asked} can't be combined with '{LOG_CHANGELOG_MODE}' = 'all': what is written comes without the rows "
             "before it. Use 'upsert' or 'auto'."
         )
-    raise NotSupportedError(f"{asked} is not supported yet; use 'transactional'.")
+    for key, is_set, why in (
+        ("sequence.field", bool(options.sequence_fields), "the last record of a key is to be its row"),
+        ("ignore-delete", options.ignore_delete, "the log tells of every key that went"),
+        ("record-level.expire-time", options.record_expire_millis is not None, "rows go without a record"),
+        ("deletion-vectors.enabled", options.deletion_vectors_enabled, "readers see rows before they are compacted"),
+        (
+            "changelog-producer",
+            options.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION),
+            "readers see rows before they are compacted, and make the changelog themselves",
+        ),
+    ):
+        if is_set:
+            raise InvalidOptionError(
+                f"{asked} can't be combined with '{key}': {why}. Remove it, or use 'log.consistency' = 'transactional'."
+            )
 
 
 def _of_catalogs(schema: TableSchema, options: CoreOptions) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.stream import IncrementalScanMode
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class TableChanges:
         snapshot. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and ends when none
         came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of `max_splits` and
         `max_files` at most. With `log` the changes come from the table's log (`log.system`) as soon as they are there,
-        and from the files alone what the log does not have; all else is the same. Errors are those of StreamScan.plan
-        and `changes`, and NotSupportedError for a table without a log.
+        and from the files alone what the log does not have; all else is the same. From an eventual log they come before
+        they are committed, and are put right at the snapshots that follow; `snapshot_id` is the last of these then.
+        Errors are those of StreamScan.plan and `changes`, and NotSupportedError for a table without a log.
         """
         from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 
@@ -81,11 +83,13 @@ class TableChanges:
         if not log:
             return TableStream(scan=scan, read=read, limits=limits, poll_seconds=poll, idle_seconds=idle_seconds)
         from interbed.storage.read.columns import ReadColumns
+        from interbed.storage.views.stream.eventual_stream import EventualLogStream
         from interbed.storage.views.stream.log_stream import TableLogStream
         from interbed.storage.views.stream.stream_scan import streamed
 
         store = streamed(self.store)
-        return TableLogStream(
+        kind = EventualLogStream if store.options.log_consistency is LogConsistency.EVENTUAL else TableLogStream
+        return kind(
             scan=scan,
             read=read,
             limits=limits,

@@ -82,6 +82,7 @@ class TableWrite:
         self._next_sequences: dict[BucketId, int] = {}
         compacts = self._buckets.compacts and not store.options.write_only
         self._compactions = BackgroundCompactions(store) if compacts else None
+        self._log = store.hooks.log_of_writes(store)
         self._open = True
 
     def __enter__(self) -> Self:
@@ -98,7 +99,8 @@ class TableWrite:
         """Write rows; `row_kinds` are int8 (0 +I, 1 -U, 2 +U, 3 -D), all +I when None.
 
         Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
-        InvalidInputError before any row is taken; after any other error the writer is aborted.
+        InvalidInputError before any row is taken; after any other error the writer is aborted, as after
+        LogUnavailableError, where rows are in the table's log before they are committed.
         """
         self._check_open()
         batches = self._incoming.batches(data)
@@ -142,6 +144,9 @@ class TableWrite:
                 self.compact_all()
                 wait = True
             self._for_all(lambda writer: writer.finish(wait=wait))
+            if self._log is not None:
+                # Readers of the snapshot to come have to find in the log what it commits.
+                self._log.flush()
             prepared = self._buckets.prepare()
         except BaseException:
             self.abort()
@@ -198,6 +203,8 @@ class TableWrite:
         self._latest.forget()
 
     def _buffer(self, rows: RoutedRows) -> None:
+        if self._log is not None:
+            self._log.send(rows.bucket_id.bucket, rows.batch, rows.kinds)
         writer = self._writers.get(rows.bucket_id) or self._new_writer(rows.bucket_id)
         self._pool.append(writer.buffer, writer.numbered(rows))
 

@@ -1,10 +1,11 @@
-"""How long it takes from a commit until a reader of the table's log has its rows.
+"""How long it takes from a commit, or from a write, until a reader of the table's log has the rows.
 
     python -m tests.benchmarks.log_latency [--commits 200] [--json]
 
 A real Kafka broker, a writer that commits 100 rows at a time to a table with 4 buckets, and a reader in another process
 that decodes the rows of each snapshot. Both clocks are those of this machine: a commit is when its snapshot's file was
-made, and its arrival when its rows are an Arrow table. Between two commits the reader has caught up.
+made, and its arrival when its rows are an Arrow table. Between two commits the reader has caught up. Then the same with
+an eventual log, from the call of `write_arrow` on; every tenth write is followed by a commit.
 """
 
 import json
@@ -26,19 +27,26 @@ from tests.support.servers.kafka import running_kafka
 COMMITS = 200
 WARM_UP = 10
 ROWS = 100
+WRITES_IN_COMMIT = 10
+POLL_SECONDS = 5.0
 ROOT = Path(__file__).resolve().parents[2]
 
 Figures = dict[str, float]
 
 
 def measure(console: Console, commits: int = COMMITS) -> Figures:
-    """Milliseconds from commit to reader: `p50`, `p99` and `max`; and `commit`, what a commit with its log takes."""
+    """Milliseconds from commit to reader: `p50`, `p99` and `max`; and `commit`, what a commit with its log takes.
+
+    `written_…` are those from write to reader, of an eventual log.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory,
         running_kafka() as kafka,
         console.status(f"{commits} commits and a reader of their log"),
     ):
-        return _measured(Path(directory), kafka.bootstrap_servers, commits)
+        found = _measured(Path(directory) / "transactional", kafka.bootstrap_servers, commits)
+        written = _written(Path(directory) / "eventual", kafka.bootstrap_servers, commits)
+        return {**found, **{f"written_{name}": value for name, value in written.items()}}
 
 
 def show(found: Figures, console: Console) -> None:
@@ -46,6 +54,10 @@ def show(found: Figures, console: Console) -> None:
     console.print(
         f"from a commit to a reader of the log: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms, at most "
         f"{found['max']:.0f} ms; a commit of {ROWS} rows with its log takes {found['commit']:.0f} ms"
+    )
+    console.print(
+        f"from a write to a reader of an eventual log: p50 {found['written_p50']:.1f} ms, p99 "
+        f"{found['written_p99']:.1f} ms, at most {found['written_max']:.1f} ms"
     )
 
 
@@ -59,18 +71,36 @@ def main() -> None:
     run_alone(__doc__, measure, show, as_json, default=COMMITS, option="--commits")
 
 
-def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
+def _table(warehouse: Path, name: str, servers: str, **options: str) -> Any:
     import pyarrow as pa
 
     import interbed
-    from interbed.storage.log.publisher import forget_writers
 
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
-    options = {"bucket": "4", "log.system": "kafka", "kafka.bootstrap.servers": servers}
+    of_log = {"bucket": "4", "log.system": "kafka", "kafka.bootstrap.servers": servers}
     columns: list[Any] = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
     schema = pa.schema([*columns, pa.field("amount", pa.float64())])
-    table = catalog.create_table("b.t", schema, primary_keys=["id"], options=options)
+    return catalog.create_table(f"b.{name}", schema, primary_keys=["id"], options={**of_log, **options})
+
+
+def _rows(number: int) -> Any:
+    """The rows of a commit or a write."""
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "id": list(range(number * ROWS, (number + 1) * ROWS)),
+            "name": [f"name {i}" for i in range(ROWS)],
+            "amount": [i / 7 for i in range(ROWS)],
+        }
+    )
+
+
+def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
+    from interbed.storage.log.publisher import forget_writers
+
+    table = _table(warehouse, "committed", servers)
     total = commits + WARM_UP
     latencies, durations = [], []
     with subprocess.Popen(
@@ -81,13 +111,7 @@ def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
     ) as reader:
         assert reader.stdout is not None
         for number in range(total):
-            rows = pa.table(
-                {
-                    "id": list(range(number * ROWS, (number + 1) * ROWS)),
-                    "name": [f"name {i}" for i in range(ROWS)],
-                    "amount": [i / 7 for i in range(ROWS)],
-                }
-            )
+            rows = _rows(number)
             begun = time.perf_counter()
             table.upsert(rows)
             durations.append(time.perf_counter() - begun)
@@ -95,12 +119,47 @@ def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
             made = os.stat(table.store.paths.snapshot(arrived["snapshot"])).st_mtime
             latencies.append((arrived["time"] - made) * 1000)
     forget_writers()
-    measured = sorted(latencies[WARM_UP:])
+    return {**_spread(latencies[WARM_UP:]), "commit": statistics.median(durations[WARM_UP:]) * 1000}
+
+
+def _written(warehouse: Path, servers: str, writes: int) -> Figures:
+    from interbed.storage.commit.file_store_commit import FileStoreCommit
+    from interbed.storage.log.sender import forget_senders
+
+    table = _table(warehouse, "written", servers, **{"log.consistency": "eventual"})
+    total = writes + WARM_UP
+    latencies = []
+    with (
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(total * ROWS)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as reader,
+        table.new_write("bench") as write,
+    ):
+        assert reader.stdout is not None
+        commit = FileStoreCommit(table.store, "bench")
+        for number in range(total):
+            rows = _rows(number)
+            begun, seen = time.time(), 0
+            write.write_arrow(rows)
+            while seen < ROWS:
+                arrived = json.loads(reader.stdout.readline())
+                seen += arrived["rows"]
+            latencies.append((arrived["time"] - begun) * 1000)
+            if number % WRITES_IN_COMMIT == WRITES_IN_COMMIT - 1:
+                commit.commit(write.prepare_commit(), identifier=number)
+    forget_senders()
+    return _spread(latencies[WARM_UP:])
+
+
+def _spread(values: list[float]) -> Figures:
+    measured = sorted(values)
     return {
         "p50": statistics.median(measured),
         "p99": measured[math.ceil(len(measured) * 0.99) - 1],
         "max": measured[-1],
-        "commit": statistics.median(durations[WARM_UP:]) * 1000,
     }
 
 
@@ -109,9 +168,11 @@ def _read(location: str, rows: int) -> None:
     from interbed.storage.table.table import load_table
 
     seen = 0
-    for changes in load_table(location).stream(from_snapshot=1, log=True, poll_seconds=30):
-        seen += changes.to_arrow().num_rows
-        print(json.dumps({"snapshot": changes.snapshot_id, "time": time.time()}), flush=True)
+    for changes in load_table(location).stream(from_snapshot=1, log=True, poll_seconds=POLL_SECONDS):
+        rows_here = changes.to_arrow().num_rows
+        seen += rows_here
+        told = {"snapshot": changes.snapshot_id, "rows": rows_here, "time": time.time()}
+        print(json.dumps(told), flush=True)
         if seen >= rows:
             return
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import (
     InvalidOptionError,
     LogUnavailableError,
@@ -24,26 +22,23 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.log.api import LogReader
 from interbed.storage.log.groups import LogGroup
+from interbed.storage.log.identity import identity_of
 from interbed.storage.log.kafka_reader import KafkaLogReader
-from interbed.storage.log.publisher import has_log, identity_of
-from interbed.storage.log.records import LogRecords, RecordCodec
+from interbed.storage.log.publisher import has_log
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
-from interbed.storage.meta.schema.evolution import map_fields
-from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.log_rows import LogRowDecoder
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
 
-_ROWS_AT_ONCE = 50_000
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 0.25
 
@@ -79,7 +74,7 @@ class TableLogStream(TableStream):
     def _next(self, log: "_LogSide", last_news: float) -> Iterator[StreamedChanges]:
         """What the files have now, and then what comes to the log until it is time to look at them again."""
         while (plan := self._plan(log)) is not None:
-            yield from self._parts(plan)
+            yield from self.parts(plan)
             last_news = self.now()
             log.note_progress()
         if self.scan.checkpoint() is None and self.store.options.startup_mode in _FROM_FIRST:
@@ -131,7 +126,7 @@ class _LogSide:
         self._is_open = False
         self._groups: deque[LogGroup] = deque()
         self._line: int | None = None
-        self._decoders: dict[int, _GroupDecoder] = {}
+        self._decoders: dict[int, LogRowDecoder] = {}
         self._has_failed = False
         self._noted: int | None = None
         self._lacking: int | None = None
@@ -282,38 +277,10 @@ class _LogSide:
         decoder = self._decoders.get(marker.schema_id)
         if decoder is None:
             schema = self._store.schema_of(marker.schema_id)
-            decoder = _GroupDecoder(schema, self._stream.columns, self._stream.read.schema, self._settings.place)
+            decoder = LogRowDecoder(schema, self._stream.columns, self._stream.read.schema, self._settings.place)
             self._decoders[marker.schema_id] = decoder
         plan = Plan(snapshot_id=marker.first, splits=(), schema_id=marker.schema_id)
         return StreamedChanges(plan=plan, checkpoint=marker.last + 1, read=_GroupRead(group, decoder))
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupDecoder:
-    """Makes rows of the stream's columns of records that were written by one of the table's schemas."""
-
-    written: TableSchema
-    columns: ReadColumns
-    schema: pa.Schema
-    place: str
-
-    def batches(self, records: LogRecords) -> Iterator[pa.RecordBatch]:
-        """The rows with their kinds, filtered; raises CorruptFileError."""
-        codec = RecordCodec(self.written)
-        mapping = map_fields(self.columns.fields, self.written.fields)
-        for start in range(0, len(records), _ROWS_AT_ONCE):
-            end = start + _ROWS_AT_ONCE
-            some = LogRecords(
-                keys=records.keys[start:end], values=records.values[start:end], kinds=records.kinds[start:end]
-            )
-            rows, kinds = codec.decoded(some, place=self.place)
-            mapped = mapping.apply(rows)
-            told = pa.RecordBatch.from_arrays(
-                [*mapped.columns, from_numpy(kinds.astype(np.int8))], names=[*mapped.schema.names, ROW_KIND]
-            )
-            kept = self.columns.kept(told)
-            if kept.num_rows:
-                yield pa.RecordBatch.from_arrays([kept.column(n) for n in self.schema.names], schema=self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +288,7 @@ class _GroupRead:
     """A SplitsRead of what a log has of a snapshot, which needs no splits."""
 
     group: LogGroup
-    decoder: _GroupDecoder
+    decoder: LogRowDecoder
 
     @property
     def schema(self) -> pa.Schema:

@@ -99,7 +99,7 @@ class TableStream:
         while True:
             plan = self.scan.plan()
             if plan is not None:
-                yield from self._parts(plan)
+                yield from self.parts(plan)
                 last_news = self.now()
             if self.scan.checkpoint() != noted:
                 noted = self.scan.checkpoint()
@@ -116,7 +116,8 @@ class TableStream:
                 pause = min(pause, left)
             self.wait(pause)
 
-    def _parts(self, plan: Plan) -> Iterator[StreamedChanges]:
+    def parts(self, plan: Plan) -> Iterator[StreamedChanges]:
+        """What the scan has planned last, cut to the limits."""
         parts = self.limits.parts(plan.splits)
         for part in parts[:-1]:
             again = plan.snapshot_id if part[0].tells_changes else None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from interbed.storage.log.publisher import forget_writers
+from interbed.storage.log.sender import forget_senders
 from tests.interop.conftest import java_paimon
 from tests.storage.log.tables import warm_up
 from tests.support.servers.kafka import KafkaServer, running_kafka
@@ -19,3 +20,4 @@ def kafka() -> Iterator[KafkaServer]:
         warm_up(server)
         yield server
         forget_writers()
+        forget_senders()

@@ -39,6 +39,10 @@ def create(tmp_path: Path, options: dict[str, str], *, columns: pa.Schema = COLU
         ({**LOG, "change-tracking": "false"}, "contradict each other"),
         ({**LOG, "log.consistency": "eventual", "log.changelog-mode": "all"}, "can't be combined"),
         ({**LOG, "log.consistency": "eventual", "merge-engine": "first-row"}, "can't be combined with 'merge-engine'"),
+        ({**LOG, "log.consistency": "eventual", "sequence.field": "v"}, "'sequence.field': the last record"),
+        ({**LOG, "log.consistency": "eventual", "ignore-delete": "true"}, "'ignore-delete'"),
+        ({**LOG, "log.consistency": "eventual", "deletion-vectors.enabled": "true"}, "'deletion-vectors.enabled'"),
+        ({**LOG, "log.consistency": "eventual", "changelog-producer": "lookup"}, "'changelog-producer'"),
         ({"log.consistency": "eventual"}, "needs a log"),
         ({"log.changelog-mode": "upsert"}, "needs a log"),
         ({"log.changelog-mod": "all"}, "Did you mean"),
@@ -49,12 +53,17 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path, options: d
         create(tmp_path, options)
 
 
-def test_an_eventual_log_is_refused_without_a_key_and_else_not_carried_out(tmp_path: Path) -> None:
+def test_an_eventual_log_needs_a_key(tmp_path: Path) -> None:
     eventual = {**LOG, "log.consistency": "eventual"}
     with pytest.raises(InvalidOptionError, match="needs a primary key"):
         create(tmp_path, {**eventual, "bucket-key": "id"}, keyed=False)
-    with pytest.raises(NotSupportedError, match=r"log\.consistency"):
-        create(tmp_path, eventual)
+    assert create(tmp_path, eventual).options.log_changelog_mode == "upsert"
+
+
+def test_a_stream_of_an_eventual_log_keeps_no_progress_with_the_table(tmp_path: Path) -> None:
+    table = create(tmp_path, {**LOG, "log.consistency": "eventual"}).copy({"consumer-id": "me"})
+    with pytest.raises(NotSupportedError, match="consumer-id"):
+        table.stream(log=True)
 
 
 def test_maps_whose_keys_are_no_texts_are_refused_by_their_column(tmp_path: Path) -> None:

@@ -26,10 +26,15 @@ def blocks(language: str, warehouse: Path, kafka: KafkaServer) -> list[str]:
 def test_the_page_runs_and_the_topic_has_what_it_says(
     kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (program,) = blocks("python", tmp_path, kafka)
+    program, before_commit = blocks("python", tmp_path, kafka)
     (record,) = blocks("json", tmp_path, kafka)
-    exec(compile(program.replace("idle_seconds=5", "idle_seconds=0"), str(PAGE), "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(program.replace("idle_seconds=5", "idle_seconds=0"), str(PAGE), "exec"), names)
     assert capsys.readouterr().out == "[{'id': 1, 'amount': 10.0, '_row_kind': 0}]\n"
+    exec(compile(before_commit, str(PAGE), "exec"), names)
+    told = capsys.readouterr().out
+    assert all(f"{{'currency': '{c}', 'rate': {r}, '_row_kind': 0}}" in told for c, r in (("EUR", 1.0), ("USD", 1.08)))
+    assert names["rates"].latest_snapshot() is None
     commands = [shlex.split(line) for block in blocks("shell", tmp_path, kafka) for line in block.splitlines()]
     (publish,) = [words[1:] for words in commands if words[0] == "interbed"]
     result = CliRunner().invoke(main, publish)
@@ -38,7 +43,8 @@ def test_the_page_runs_and_the_topic_has_what_it_says(
     values = [json.loads(m.value()) for m in messages if m.value() is not None]
     assert values == [json.loads(record)]
     assert [m.key() for m in messages if m.value() is not None] == [b'{"id":1}']
-    interbed.load_catalog("lake", warehouse=f"file:{tmp_path}").drop_table("shop.orders")
+    for table in ("shop.orders", "shop.rates"):
+        interbed.load_catalog("lake", warehouse=f"file:{tmp_path}").drop_table(table)
 
 
 def read_topic(kafka: KafkaServer, topic: str, count: int) -> list[Any]:

@@ -1,0 +1,345 @@
+"""An eventual log: rows are read as they are written, and what readers were told comes to what the table has."""
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interbed.storage.base.errors import LogUnavailableError, SnapshotNotFoundError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.log.sender import forget_senders
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
+from tests.storage.log.tables import QUICK, Row, change, create, cut_log
+from tests.support.servers.kafka import KafkaServer, running_kafka
+from tests.support.shares import each_run
+
+SOON = 0.05
+
+
+class Reader:
+    """A stream and the rows that follow from what it told; each change has to fit those."""
+
+    def __init__(
+        self,
+        table: Table,
+        from_snapshot: int | None = None,
+        rows: dict[int, Row] | None = None,
+        idle_seconds: float = 60,
+    ) -> None:
+        self.rows: dict[int, Row] = {} if rows is None else rows
+        self.checkpoint = from_snapshot
+        self.is_strict = True
+        self.told: list[tuple[int, int, Any]] = []
+        # So long as a rule that nothing but the test ends it.
+        self._stream: Any = iter(table.stream(from_snapshot, log=True, poll_seconds=SOON, idle_seconds=idle_seconds))
+
+    def take(self) -> None:
+        """Wait for the next changes, and apply them."""
+        self._apply(next(self._stream))
+
+    def take_some(self, most: int) -> None:
+        """Apply so many of the changes that come, if they do."""
+        for changes in islice(self._stream, most):
+            self._apply(changes)
+
+    def _apply(self, changes: Any) -> None:
+        self.checkpoint = changes.checkpoint
+        for row in changes.to_arrow().to_pylist():
+            kind = row.pop("_row_kind")
+            self.told.append((kind, row["id"], row["v"]))
+            held = self.rows.pop(row["id"], None)
+            if self.is_strict:
+                assert held == (row if kind in (1, 3) else None), (kind, row, held)
+            if kind in (0, 2):
+                self.rows[row["id"]] = row
+
+    def until(self, rows: dict[int, Row]) -> None:
+        """Take changes until these rows follow from them."""
+        while self.rows != rows:
+            self.take()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+@pytest.fixture
+def table(kafka: KafkaServer, tmp_path: Path) -> Table:
+    return create(kafka, tmp_path, log__consistency="eventual")
+
+
+def rows_of(table: Table) -> dict[int, Row]:
+    return {row["id"]: row for row in table.to_arrow().to_pylist()}
+
+
+def silently(table: Table) -> Table:
+    """The table for a writer that knows of no log."""
+    return table.copy({"log.system": "none", "log.consistency": "transactional"})
+
+
+def row(number: int, value: str | None) -> dict[int, Row]:
+    return {number: {"id": number, "v": value}}
+
+
+def test_rows_are_read_before_they_are_committed(table: Table) -> None:
+    reader = Reader(table)
+    with table.new_write("me") as write:
+        write.write_arrow(pa.table({"id": [1], "v": ["a"]}))
+        reader.until(row(1, "a"))
+        assert table.latest_snapshot() is None
+        FileStoreCommit(table.store, "me").commit(write.prepare_commit())
+    table.upsert([{"id": 1, "v": "b"}])
+    table.upsert([{"id": 2, "v": "c"}])
+    reader.until(rows_of(table))
+    assert reader.told == [(0, 1, "a"), (1, 1, "a"), (2, 1, "b"), (0, 2, "c")]
+    table.write_changes([{"id": 2, "v": "c", "_row_kind": "-D"}])
+    reader.until(row(1, "b"))
+    assert reader.told[4:] == [(3, 2, "c")]
+    reader.close()
+
+
+def test_a_stream_begins_with_the_newest_snapshot(table: Table) -> None:
+    change(table, seed=5, commits=4)
+    begun = rows_of(table)
+    reader = Reader(table)
+    reader.take()
+    assert reader.rows == begun
+    table.upsert([{"id": 3, "v": "x"}, {"id": 99, "v": "y"}])
+    reader.until(rows_of(table))
+    changed = [kind for kind, number, _ in reader.told[len(begun) :] if number == 3]
+    assert changed == ([1, 2] if 3 in begun else [0])
+    reader.close()
+
+
+def test_columns_and_filters_are_those_of_any_stream(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    stream = iter(
+        table.stream(log=True, columns=["v"], filter="id = 1", poll_seconds=SOON, idle_seconds=60),
+    )
+    assert next(stream).to_arrow().to_pylist() == [{"v": "a", "_row_kind": 0}]
+    table.upsert([{"id": 1, "v": "c"}])
+    assert next(stream).to_arrow().to_pylist() == [{"v": "a", "_row_kind": 1}, {"v": "c", "_row_kind": 2}]
+    stream.close()
+
+
+def test_a_writer_that_never_commits_is_put_right_at_the_next_snapshot(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    reader = Reader(table)
+    with table.new_write("never") as write:
+        write.write_arrow(pa.table({"id": [1, 7], "v": ["z", "z"]}))
+        reader.until({**row(1, "z"), **row(2, "b"), **row(7, "z")})
+    table.upsert([{"id": 3, "v": "c"}])
+    reader.until(rows_of(table))
+    assert reader.rows == {**row(1, "a"), **row(2, "b"), **row(3, "c")}
+    reader.close()
+
+
+def test_what_writers_commit_that_know_of_no_log_is_told(table: Table) -> None:
+    table.upsert([{"id": n, "v": "a"} for n in range(6)])
+    reader = Reader(table)
+    silent = silently(table)
+    silent.upsert([{"id": 1, "v": "b"}, {"id": 9, "v": "b"}])
+    reader.until(rows_of(table))
+    table.compact()
+    silent.overwrite([{"id": 1, "v": "c"}, {"id": 8, "v": "c"}])
+    reader.until({**row(1, "c"), **row(8, "c")})
+    table.truncate()
+    reader.until({})
+    reader.close()
+
+
+@pytest.mark.parametrize("seed", each_run(range(10), lambda seed: seed < 3))
+def test_whatever_happens_the_changes_that_are_told_come_to_the_table(table: Table, seed: int) -> None:
+    draw = random.Random(seed)
+    reader = Reader(table)
+    for step in range(14):
+        ids = draw.sample(range(12), draw.randint(1, 5))
+        rows = {"id": ids, "v": [f"{step} {draw.random():.4f}" for _ in ids]}
+        kinds = pa.array([draw.choice([0, 0, 2, 3]) for _ in ids], pa.int8())
+        match draw.randint(0, 7):
+            case 0:
+                with table.new_write("never") as write:
+                    write.write_arrow(pa.table(rows), kinds)
+            case 1:
+                silently(table).write_changes(pa.table({**rows, "_row_kind": kinds}))
+            case 2:
+                table.overwrite(pa.table(rows))
+            case 3:
+                table.compact()
+            case _:
+                table.write_changes(pa.table({**rows, "_row_kind": kinds}))
+                # All that is in the log is before its snapshot.
+                if draw.random() < 0.5:
+                    reader.until(rows_of(table))
+    table.upsert([{"id": 100, "v": "the end"}])
+    reader.until(rows_of(table))
+    reader.close()
+
+
+@pytest.mark.parametrize("seed", each_run(range(6), lambda seed: seed < 2))
+def test_a_reader_that_is_killed_goes_on_from_its_checkpoint(table: Table, seed: int) -> None:
+    draw = random.Random(seed)
+    reader = Reader(table, idle_seconds=0.3)
+    change(table, seed=seed, commits=2)
+    for number in range(6):
+        with table.new_write("never") as write:
+            write.write_arrow(pa.table({"id": [draw.randint(0, 15)], "v": ["never"]}))
+        reader.take_some(draw.randint(0, 4))
+        reader.close()
+        if draw.random() < 0.6:
+            change(table, seed=100 * seed + number, commits=draw.randint(1, 3))
+        reader = Reader(table, reader.checkpoint, reader.rows, idle_seconds=0.3)
+        # What came after the checkpoint is told again.
+        reader.is_strict = False
+    table.upsert([{"id": 100, "v": "the end"}])
+    reader.close()
+    reader = Reader(table, reader.checkpoint, reader.rows)
+    reader.is_strict = False
+    reader.until(rows_of(table))
+    reader.close()
+
+
+def test_a_stream_ends_when_nothing_comes(table: Table) -> None:
+    change(table, seed=3, commits=3)
+    told: dict[int, Row] = {}
+    for changes in table.stream(from_snapshot=1, log=True, idle_seconds=0):
+        for each in changes.to_arrow().to_pylist():
+            kind = each.pop("_row_kind")
+            told.pop(each["id"], None)
+            if kind in (0, 2):
+                told[each["id"]] = each
+    assert told == rows_of(table)
+
+
+def test_records_that_retention_cut_off_come_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
+    change(table, seed=8, commits=4)
+    offsets = table.snapshots()[-1].log_offsets
+    assert offsets is not None
+    cut_log(kafka, table, {int(p): offset for p, offset in offsets.items()})
+    reader = Reader(table, from_snapshot=2)
+    # It goes on from a checkpoint, and tells also what stays.
+    reader.is_strict = False
+    reader.rows = rows_of(table.copy({"scan.snapshot-id": "1"}))
+    reader.until(rows_of(table))
+    reader.close()
+
+
+def test_raw_records_are_handed_out_as_they_were_written(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}])
+    raw = table.copy({"log.scan.remove-normalize": "true"})
+    stream = iter(raw.stream(log=True, poll_seconds=SOON, idle_seconds=60))
+    assert next(stream).to_arrow().to_pylist() == [{"id": 1, "v": "a", "_row_kind": 0}]
+    table.upsert([{"id": 1, "v": "a"}])
+    table.write_changes([{"id": 1, "v": "a", "_row_kind": "-D"}])
+    told: list[Row] = []
+    while len(told) < 2:
+        told += next(stream).to_arrow().to_pylist()
+    assert told == [{"id": 1, "v": "a", "_row_kind": 2}, {"id": 1, "v": None, "_row_kind": 3}]
+    stream.close()
+
+
+def test_columns_that_come_and_change_are_told_with_the_columns_of_the_stream(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}])
+    reader = Reader(table)
+    reader.take()
+    with table.update_schema() as update:
+        update.add_column("more", "INT")
+    table.upsert([{"id": 1, "v": "a", "more": 1}, {"id": 2, "v": "b", "more": 2}])
+    reader.until({**row(1, "a"), **row(2, "b")})
+    assert [kind for kind, _, _ in reader.told] == [0, 0]
+    reader.close()
+    later = Reader(table, from_snapshot=1)
+    later.is_strict = False
+    later.until(rows_of(table))
+    later.close()
+
+
+def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
+    change(table, seed=1, commits=3)
+    reader = Reader(table)
+    reader.take()
+    table.rollback_to(1)
+    table.upsert([{"id": 50, "v": "x"}])
+    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+        reader.take_some(10)
+
+
+def test_a_commit_says_where_the_log_stood(table: Table) -> None:
+    table.upsert([{"id": n, "v": "a"} for n in range(8)])
+    table.compact()
+    table.upsert([{"id": n, "v": "b"} for n in range(8)])
+    offsets = [s.log_offsets or {} for s in table.snapshots()]
+    assert [sum(each.values()) for each in offsets] == [8, 8, 16]
+
+
+def test_a_table_of_the_same_topic_is_told_from_another(kafka: KafkaServer, tmp_path: Path, table: Table) -> None:
+    topic = table.options.kafka_topic
+    time.sleep(0.002)
+    other = create(kafka, tmp_path, kafka__topic=topic, log__consistency="eventual")
+    other.upsert([{"id": 1, "v": "a"}])
+    with pytest.raises(Exception, match="log of another table"):
+        list(table.stream(log=True, idle_seconds=0))
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[KafkaServer]:
+    with running_kafka() as server:
+        yield server
+    forget_senders()
+
+
+def test_a_broker_that_is_down_fails_the_write_and_no_reader(
+    own_kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = create(own_kafka, tmp_path, kafka__message__timeout__ms="1500", log__consistency="eventual")
+    table.upsert([{"id": 1, "v": "a"}])
+    reader = Reader(table)
+    reader.take()
+    own_kafka.kill()
+    with pytest.raises(LogUnavailableError):
+        table.upsert([{"id": 2, "v": "b"}])
+    assert rows_of(table) == row(1, "a")
+    with caplog.at_level(logging.WARNING):
+        silently(table).upsert([{"id": 3, "v": "c"}])
+        reader.until({**row(1, "a"), **row(3, "c")})
+    own_kafka.start()
+    _written_again(table)
+    reader.until(rows_of(table))
+    assert set(reader.rows) == {1, 3, 4}
+    reader.close()
+
+
+def _written_again(table: Table) -> None:
+    """Write until the broker, which was just started, takes it."""
+    while True:
+        try:
+            Table(table.name, open_store(table.location)).upsert([{"id": 4, "v": "d"}])
+        except LogUnavailableError:
+            continue
+        return
+
+
+def test_partitions_have_an_eventual_log_too(kafka: KafkaServer, tmp_path: Path) -> None:
+    import interbed
+    from tests.storage.log.tables import log_options
+
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db", ignore_if_exists=True)
+    rows = [{"id": i, "dt": f"2024-01-0{i % 3 + 1}", "v": "a"} for i in range(9)]
+    options = {"bucket": "2", "log.consistency": "eventual", **QUICK, **log_options(kafka)}
+    table = catalog.create_table(
+        "db.parts_eventual", rows, primary_keys=["id", "dt"], partition_keys=["dt"], options=options
+    )
+    reader = Reader(table)
+    table.upsert(rows)
+    reader.until(rows_of(table))
+    table.delete_partitions({"dt": "2024-01-02"})
+    reader.until(rows_of(table))
+    assert len(reader.rows) == 6
+    reader.close()
