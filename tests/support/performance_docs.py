@@ -58,8 +58,11 @@ def figures_text(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def history_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Seconds and ratios of the runs, oldest first, as Markdown: a table for each section that has seconds."""
-    shown = runs[-RUNS_SHOWN:]
+    """Seconds and ratios of the runs, oldest first, as Markdown: a table for each section that has seconds.
+
+    Runs without any are left out.
+    """
+    shown = [run for run in runs if any(_seconds(figures) for _, figures in _sections(run))][-RUNS_SHOWN:]
     lines = ["| commit | day | command | machine |", "|---|---|---|---|"]
     lines += [f"| `{r['commit']}` | {r['when'][:10]} | `{r['command']}` | {r['machine']} |" for r in shown]
     commits = [f"`{run['commit']}`" for run in shown]
