@@ -3,6 +3,7 @@
 After a marker comes the end of its transaction, which has an offset that readers do not see.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,10 +119,14 @@ def _last_markers(
     """The last marker of each partition and the offset after it, of what comes after the offsets."""
     consumer.assign(begins)
     found: dict[int, tuple[LogMarker, int]] = {}
+    give_up = time.monotonic() + seconds
     while not consumer.at_end >= begins.keys():
         before = len(consumer.at_end)
-        messages = consumer.take(seconds)
-        if not messages and len(consumer.at_end) == before:
+        messages = consumer.take(max(0.0, give_up - time.monotonic()))
+        if messages or len(consumer.at_end) > before:
+            give_up = time.monotonic() + seconds
+        elif time.monotonic() >= give_up:
+            # Till then an error may have come after which the consumer goes on by itself.
             raise LogUnavailableError(
                 f"The end of {settings.place} was not reached within {seconds:g} s. Try again when it answers."
             )
