@@ -3,6 +3,7 @@ upkeep.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta import store
@@ -10,7 +11,9 @@ from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
-from interbed.storage.meta.write_log import WriteLog
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.write_log import WriteLog
 
 
 def _check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
@@ -30,7 +33,7 @@ def _maintain(of: TableStore) -> None:
     maintain(of)
 
 
-def _log_of_writes(of: TableStore) -> WriteLog | None:
+def _log_of_writes(of: TableStore) -> "WriteLog | None":
     if of.options.log_system is LogSystem.NONE:
         return None
     from interbed.storage.log.sender import log_of_writes
