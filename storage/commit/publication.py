@@ -37,9 +37,8 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.meta.manifest.entry import ManifestEntry
-from interbed.storage.meta.options.log import LogConsistency, LogSystem
+from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
-from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.line_journal import Finish, find_line_change, finish_line_change
 from interbed.storage.meta.snapshot.log_position import LogPositions
@@ -188,10 +187,10 @@ class Publication:
 
     def _log_offsets(self, kind: CommitKind) -> Mapping[str, int] | None:
         """Where the table's log stands, as far as that is known: readers of the snapshot begin there."""
-        options = self._store.options
-        if options.log_system is LogSystem.NONE or self._store.paths.branch != MAIN_BRANCH:
+        consistency = self._store.log_consistency
+        if consistency is None:
             return None
-        if options.log_consistency is LogConsistency.EVENTUAL:
+        if consistency is LogConsistency.EVENTUAL:
             # A compaction commits no records, and others may have sent some that are yet to be committed.
             return None if kind is CommitKind.COMPACT else self._store.hooks.log_ends(self._store)
         try:

@@ -31,8 +31,7 @@ from interbed.storage.log.kafka_writer import KafkaLogWriter, partition_of
 from interbed.storage.log.marker import LogMarker
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings
-from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency, LogSystem
-from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
@@ -73,14 +72,9 @@ _guard = Lock()
 _turns: dict[tuple[object, ...], Lock] = {}
 
 
-def has_log(store: TableStore) -> bool:
-    """Whether the store's table has a log; branches have none."""
-    return store.options.log_system is not LogSystem.NONE and store.paths.branch == MAIN_BRANCH
-
-
 def publishes(store: TableStore) -> bool:
     """Whether snapshots of the table are published in its log after they were made."""
-    return has_log(store) and store.options.log_consistency is LogConsistency.TRANSACTIONAL
+    return store.log_consistency is LogConsistency.TRANSACTIONAL
 
 
 def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:

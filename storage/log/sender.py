@@ -21,8 +21,6 @@ from interbed.storage.log.records import RecordCodec
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 from interbed.storage.log.topic import ensure_topic
 from interbed.storage.log.written import WRITTEN_HEADER, WrittenBy
-from interbed.storage.meta.options.log import LogConsistency, LogSystem
-from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.log_position import LogPosition
 from interbed.storage.meta.store import TableStore
 
@@ -36,21 +34,6 @@ END_SECONDS = 5.0
 
 _POLL_SECONDS = 0.05
 _ROWS_BETWEEN_POLLS = 1_000
-
-
-def log_of_writes(store: TableStore) -> "KafkaWriteLog | None":
-    """Where a writer of the table sends its rows; None where the log is not eventual, or there is none of a branch."""
-    return KafkaWriteLog(store) if has_eventual_log(store) else None
-
-
-def has_eventual_log(store: TableStore) -> bool:
-    """Whether rows are in the table's log before they are committed."""
-    options = store.options
-    return (
-        options.log_system is not LogSystem.NONE
-        and options.log_consistency is LogConsistency.EVENTUAL
-        and store.paths.branch == MAIN_BRANCH
-    )
 
 
 def log_ends(store: TableStore) -> Mapping[str, int] | None:

@@ -11,6 +11,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -90,6 +91,12 @@ class TableStore:
     def with_schema(self, schema: TableSchema) -> "TableStore":
         """The same table read and written by another of its schemas, with the same dynamic options."""
         return self._opened(schema, self.dynamic_options)
+
+    @property
+    def log_consistency(self) -> LogConsistency | None:
+        """When a change is seen in the table's log; None where there is none. Branches have none."""
+        has_log = self.options.log_system is not LogSystem.NONE and self.paths.branch == MAIN_BRANCH
+        return self.options.log_consistency if has_log else None
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Make the table's next schema; raises InvalidInputError and CommitFailedError."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta import store
-from interbed.storage.meta.options.log import LogSystem
+from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
@@ -23,7 +23,7 @@ def _check_options(schema: TableSchema, before: TableSchema | None = None) -> No
 
 
 def _maintain(of: TableStore) -> None:
-    if of.options.log_system is not LogSystem.NONE:
+    if of.log_consistency is LogConsistency.TRANSACTIONAL:
         # First, because readers wait for it.
         from interbed.storage.log.publisher import publish_after_commit
 
@@ -34,11 +34,11 @@ def _maintain(of: TableStore) -> None:
 
 
 def _log_of_writes(of: TableStore) -> "WriteLog | None":
-    if of.options.log_system is LogSystem.NONE:
+    if of.log_consistency is not LogConsistency.EVENTUAL:
         return None
-    from interbed.storage.log.sender import log_of_writes
+    from interbed.storage.log.sender import KafkaWriteLog
 
-    return log_of_writes(of)
+    return KafkaWriteLog(of)
 
 
 def _log_ends(of: TableStore) -> Mapping[str, int] | None:

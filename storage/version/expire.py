@@ -16,9 +16,8 @@ from typing import Any
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.options.log import LogConsistency, LogSystem
+from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer
-from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
@@ -193,9 +192,7 @@ class SnapshotExpiry:
 
     def _unpublished(self) -> int | None:
         store = self.store
-        if store.options.log_system is LogSystem.NONE or store.paths.branch != MAIN_BRANCH:
-            return None
-        if store.options.log_consistency is not LogConsistency.TRANSACTIONAL:
+        if store.log_consistency is not LogConsistency.TRANSACTIONAL:
             return None
         noted = LogPositions(store.file_io, store.paths).read()
         return FIRST_SNAPSHOT_ID if noted is None else noted.snapshot + 1

@@ -97,18 +97,23 @@ def _rows(number: int) -> Any:
     )
 
 
+def _reader_of(table: Any, rows: int) -> "subprocess.Popen[str]":
+    """The process that reads so many rows of the table's log."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(rows)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
     from interbed.storage.log.publisher import forget_writers
 
     table = _table(warehouse, "committed", servers)
     total = commits + WARM_UP
     latencies, durations = [], []
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(total * ROWS)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as reader:
+    with _reader_of(table, total * ROWS) as reader:
         assert reader.stdout is not None
         for number in range(total):
             rows = _rows(number)
@@ -129,15 +134,7 @@ def _written(warehouse: Path, servers: str, writes: int) -> Figures:
     table = _table(warehouse, "written", servers, **{"log.consistency": "eventual"})
     total = writes + WARM_UP
     latencies = []
-    with (
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(total * ROWS)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as reader,
-        table.new_write("bench") as write,
-    ):
+    with _reader_of(table, total * ROWS) as reader, table.new_write("bench") as write:
         assert reader.stdout is not None
         commit = FileStoreCommit(table.store, "bench")
         for number in range(total):
@@ -168,7 +165,7 @@ def _read(location: str, rows: int) -> None:
     from interbed.storage.table.table import load_table
 
     seen = 0
-    for changes in load_table(location).stream(from_snapshot=1, log=True, poll_seconds=POLL_SECONDS):
+    for changes in load_table(location).stream(log=True, poll_seconds=POLL_SECONDS):
         rows_here = changes.to_arrow().num_rows
         seen += rows_here
         told = {"snapshot": changes.snapshot_id, "rows": rows_here, "time": time.time()}

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from interbed.storage.base.errors import (
     InterbedError,
-    InvalidOptionError,
     LogUnavailableError,
     NotSupportedError,
     SnapshotNotFoundError,
 )
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.log.identity import identity_of
+from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_written import KafkaWrittenReader
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings
@@ -39,9 +37,8 @@ from interbed.storage.read.point.lookup import PointLookup
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.split import Split
 from interbed.storage.views.change_query import ChangeQuery
-from interbed.storage.views.stream.log_rows import LogRowDecoder
+from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
 from interbed.storage.views.stream.log_stream import check_log_stream
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
@@ -161,10 +158,10 @@ class _EventualSide:
 
     def put_right(self) -> Iterator[StreamedChanges]:
         """What the newest snapshot has otherwise than it was told; it is the base then."""
-        newest = None if self._is_raw else self._store.snapshots.latest()
+        if self._is_raw:
+            return
+        newest = self._store.snapshots.latest()
         if self._base is not None and (newest is None or not self._is_in_line(newest)):
-            if self._is_raw:
-                return
             raise SnapshotNotFoundError(
                 f"The table at {self._store.location} was taken back to before snapshot {self._base.id}, which the "
                 "stream has come to. Start the stream anew."
@@ -186,8 +183,8 @@ class _EventualSide:
                 held = found
         self._touched.settle()
         self._base, self._covered = newest, covered
-        before_this = self._told_before or {}
-        self._goes_on = self._goes_on and any(covered.get(p, 0) < end for p, end in before_this.items())
+        if self._told_before is not None and all(covered.get(p, 0) >= end for p, end in self._told_before.items()):
+            self._goes_on = False
         if held is not None:
             # All is told now up to this snapshot.
             yield StreamedChanges(plan=held.plan, checkpoint=self._checkpoint, read=held.read)
@@ -267,10 +264,7 @@ class _EventualSide:
             if row.offset >= self._covered.get(row.partition, 0) or self._is_raw:
                 newest[row.key] = row
         if any(row.by.table != self._table for row in newest.values()):
-            raise InvalidOptionError(
-                f"The {self._settings.place} is the log of another table than the one at {self._store.location}; set "
-                "'kafka.topic'."
-            )
+            raise error_of_another_table(self._settings, self._store)
         if self._is_raw:
             return self._as_written([row for row in rows if row.key in newest])
         if not newest:
@@ -410,26 +404,9 @@ class _EventualSide:
     def _handed_out(self, values: Sequence[bytes], kinds: Sequence[RowKind], snapshot_id: int) -> StreamedChanges:
         records = LogRecords(keys=[None] * len(values), values=values, kinds=np.array(kinds, np.int8))
         plan = Plan(snapshot_id=snapshot_id or None, splits=(), schema_id=self._store.schema.id)
-        return StreamedChanges(plan=plan, checkpoint=self._checkpoint, read=_ValuesRead(records, self._decoder))
+        return StreamedChanges(plan=plan, checkpoint=self._checkpoint, read=LogRead([records], self._decoder))
 
 
 def _with_key_alone(key: bytes) -> bytes:
     """The value of a row that has nothing but its key, whose text is that of a row with these columns."""
     return b'{"before":null,"after":%b,"op":"c"}' % key
-
-
-@dataclass(frozen=True, slots=True)
-class _ValuesRead:
-    """A SplitsRead of values with their kinds, which needs no splits."""
-
-    records: LogRecords
-    decoder: LogRowDecoder
-
-    @property
-    def schema(self) -> pa.Schema:
-        """See SplitsRead."""
-        return self.decoder.schema
-
-    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """See SplitsRead."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.decoder.batches(self.records))

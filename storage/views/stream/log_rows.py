@@ -1,6 +1,6 @@
 """The records of a table's log as the rows that a stream hands out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
+from interbed.storage.scan.split import Split
 
 _ROWS_AT_ONCE = 50_000
 
@@ -42,3 +43,21 @@ class LogRowDecoder:
             kept = self.columns.kept(told)
             if kept.num_rows:
                 yield pa.RecordBatch.from_arrays([kept.column(n) for n in self.schema.names], schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A SplitsRead of records, part after part, which needs no splits."""
+
+    parts: Sequence[LogRecords]
+    decoder: LogRowDecoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See SplitsRead."""
+        return self.decoder.schema
+
+    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
+        """See SplitsRead."""
+        batches = (batch for records in self.parts for batch in self.decoder.batches(records))
+        return pa.RecordBatchReader.from_batches(self.schema, batches)

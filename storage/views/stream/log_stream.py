@@ -8,23 +8,19 @@ one is one of the other.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import (
-    InvalidOptionError,
     LogUnavailableError,
     NotSupportedError,
     SnapshotNotFoundError,
 )
 from interbed.storage.log.api import LogReader
 from interbed.storage.log.groups import LogGroup
-from interbed.storage.log.identity import identity_of
+from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_reader import KafkaLogReader
-from interbed.storage.log.publisher import has_log
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
@@ -33,8 +29,7 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.split import Split
-from interbed.storage.views.stream.log_rows import LogRowDecoder
+from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
@@ -104,7 +99,7 @@ _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
 
 def check_log_stream(store: TableStore) -> None:
     """Raise NotSupportedError for a table without a log, and for options that the log does not carry out."""
-    if not has_log(store):
+    if store.log_consistency is None:
         what = f"the branch '{store.paths.branch}' of a table" if store.options.log_system != "none" else "the table"
         raise NotSupportedError(
             f"There is no log of {what} at {store.location}: '{LOG_SYSTEM}' is '{store.options.log_system}', and "
@@ -233,10 +228,7 @@ class _LogSide:
         """Whether what comes next is not in the log but in the files; None for what was read already."""
         upcoming, marker = self._stream.scan.checkpoint() or FIRST_SNAPSHOT_ID, group.marker
         if marker.table != self._table:
-            raise InvalidOptionError(
-                f"The {self._settings.place} is the log of another table than the one at {self._store.location}; set "
-                "'kafka.topic'."
-            )
+            raise error_of_another_table(self._settings, self._store)
         if self._line is not None and marker.line != self._line:
             raise SnapshotNotFoundError(
                 f"The table at {self._store.location} was taken back to before snapshot {upcoming}, which the stream "
@@ -280,22 +272,5 @@ class _LogSide:
             decoder = LogRowDecoder(schema, self._stream.columns, self._stream.read.schema, self._settings.place)
             self._decoders[marker.schema_id] = decoder
         plan = Plan(snapshot_id=marker.first, splits=(), schema_id=marker.schema_id)
-        return StreamedChanges(plan=plan, checkpoint=marker.last + 1, read=_GroupRead(group, decoder))
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupRead:
-    """A SplitsRead of what a log has of a snapshot, which needs no splits."""
-
-    group: LogGroup
-    decoder: LogRowDecoder
-
-    @property
-    def schema(self) -> pa.Schema:
-        """See SplitsRead."""
-        return self.decoder.schema
-
-    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """See SplitsRead."""
-        batches = (b for _, records in sorted(self.group.records.items()) for b in self.decoder.batches(records))
-        return pa.RecordBatchReader.from_batches(self.schema, batches)
+        records = [records for _, records in sorted(group.records.items())]
+        return StreamedChanges(plan=plan, checkpoint=marker.last + 1, read=LogRead(records, decoder))

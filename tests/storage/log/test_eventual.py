@@ -2,7 +2,6 @@
 
 import logging
 import random
-import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interbed.storage.base.errors import LogUnavailableError, SnapshotNotFoundError
+import interbed
+from interbed.storage.base.clock import now_millis
+from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.log.identity import identity_of
 from interbed.storage.log.sender import forget_senders
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from tests.storage.log.tables import QUICK, Row, change, create, cut_log
+from tests.storage.log.tables import QUICK, Row, change, create, cut_log, log_options
 from tests.support.servers.kafka import KafkaServer, running_kafka
 from tests.support.shares import each_run
 
@@ -280,10 +282,11 @@ def test_a_commit_says_where_the_log_stood(table: Table) -> None:
 
 def test_a_table_of_the_same_topic_is_told_from_another(kafka: KafkaServer, tmp_path: Path, table: Table) -> None:
     topic = table.options.kafka_topic
-    time.sleep(0.002)
+    while now_millis() <= identity_of(table.store):
+        pass
     other = create(kafka, tmp_path, kafka__topic=topic, log__consistency="eventual")
     other.upsert([{"id": 1, "v": "a"}])
-    with pytest.raises(Exception, match="log of another table"):
+    with pytest.raises(InvalidOptionError, match="log of another table"):
         list(table.stream(log=True, idle_seconds=0))
 
 
@@ -326,9 +329,6 @@ def _written_again(table: Table) -> None:
 
 
 def test_partitions_have_an_eventual_log_too(kafka: KafkaServer, tmp_path: Path) -> None:
-    import interbed
-    from tests.storage.log.tables import log_options
-
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db", ignore_if_exists=True)
     rows = [{"id": i, "dt": f"2024-01-0{i % 3 + 1}", "v": "a"} for i in range(9)]
