@@ -23,7 +23,15 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta.options.log import KAFKA_TOPIC, LOG_SYSTEM, LogSystem
+from interbed.storage.meta.options.log import (
+    KAFKA_TOPIC,
+    LOG_CHANGELOG_MODE,
+    LOG_CONSISTENCY,
+    LOG_SYSTEM,
+    LogChangelogMode,
+    LogConsistency,
+    LogSystem,
+)
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
@@ -307,7 +315,13 @@ def given_schema(
 
 
 def _without_log(fill: Fill) -> Fill:
-    return lambda table: fill(Table(table.name, table.store.with_options({LOG_SYSTEM: LogSystem.NONE})))
+    # What only a log can have is refused without one.
+    options = {
+        LOG_SYSTEM: LogSystem.NONE,
+        LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
+        LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,
+    }
+    return lambda table: fill(Table(table.name, table.store.with_options(options)))
 
 
 def _emptied(table: Table) -> None:

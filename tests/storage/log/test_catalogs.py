@@ -67,6 +67,19 @@ def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, cata
     assert from_log(table, 1, 1) == [(1, [{"id": 1, "v": "a", "_row_kind": 0}])]
 
 
+def test_a_table_made_with_its_rows_may_have_an_eventual_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
+    table = catalog.create_table_as(
+        f"db.{new_name()}",
+        [{"id": 1, "v": "a"}],
+        primary_keys=["id"],
+        options={"bucket": "1", "log.consistency": "eventual", "log.changelog-mode": "upsert"}
+        | {**QUICK, **log_options(kafka)},
+    )
+    table.upsert([{"id": 1, "v": "b"}])
+    told = [row for changes in table.stream(log=True, idle_seconds=0) for row in changes.to_arrow().to_pylist()]
+    assert told == [{"id": 1, "v": "b", "_row_kind": 0}]
+
+
 def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into_it(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
