@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, Mask, taken, valid
 from interbed.storage.base.row.kind import RowKind
@@ -24,10 +25,13 @@ def changed_rows(
     names = [field.name for field in after.type]
     old = deleted | (updated & valid(before))
     new = inserted | updated
-    if new.all() and not old.any():
+    last = np.where(updated, np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.INSERT))
+    if (old ^ new).all():
+        # One row of each change, as a rule where rows before an update are not known.
+        rows = _either(new, after, before)
         return (
-            pa.table(dict(zip(names, after.flatten(), strict=True))),
-            np.where(updated, np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.INSERT)),
+            pa.table(dict(zip(names, rows, strict=True))),
+            np.where(new, last, np.int8(RowKind.DELETE)),
             np.arange(count),
         )
     wanted = np.stack([old, new], axis=1)
@@ -35,7 +39,7 @@ def changed_rows(
     kinds = np.stack(
         [
             np.where(deleted, np.int8(RowKind.DELETE), np.int8(RowKind.UPDATE_BEFORE)),
-            np.where(updated, np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.INSERT)),
+            last,
         ],
         axis=1,
     )[wanted]
@@ -44,6 +48,15 @@ def changed_rows(
         for one, other in zip(before.flatten(), after.flatten(), strict=True)
     ]
     return pa.table(dict(zip(names, columns, strict=True))), kinds, np.arange(count).repeat(wanted.sum(axis=1))
+
+
+def _either(chosen: Mask, one: Any, other: Any) -> list[Array]:
+    """The fields of the rows of one where it is true, else of the other."""
+    if chosen.all():
+        fields: list[Array] = one.flatten()
+        return fields
+    pairs = zip(one.flatten(), other.flatten(), strict=True)
+    return [pc.if_else(pa.array(chosen), first, second) for first, second in pairs]
 
 
 def converted_columns(

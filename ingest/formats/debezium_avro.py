@@ -28,9 +28,9 @@ from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema
 from interbed.ingest.formats.avro.wire_format import by_schema
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
-from interbed.ingest.formats.by_table import by_table, is_one_of
+from interbed.ingest.formats.by_table import by_table
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
-from interbed.ingest.formats.debezium_events import NO_EVENT, events_of, ops, whats_wrong
+from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
 
 _NAMES = ("db", "schema", "table")
 _WANTED: Wanted = {"before": True, "after": True, "op": True, "source": dict.fromkeys(_NAMES, True)}
@@ -106,7 +106,7 @@ class DebeziumAvro:
         if len(lacking):
             # Most connectors send the row, or its key as the row, so that this is rare.
             before = self._with_keys(before, lacking, part.index, keys)
-        reasons = {**whats_wrong(part.op, before, after), **reasons}
+        reasons = {**whats_wrong(part.op, part.kinds, before, after), **reasons}
         bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
         good = inserted | updated | deleted
         good[list(reasons)] = False
@@ -170,6 +170,7 @@ class _Part:
     source: SourceTable
     index: Indices
     op: Array
+    kinds: Kinds
     before: Array
     after: Array
     reader: _Reader
@@ -181,7 +182,7 @@ class _Part:
 
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
-        return ops(self.op, *wanted)
+        return of_kind(self.kinds, *wanted)
 
     def converted(self) -> tuple[tuple[Array, Array], dict[int, str]]:
         """Both rows with the types of columns, and for those with a value that can't be, by their place, why."""
@@ -217,8 +218,9 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
     texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
     tables = by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"])
     op = _field(events, "op")
+    kinds = kinds_of(op)
     # What PostgreSQL was only told is about no table.
-    nameless = ~is_one_of(op, ["m"])
+    nameless = ~of_kind(kinds, "m")
     for numbers in tables.values():
         nameless[numbers] = False
     bad += [BadMessage(int(index[i]), f'{NO_EVENT}its "source" names no table') for i in np.flatnonzero(nameless)]
@@ -230,6 +232,7 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
             source=table,
             index=index[numbers],
             op=_chosen(op, numbers),
+            kinds=kinds[numbers],
             before=_chosen(before, numbers),
             after=_chosen(after, numbers),
             reader=reader,

@@ -27,7 +27,7 @@ from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
-from interbed.ingest.formats.debezium_events import NO_EVENT, events_of, ops, whats_wrong
+from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
 
 _SPELLED = r'"(NaN|-?Infinity)"'
@@ -96,8 +96,9 @@ class DebeziumJson:
         rows: pa.Table | None = shape.read_known(texts)
         if rows is None:
             return None
-        part = _Part(source=table, index=index, texts=texts, rows=rows, shape=shape, types={})
-        return part if list(part.tables()) == [table] and len(part.tables()[table]) == len(texts) else None
+        part = _Part.of(table, index, texts, rows, shape, {})
+        tables = part.tables()
+        return part if list(tables) == [table] and len(tables[table]) == len(texts) else None
 
 
 def _events_of(schema: Mapping[str, Any]) -> _Events:
@@ -141,10 +142,24 @@ class _Part:
 
     source: SourceTable
     index: Indices
+    kinds: Kinds
     texts: Array
     rows: pa.Table
     shape: JsonShape
     types: Mapping[str, ConnectType]
+
+    @staticmethod
+    def of(
+        source: SourceTable,
+        index: Indices,
+        texts: Array,
+        rows: pa.Table,
+        shape: JsonShape,
+        types: Mapping[str, ConnectType],
+    ) -> "_Part":
+        """The events that rows of a shape are."""
+        kinds = kinds_of(_field(rows, "op"))
+        return _Part(source=source, index=index, kinds=kinds, texts=texts, rows=rows, shape=shape, types=types)
 
     @staticmethod
     def read(
@@ -158,14 +173,8 @@ class _Part:
         """Read the texts of events, which have the numbers `index`."""
         read = shape.read(texts)
         bad += [BadMessage(int(index[b.index]), b.reason) for b in read.bad]
-        return _Part(
-            source=source,
-            index=index[read.index],
-            texts=texts if len(read.index) == len(texts) else taken(texts, read.index),
-            rows=read.rows,
-            shape=shape,
-            types=types,
-        )
+        texts = texts if len(read.index) == len(texts) else taken(texts, read.index)
+        return _Part.of(source, index[read.index], texts, read.rows, shape, types)
 
     def taken(self, numbers: Indices, source: SourceTable) -> "_Part":
         """Some of the events, as those of a table."""
@@ -173,15 +182,14 @@ class _Part:
             self,
             source=source,
             index=self.index[numbers],
+            kinds=self.kinds[numbers],
             texts=taken(self.texts, numbers),
             rows=taken(self.rows, numbers),
         )
 
     def column(self, name: str) -> Array:
         """A field of the events; null where they lack it."""
-        if name not in self.rows.schema.names:
-            return pa.nulls(self.rows.num_rows)
-        return one_array(self.rows.column(name))
+        return _field(self.rows, name)
 
     def tables(self) -> Mapping[SourceTable, Indices]:
         """Which of the events are of which table."""
@@ -195,7 +203,7 @@ class _Part:
 
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
-        return ops(self.column("op"), *wanted)
+        return of_kind(self.kinds, *wanted)
 
     def changes(self, keys: Array, bad: list[BadMessage]) -> RowChanges | None:
         """The rows of the events; `keys` are the keys of all messages. None when there are none."""
@@ -203,7 +211,7 @@ class _Part:
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
-        reasons = whats_wrong(complete.column("op"), before, after)
+        reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
@@ -259,6 +267,10 @@ class _Part:
             if key:
                 texts[i] = json_text({**parsed_object(texts[i]), "before": key}).encode()
         return _Part.read(self.shape, self.types, self.source, self.index, pa.array(texts, pa.binary()), [])
+
+
+def _field(rows: pa.Table, name: str) -> Array:
+    return one_array(rows.column(name)) if name in rows.schema.names else pa.nulls(rows.num_rows)
 
 
 def _key_of(key: bytes | None) -> dict[str, Any]:

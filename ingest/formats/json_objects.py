@@ -13,7 +13,6 @@ as if a value followed an object without a comma; everything else is parsed in P
 Types that are learned: BIGINT (DECIMAL(38, 0) beyond 64 bits), DOUBLE, BOOLEAN, STRING, ROW, ARRAY.
 """
 
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +72,12 @@ class JsonShape:
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
         """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
+        if not len(self.fields) and len(texts) > _BLOCK:
+            # Where nothing is known yet, as a rule some of the texts have everything that the others have.
+            self._parsed(dict(enumerate(_bytes_of(texts[:_BLOCK]))), [])
+            rows = self.read_known(texts)
+            if rows is not None:
+                return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
         given = dict(enumerate(_bytes_of(texts)))
         # What stays as it is may still not fit the fields as they are then; so the second time all are parsed.
         for blocks in (self._refused_blocks(texts), [np.arange(len(texts))]):
@@ -119,7 +124,7 @@ class JsonShape:
         rows: dict[int, pa.Table] = {}
         for i, text in texts.items():
             try:
-                rows[i] = _read([text], self.fields)
+                rows[i] = _read(pa.array([text], pa.binary()), self.fields)
             except pa.ArrowInvalid as error:
                 refused.append(BadMessage(i, _reason(error)))
         whole = pa.concat_tables(rows.values()) if rows else self.fields.empty_table()
@@ -244,26 +249,37 @@ def read_by_arrow(
     if not len(texts):
         return fields.empty_table()
     try:
-        rows = _read(_bytes_of(texts), fields, others)
-    except (pa.ArrowInvalid, UnicodeDecodeError):
+        rows = _read(texts, fields, others)
+    except pa.ArrowInvalid:
         return None
     return rows if rows.num_rows == len(texts) else None
 
 
-def _read(texts: Sequence[bytes], fields: pa.Schema, others: Literal["error", "ignore"] = "error") -> pa.Table:
-    lines = b"\n".join(texts)
-    # Arrow passes on what is no UTF-8.
-    lines.decode()
+def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "ignore"] = "error") -> pa.Table:
+    """The objects of texts that are safe; ArrowInvalid says what is not as the fields say."""
+    # Arrow's reader passes on what is no UTF-8, its cast does not.
+    texts.cast(pa.string())
     if not len(fields):
         # Without any field Arrow takes the objects for no rows.
-        if any(parsed_object(text) for text in texts):
+        if any(parsed_object(text) for text in _bytes_of(texts)):
             raise pa.ArrowInvalid("There are fields.")
         return pa.table({"": pa.nulls(len(texts))}).select([])
+    whole = _side_by_side(texts)
+    file: Any = pa.BufferReader(whole)
     return pyarrow.json.read_json(
-        io.BytesIO(lines),
-        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        file,
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=whole.size + 1),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior=others),
     )
+
+
+def _side_by_side(texts: "pa.Array[Any]") -> pa.Buffer:
+    """The bytes of all texts, one after the other as they lie in memory: where one object ends, the next may begin."""
+    buffers: Any = texts.buffers()
+    _, offsets, content = buffers
+    ends = np.frombuffer(offsets, np.int32, len(texts) + 1, texts.offset * 4)
+    found: pa.Buffer = content.slice(int(ends[0]), int(ends[-1] - ends[0]))
+    return found
 
 
 def _reason(error: pa.ArrowInvalid) -> str:

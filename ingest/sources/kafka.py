@@ -19,11 +19,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.sources.kafka_messages import KafkaMessages, Partition
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.kafka_errors import secrets_of, shown_error
@@ -73,8 +71,6 @@ _WAY_OUT = (
     "are lost, and start at the earliest that is there."
 )
 
-_Partition = tuple[str, int]
-
 
 class KafkaSource:
     """Messages of some topics of a Kafka cluster: those that are named, and those whose whole name matches a pattern.
@@ -100,7 +96,7 @@ class KafkaSource:
         group: str,
         start: str = "earliest",
         settings: Mapping[str, str] | None = None,
-        only: Collection[_Partition] | None = None,
+        only: Collection[Partition] | None = None,
         look_seconds: float = LOOK_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         linger_seconds: float = LINGER_SECONDS,
@@ -121,9 +117,9 @@ class KafkaSource:
         self._kafka: Any = load_extra("confluent_kafka", needed_by="A Kafka source")
         self._passing_codes = [getattr(self._kafka.KafkaError, name) for name in _PASSING.split()]
         self._consumer: Any = self._new_consumer(group, dict(settings or {}))
-        self._positions: dict[_Partition, int] = {}
+        self._positions: dict[Partition, int] = {}
         self._gone: frozenset[str] = frozenset()
-        self._paused: set[_Partition] = set()
+        self._paused: set[Partition] = set()
         self._largest_message = 1
         self._next_look = 0.0
         self._look_failed = False
@@ -205,23 +201,23 @@ class KafkaSource:
         self._look_when_due()
         # Until all is accounted for, an exception has the next call go back to what was returned.
         self._is_placed = False
-        received = self._accounted_for(self._receive(timeout_seconds, most))
+        received = self._receive(timeout_seconds, most)
         self._is_placed = True
         if not received:
             self._raise_failure()
         return received
 
-    def pause(self, partitions: Iterable[_Partition]) -> None:
+    def pause(self, partitions: Iterable[Partition]) -> None:
         """Bring no messages of these partitions until they are resumed; a seek forgets about it."""
         self._let(self._consumer.pause, set(partitions) - self._paused)
         self._paused |= set(partitions)
 
-    def resume(self, partitions: Iterable[_Partition]) -> None:
+    def resume(self, partitions: Iterable[Partition]) -> None:
         """Bring messages of these partitions again."""
         self._let(self._consumer.resume, set(partitions) & self._paused)
         self._paused -= set(partitions)
 
-    def _let(self, what: Callable[[list[Any]], None], partitions: Iterable[_Partition]) -> None:
+    def _let(self, what: Callable[[list[Any]], None], partitions: Iterable[Partition]) -> None:
         named = [self._kafka.TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
         if named:
             what(named)
@@ -295,11 +291,11 @@ class KafkaSource:
 
     # What is there
 
-    def _find_partitions(self) -> list[_Partition]:
+    def _find_partitions(self) -> list[Partition]:
         """All partitions of the topics. Raises SourceUnavailableError when a topic that is named does not exist."""
         found = self._metadata()
         missing = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
-        partitions: list[_Partition] = []
+        partitions: list[Partition] = []
         for topic, about in sorted(found.items()):
             if about.error is not None and about.error.code() != missing:
                 raise self._unavailable(f"Topic {topic} can't be read", about.error)
@@ -341,7 +337,7 @@ class KafkaSource:
             f"There is no topic {topic} in Kafka at {self._servers}; {hint}. Correct the name, or create the topic."
         )
 
-    def _offsets_of(self, partitions: Iterable[_Partition], when: int) -> dict[_Partition, int]:
+    def _offsets_of(self, partitions: Iterable[Partition], when: int) -> dict[Partition, int]:
         """The offset of each partition that belongs to a time: milliseconds since 1970, OFFSET_BEGINNING or OFFSET_END.
 
         One request for each broker; watermarks would be asked for one partition after the other. OFFSET_END where
@@ -360,7 +356,7 @@ class KafkaSource:
                 raise self._unavailable(f"Offsets of {place} can't be asked for", answer.error)
         return {(answer.topic, answer.partition): answer.offset for answer in answers}
 
-    def _starts(self, lows: dict[_Partition, int], highs: dict[_Partition, int]) -> dict[_Partition, int]:
+    def _starts(self, lows: dict[Partition, int], highs: dict[Partition, int]) -> dict[Partition, int]:
         if self._start_millis == self._kafka.OFFSET_BEGINNING:
             return lows
         if self._start_millis == self._kafka.OFFSET_END:
@@ -401,23 +397,30 @@ class KafkaSource:
 
     # What is received
 
-    def _receive(self, timeout_seconds: float, most: int) -> list[Any]:
-        """Messages and events, as soon as there are some and no more follow at once."""
+    def _receive(self, timeout_seconds: float, most: int) -> list[Messages]:
+        """Messages, as soon as there are some and no more follow at once. The positions are after them then, and after
+        ends that were reached; an error is kept to be raised after the messages.
+        """
         deadline = self._clock() + timeout_seconds
-        events: list[Any] = []
-        size = 0
+        found = KafkaMessages()
+        count = 0
+        failed: Any = None
         # What is there already is taken before anything is waited for.
         received = self._consume(self._step(most), 0.0) or self._consume(1, timeout_seconds)
         while received:
-            events += received
-            sizes = [len(value) for value in [event.value() for event in received] if value is not None]
-            size += sum(sizes)
-            self._largest_message = max([self._largest_message, *sizes])
-            if len(events) >= most or size >= _BYTES_MAX or self._failure is not None:
+            count += len(received)
+            failed = self._take(received, found)
+            self._largest_message = max(self._largest_message, found.largest)
+            if count >= most or found.bytes >= _BYTES_MAX or failed is not None or self._failure is not None:
                 break
             left = max(0.0, deadline - self._clock())
-            received = self._consume(self._step(most - len(events)), min(self._linger_seconds, left))
-        return events
+            received = self._consume(self._step(most - count), min(self._linger_seconds, left))
+        columns = found.by_topic()
+        for place, position in found.positions.items():
+            self._positions[place] = max(self._positions.get(place, 0), position)
+        if failed is not None:
+            self._failure = self._failure_of(failed)
+        return columns
 
     def _step(self, most: int) -> int:
         """How many messages to ask for, so that a step has not many more bytes than a poll may have."""
@@ -431,62 +434,32 @@ class KafkaSource:
             return []
         return events
 
-    def _accounted_for(self, events: list[Any]) -> list[Messages]:
-        """The messages by topic; the positions are after them, and after ends that were reached. What errors there are
-        is logged, or kept to be raised after the messages.
+    def _take(self, received: list[Any], found: KafkaMessages) -> Any:
+        """Add what was received to what was found. The event before which it ends, because a partition can't be read
+        there; None without one.
         """
-        codes = self._kafka.KafkaError
-        messages, ends, failed = events, [], None
-        if [event for event in events if event.error() is not None]:
-            messages = []
-            for event in events:
-                error = event.error()
-                if error is None:
-                    messages.append(event)
-                elif error.code() == codes._PARTITION_EOF:
-                    ends.append(event)
-                elif error.retriable() or error.code() in self._passing_codes:
-                    _log.warning("Reading %s goes on after an error: %s", self.name, self._shown(error))
-                else:
-                    # What follows may be beyond what could not be read; the consumer goes back to it.
-                    failed = event
-                    break
-        found = self._columns(messages)
+        if not [event for event in received if event.error() is not None]:
+            found.add(received)
+            return None
+        messages: list[Any] = []
+        ends: list[Any] = []
+        failed: Any = None
+        for event in received:
+            error = event.error()
+            if error is None:
+                messages.append(event)
+            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                ends.append(event)
+            elif error.retriable() or error.code() in self._passing_codes:
+                _log.warning("Reading %s goes on after an error: %s", self.name, self._shown(error))
+            else:
+                # What follows may be beyond what could not be read; the consumer goes back to it.
+                failed = event
+                break
+        found.add(messages)
         for event in ends:
-            # The offset after whatever the partition holds, be it to be seen or not.
-            place = (event.topic(), event.partition())
-            self._positions[place] = max(self._positions.get(place, 0), event.offset())
-        if failed is not None:
-            self._failure = self._failure_of(failed)
-        return found
-
-    def _columns(self, events: list[Any]) -> list[Messages]:
-        """The messages by topic; the positions are after them."""
-        topics = [event.topic() for event in events]
-        by_topic: dict[str, list[Any]] = {}
-        if len(set(topics)) == 1:
-            by_topic[topics[0]] = events
-        else:
-            # Several topics are told apart by a loop over messages: they come as objects, and not as columns.
-            for topic, event in zip(topics, events, strict=True):
-                by_topic.setdefault(topic, []).append(event)
-        found = []
-        for topic, group in by_topic.items():
-            partitions = [event.partition() for event in group]
-            offsets = [event.offset() for event in group]
-            found.append(
-                Messages(
-                    topic=topic,
-                    partitions=np.array(partitions, np.int32),
-                    offsets=np.array(offsets, np.int64),
-                    keys=pa.array([event.key() for event in group], pa.binary()),
-                    values=pa.array([event.value() for event in group], pa.binary()),
-                )
-            )
-            # Of the offsets of a partition the last one stays in the dictionary.
-            for partition, last in dict(zip(partitions, offsets, strict=True)).items():
-                self._positions[topic, partition] = last + 1
-        return found
+            found.reached(event.topic(), event.partition(), event.offset())
+        return failed
 
     def _failure_of(self, event: Any) -> InterbedError:
         """What an error of a partition means; `positions` are as far as messages were read before it."""
@@ -525,19 +498,19 @@ class KafkaSource:
             self._is_placed = False
             raise failure
 
-    def _check_no_gap(self, place: _Partition, wanted: int, low: int, high: int) -> None:
+    def _check_no_gap(self, place: Partition, wanted: int, low: int, high: int) -> None:
         if wanted < low:
             raise self._gap(place, wanted, low)
         if wanted > high:
             raise self._made_anew(place, wanted, f"it ends at offset {high}, and the earliest is {low}")
 
-    def _gap(self, place: _Partition, wanted: int, low: int) -> SourceGapError:
+    def _gap(self, place: Partition, wanted: int, low: int) -> SourceGapError:
         return SourceGapError(
             f"Messages of topic {place[0]}, partition {place[1]} are gone from Kafka at {self._servers} before they "
             f"were read: offset {wanted} was to be read next, and the earliest is {low}. {_WAY_OUT}"
         )
 
-    def _made_anew(self, place: _Partition, wanted: int, why: str) -> SourceGapError:
+    def _made_anew(self, place: Partition, wanted: int, why: str) -> SourceGapError:
         return SourceGapError(
             f"Topic {place[0]}, partition {place[1]} in Kafka at {self._servers} is not the one that was read: offset "
             f"{wanted} was to be read next, but {why}. The topic was made anew, or lost messages. {_WAY_OUT}"
