@@ -113,6 +113,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "scan.summary.aggregates",
         "scan.summary.estimate",
         "scan.top",
+        "views.stream.eventual_batches",
         "views.stream.micro_batches",
         "views.stream.position",
     ),

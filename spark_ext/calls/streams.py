@@ -4,7 +4,7 @@ from typing import Any
 
 from interbed.spark_ext.calls.merging import MergingCalls
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.read.streams import SparkStream, open_stream
+from interbed.spark_ext.read.streams import open_batches, open_stream
 from interbed.spark_ext.write.sink import EpochToken, plan_epoch
 from interbed.spark_ext.write.writer import decode_messages
 from interbed.thrift_idl.planner.ttypes import CommitResult, ScanPlan, StreamInfo, StreamOffset, WritePlan
@@ -17,19 +17,19 @@ class StreamCalls(MergingCalls):
         return open_stream(TableHandle.from_bytes(handle), request)
 
     def startOfStream(self, task: bytes) -> StreamOffset:  # noqa: N802
-        return StreamOffset(json=SparkStream(task).start())
+        return StreamOffset(json=open_batches(task).start())
 
     def newestOfStream(self, task: bytes) -> int:  # noqa: N802
-        return SparkStream(task).newest() or 0
+        return open_batches(task).newest() or 0
 
     def advanceStream(self, task: bytes, after: str, limits: Any, last_snapshot: int) -> StreamOffset:  # noqa: N802
-        return StreamOffset(json=SparkStream(task).advance(after, limits, last_snapshot or None))
+        return StreamOffset(json=open_batches(task).advance(after, limits, last_snapshot or None))
 
     def planMicroBatch(self, task: bytes, after: str, up_to: str) -> ScanPlan:  # noqa: N802
-        return SparkStream(task).plan(after, up_to)
+        return open_batches(task).plan(after, up_to)
 
     def commitStream(self, task: bytes, up_to: str) -> None:  # noqa: N802
-        SparkStream(task).commit(up_to)
+        open_batches(task).commit(up_to)
 
     def planEpoch(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
         target = self._merged_for(TableHandle.from_bytes(handle), request.schemaJson, request.options)

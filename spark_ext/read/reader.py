@@ -16,6 +16,7 @@ from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.estimates import estimate_for_spark
 from interbed.spark_ext.read.global_scan import global_rows
+from interbed.spark_ext.read.log_steps import is_log_step, log_rows, log_step
 from interbed.spark_ext.read.native import NativeFiles
 from interbed.spark_ext.read.partitioning import partitioning_of
 from interbed.spark_ext.values.predicates import conjunction_of
@@ -48,6 +49,8 @@ class ReadTask:
     filters: tuple[str, ...]
     schema_json: str | None = None
     top: Top | None = None
+    reads_log: bool = False
+    """Whether splits may be steps of a stream of the table's log."""
 
     def to_bytes(self) -> bytes:
         """The task for the workers."""
@@ -58,6 +61,7 @@ class ReadTask:
                 "filters": self.filters,
                 "schema": self.schema_json,
                 "top": None if self.top is None else asdict(self.top),
+                "log": self.reads_log,
             }
         ).encode()
 
@@ -72,6 +76,7 @@ class ReadTask:
                 filters=tuple(value["filters"]),
                 schema_json=value["schema"],
                 top=None if value["top"] is None else Top(**value["top"]),
+                reads_log=value["log"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a read task: {error}") from error
@@ -231,6 +236,8 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
     if task.handle.is_global:
         return global_rows(split)
     view = task.handle.view
+    if task.reads_log and is_log_step(split):
+        return log_rows(task.handle, task.columns, log_step(split))
     if view is None:
         return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split), top=task.top)
     if isinstance(view, ChangeView) and split:

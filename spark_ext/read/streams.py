@@ -2,22 +2,30 @@
 
 The JVM keeps positions in Spark's checkpoint and asks here where the next batch ends and what its splits are; workers
 read these as those of any scan. Of the table itself a stream has the rows that are added or updated, of its audit log
-and binlog all changes.
+and binlog all changes. With the option `log` changes come from the table's log: those of an eventual one before they
+are committed; what a transactional log has is read from the files, which hold the same as soon as it is there.
 """
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from interbed.spark_ext.handle.session_options import read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.log_steps import step_for_spark
 from interbed.spark_ext.read.native import NativeFiles
 from interbed.spark_ext.read.reader import ReadTask, split_for_spark
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import READ_CHANGELOG
+from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.eventual_batches import EventualBatches, has_eventual_log
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
 from interbed.storage.views.stream.position import StreamPosition
 from interbed.storage.views.system.table import SystemTable
-from interbed.thrift_idl.planner.ttypes import ScanPlan, StreamInfo, StreamLimits
+from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit, StreamInfo, StreamLimits
+
+LOG = "log"
+"""The option of a read that wants changes from the table's log, as `Table.stream(log=True)`."""
 
 _ANEW = "In Spark a stream starts anew with another checkpointLocation."
 
@@ -26,6 +34,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     """What planner.thrift's ScanRequest asks for as a stream; raises for what can't be one, before the query starts."""
     # Of no snapshot, so that options which name one say where the stream begins.
     options = read_options(handle.dynamic_options, request.options)
+    wants_log = _is_true(LOG, options.pop(LOG, "false"))
     handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
@@ -41,8 +50,18 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         )
     # Refused now, not when the first batch is planned.
     _ = table.options.startup_mode
-    task = ReadTask(handle=handle, columns=tuple(request.columns), filters=(), schema_json=request.schemaJson)
     given = table.options
+    reads_log = wants_log and has_eventual_log(table.store)
+    task = ReadTask(
+        handle=handle,
+        columns=tuple(request.columns),
+        filters=(),
+        schema_json=request.schemaJson,
+        reads_log=reads_log,
+    )
+    if reads_log:
+        # Raises for what a stream of the log does not carry out.
+        EventualBatches(table.store)
     min_rows, max_delay = given.min_rows_per_trigger or (None, None)
     limits = StreamLimits(
         maxFiles=given.max_files_per_trigger,
@@ -55,11 +74,17 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     return StreamInfo(task=task.to_bytes(), limits=limits)
 
 
-class SparkStream:
-    """The stream of a task that `open_stream` made. Errors are those of MicroBatches."""
+def open_batches(task: bytes) -> "SparkStream":
+    """The stream of a task that `open_stream` made."""
+    read = ReadTask.from_bytes(task)
+    return LogStream(read) if read.reads_log else SparkStream(read)
 
-    def __init__(self, task: bytes) -> None:
-        self._task = ReadTask.from_bytes(task)
+
+class SparkStream:
+    """A stream of a table's files. Errors are those of MicroBatches."""
+
+    def __init__(self, task: ReadTask) -> None:
+        self._task = task
         self._table = self._task.handle.open()
         self._batches = MicroBatches(self._table.store)
 
@@ -86,24 +111,68 @@ class SparkStream:
             splits = self._batches.splits(StreamPosition.from_json(after), StreamPosition.from_json(end))
         except SnapshotNotFoundError as error:
             raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
-        table = self._table
-        native: NativeFiles | None = None
-        if self._task.handle.view is None:
-            native = NativeFiles(
-                self._table.schema, self._task.columns, lambda schema_id: table.schema_of(schema_id).fields
-            )
-        append_only = not self._table.schema.has_primary_key
-        return ScanPlan(
-            task=self._task.to_bytes(),
-            splits=[split_for_spark(split, native, holds_rows=append_only) for split in splits],
-            rowCount=sum(split.row_count for split in splits),
-            byteSize=sum(split.byte_size for split in splits),
-            description=f"({len(splits)} splits up to {end})",
-        )
+        return self._scan_plan([self._split_for_spark(split) for split in splits], end)
 
     def commit(self, end: str) -> None:
         """Advance the table's consumer, if the stream has one."""
         self._batches.commit(StreamPosition.from_json(end))
+
+    def _scan_plan(self, splits: list[ScanSplit], end: str) -> ScanPlan:
+        return ScanPlan(
+            task=self._task.to_bytes(),
+            splits=splits,
+            rowCount=sum(split.rowCount for split in splits),
+            byteSize=sum(split.byteSize for split in splits),
+            description=f"({len(splits)} splits up to {end})",
+        )
+
+    def _split_for_spark(self, split: Split) -> ScanSplit:
+        return split_for_spark(split, self._native, holds_rows=not self._table.schema.has_primary_key)
+
+    @cached_property
+    def _native(self) -> NativeFiles | None:
+        table = self._table
+        if self._task.handle.view is not None:
+            return None
+        return NativeFiles(table.schema, self._task.columns, lambda schema_id: table.schema_of(schema_id).fields)
+
+
+class LogStream(SparkStream):
+    """A stream of a table's eventual log. Errors are those of EventualBatches."""
+
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(task)
+        self._log = EventualBatches(self._table.store)
+
+    def start(self) -> str:
+        """See SparkStream."""
+        return self._log.start()
+
+    def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
+        """See SparkStream; with a last snapshot nothing is told that is not in it."""
+        try:
+            return self._log.advance(after, _limits(limits), last_snapshot=last_snapshot)
+        except SnapshotNotFoundError as error:
+            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
+
+    def plan(self, after: str, end: str) -> ScanPlan:
+        """See SparkStream."""
+        try:
+            splits = self._log.splits(after, end)
+            if splits is not None:
+                return self._scan_plan([self._split_for_spark(split) for split in splits], end)
+            return self._scan_plan([step_for_spark(step) for step in self._log.steps(after, end)], end)
+        except SnapshotNotFoundError as error:
+            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
+
+    def commit(self, end: str) -> None:
+        """Keep nothing: such a stream has no consumer."""
+
+
+def _is_true(option: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidOptionError(f"The option '{option}' is true or false, not {text!r}.")
+    return text.lower() == "true"
 
 
 def _limits(limits: Any) -> BatchLimits:

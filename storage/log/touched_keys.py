@@ -58,6 +58,14 @@ class TouchedKeys:
         with self._at_once():
             self._database.executemany("INSERT OR IGNORE INTO judged VALUES (?)", ((key,) for key in keys))
 
+    def judge_all(self) -> None:
+        """Let all keys be judged that are touched."""
+        self._database.execute("INSERT OR IGNORE INTO judged SELECT key FROM touched")
+
+    def keys(self) -> Iterator[bytes]:
+        """The keys that are touched."""
+        return (key for (key,) in self._database.execute("SELECT key FROM touched"))
+
     def judge_before(self, offsets: Mapping[int, int]) -> None:
         """Let all keys be judged whose records are before the offsets by partition, and none whose are after them."""
         with self._at_once():

@@ -7,7 +7,7 @@ went. Its header `written` says of which table it is, and by which schema its ro
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -74,6 +74,25 @@ class WrittenReader(Protocol):
     def poll(self, timeout_seconds: float) -> Sequence[WrittenRow]:
         """What came since the last call, waiting as long for the first of it. LogUnavailableError, after which the log
         has to be opened again; CorruptFileError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class WrittenRanges(Protocol):
+    """Reads parts of an eventual log. Not for use by several threads."""
+
+    def bounds(self) -> WrittenRange | None:
+        """Where the log begins and ends now; None for a log that is not there. LogUnavailableError."""
+        ...
+
+    def between(self, partition: int, begin: int, end: int) -> Iterator[Sequence[WrittenRow]]:
+        """The records of a partition from one offset to before the other, both of them within its bounds.
+
+        LogUnavailableError, CorruptFileError.
         """
         ...
 

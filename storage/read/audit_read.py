@@ -87,8 +87,16 @@ class AuditRead:
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split; raises as ChangeRead.to_batches does."""
-        rows = self._read.to_batches(split)
-        for batch in self._packs(rows, pairs=split.streaming) if self._packed else map(self._audited, rows):
+        return self.of_changes(self._read.to_batches(split), pairs=split.streaming)
+
+    @property
+    def data_columns(self) -> tuple[str, ...]:
+        """The table's columns that are read, those of the filter included."""
+        return tuple(name for name in self._made if name not in (ROWKIND, SEQUENCE_NUMBER))
+
+    def of_changes(self, rows: Iterator[pa.RecordBatch], *, pairs: bool) -> Iterator[pa.RecordBatch]:
+        """The rows of changes, which have `data_columns` and ROW_KIND; with `pairs` updates have both of theirs."""
+        for batch in self._packs(rows, pairs=pairs) if self._packed else map(self._audited, rows):
             kept = batch if self._predicate is None else batch.filter(mask(self._predicate, batch))
             if kept.num_rows:
                 yield kept.select(list(self._names))

@@ -8,36 +8,33 @@ as changes. So a writer that never commits is corrected, and one that knows of n
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from interbed.storage.base.errors import (
-    InterbedError,
     LogUnavailableError,
     NotSupportedError,
-    SnapshotNotFoundError,
 )
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_written import KafkaWrittenReader
-from interbed.storage.log.records import LogRecords, RecordCodec
+from interbed.storage.log.records import LogRecords
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.touched_keys import TouchedKeys
 from interbed.storage.log.written import WrittenReader, WrittenRow
-from interbed.storage.meta.options.stream import IncrementalScanMode
-from interbed.storage.meta.schema.evolution import map_fields
-from interbed.storage.meta.snapshot.log_position import LogPosition
-from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.point.lookup import PointLookup
-from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.scan import TableScan
-from interbed.storage.views.change_query import ChangeQuery
+from interbed.storage.views.stream.eventual_rows import (
+    EventualRows,
+    Values,
+    as_records,
+    covered_by,
+    differences,
+    with_key_alone,
+)
 from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
 from interbed.storage.views.stream.log_stream import check_log_stream
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
@@ -52,9 +49,6 @@ CATCH_UP_SECONDS = 10.0
 
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 0.25
-
-Values = Mapping[bytes, bytes | None]
-"""By key the value of its record, None for a key without a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +66,7 @@ class EventualLogStream(TableStream):
     connect: Callable[[LogSettings], WrittenReader] = KafkaWrittenReader
 
     def __post_init__(self) -> None:
-        check_log_stream(self.store)
-        if self.store.options.consumer_id is not None:
-            raise NotSupportedError(
-                "A stream of an eventual log does not know 'consumer-id'; remove it, and keep the checkpoint yourself."
-            )
+        check_eventual_stream(self.store)
 
     def __iter__(self) -> Generator[StreamedChanges]:
         side = _EventualSide(self)
@@ -100,6 +90,17 @@ class EventualLogStream(TableStream):
             side.close()
 
 
+def check_eventual_stream(store: TableStore) -> None:
+    """Raise NotSupportedError for a table without a log, and for options that streams of an eventual one do not carry
+    out.
+    """
+    check_log_stream(store)
+    if store.options.consumer_id is not None:
+        raise NotSupportedError(
+            "A stream of an eventual log does not know 'consumer-id'; remove it, and keep the checkpoint yourself."
+        )
+
+
 class _EventualSide:
     """The log as a stream reads it, and the snapshot on which what it tells is based."""
 
@@ -107,7 +108,7 @@ class _EventualSide:
         self._stream = stream
         self._store = stream.store
         self._settings = LogSettings.of(stream.store.options)
-        self._codec = RecordCodec(self._store.schema)
+        self._rows = EventualRows(self._store)
         self._decoder = LogRowDecoder(self._store.schema, stream.columns, stream.read.schema, self._settings.place)
         self._is_raw = stream.store.options.reads_raw_log
         self._touched = TouchedKeys()
@@ -149,7 +150,7 @@ class _EventualSide:
         if upcoming is None and (start := scan.starting_point()) is not None:
             upcoming, rows_of = start.next_snapshot, start.full
         if upcoming is not None and upcoming > FIRST_SNAPSHOT_ID:
-            self._stand_on(self._snapshot(upcoming - 1))
+            self._stand_on(self._rows.snapshot(upcoming - 1))
         if rows_of is not None:
             scan.restore(rows_of, full=True)
             plan = scan.plan()
@@ -161,22 +162,18 @@ class _EventualSide:
         if self._is_raw:
             return
         newest = self._store.snapshots.latest()
-        if self._base is not None and (newest is None or not self._is_in_line(newest)):
-            raise SnapshotNotFoundError(
-                f"The table at {self._store.location} was taken back to before snapshot {self._base.id}, which the "
-                "stream has come to. Start the stream anew."
-            )
+        self._rows.check_in_line(self._base, newest)
         if newest is None or newest.id == self._base_id:
             return
-        covered = self._with(LogPosition.offsets_of(newest.log_offsets))
+        covered = covered_by(newest, self._covered)
         yield from self._up_to(covered)
-        for keys in self._keys_changed(newest):
+        for keys in self._rows.keys_in(self._rows.splits_changed(self._base, newest)):
             self._touched.judge(keys)
         self._touched.judge_before(covered)
         held: StreamedChanges | None = None
         for keys, told in self._touched.judged(KEYS_AT_ONCE):
-            before = {**self._rows_of(self._base, [k for k in keys if k not in told]), **told}
-            found = self._changes(keys, before, self._rows_of(newest, keys), newest.id)
+            before = {**self._rows.at(self._base, [k for k in keys if k not in told]), **told}
+            found = self._changes(keys, before, self._rows.at(newest, keys), newest.id)
             if found is not None:
                 if held is not None:
                     yield held
@@ -269,10 +266,10 @@ class _EventualSide:
             return self._as_written([row for row in rows if row.key in newest])
         if not newest:
             return None
-        news = self._in_columns_of_today(list(newest.values()))
+        news = self._rows.with_columns_of_today(list(newest.values()))
         keys = [row.key for row in news]
         told = self._touched.find(keys)
-        before = {**self._rows_of(self._base, [key for key in keys if key not in told]), **told}
+        before = {**self._rows.at(self._base, [key for key in keys if key not in told]), **told}
         changes = self._changes(keys, before, {row.key: row.value for row in news}, self._base_id)
         self._touched.put(news)
         return changes
@@ -281,100 +278,14 @@ class _EventualSide:
         """The records one by one: a row that is new, or a key that went with nothing but the key."""
         if not rows:
             return None
-        rows = self._in_columns_of_today(rows)
-        values = [_with_key_alone(row.key) if row.value is None else row.value for row in rows]
+        rows = self._rows.with_columns_of_today(rows)
+        values = [with_key_alone(row.key) if row.value is None else row.value for row in rows]
         kinds = [RowKind.DELETE if row.value is None else RowKind.UPDATE_AFTER for row in rows]
-        return self._handed_out(values, kinds, self._base_id)
-
-    def _in_columns_of_today(self, rows: Sequence[WrittenRow]) -> Sequence[WrittenRow]:
-        """The records with the columns that the stream has, whatever schema they were written by."""
-        others = {row.by.schema_id for row in rows if row.by.schema_id != self._store.schema.id}
-        changed = list(rows)
-        for schema_id in others:
-            written = self._store.schema_of(schema_id)
-            codec, mapping = RecordCodec(written), map_fields(self._store.schema.fields, written.fields)
-            places = [i for i, row in enumerate(rows) if row.by.schema_id == schema_id and row.value is not None]
-            values = [rows[i].value for i in places]
-            records = LogRecords(keys=[None] * len(values), values=values, kinds=np.full(len(values), -1, np.int8))
-            batch, _ = codec.decoded(records, place=self._settings.place)
-            again = self._codec.upserts(mapping.apply(batch), None)
-            for i, value in zip(places, again.values, strict=True):
-                changed[i] = rows[i]._replace(value=value)
-        return changed
-
-    # -- snapshots --------------------------------------------------------------------------------------------------
-
-    def _snapshot(self, snapshot_id: int) -> Snapshot:
-        try:
-            return self._store.snapshots.read(snapshot_id)
-        except SnapshotNotFoundError as error:
-            raise self._expired(snapshot_id) from error
-
-    def _expired(self, snapshot_id: int) -> SnapshotNotFoundError:
-        return SnapshotNotFoundError(
-            f"The stream of the log of {self._store.location} needs the rows of snapshot {snapshot_id}, which is not "
-            "there. Start it anew; to keep snapshots longer, set 'snapshot.time-retained', or look for new ones more "
-            "often ('continuous.discovery-interval')."
-        )
+        return self._handed_out(as_records(values, kinds), self._base_id)
 
     def _stand_on(self, snapshot: Snapshot) -> None:
         self._base = snapshot
-        self._covered = self._with(LogPosition.offsets_of(snapshot.log_offsets))
-
-    def _with(self, offsets: Mapping[int, int]) -> dict[int, int]:
-        """The offsets before which the log was looked up, with more of them; they never go back."""
-        known = self._covered
-        return {p: max(known.get(p, 0), offsets.get(p, 0)) for p in known.keys() | offsets.keys()}
-
-    def _is_in_line(self, newest: Snapshot) -> bool:
-        """Whether the base is one of the table's snapshots still, as far as anybody can tell."""
-        base = self._base
-        if base is None or newest.id < base.id:
-            return base is None
-        try:
-            found = newest if newest.id == base.id else self._store.snapshots.read(base.id)
-        except SnapshotNotFoundError:
-            return True
-        return None in (found.uuid, base.uuid) or found.uuid == base.uuid
-
-    def _keys_changed(self, newest: Snapshot) -> Iterator[Iterable[bytes]]:
-        """The keys that the snapshots after the base may have changed."""
-        names = self._store.schema.primary_keys
-        if self._base is None:
-            splits = TableScan(self._store, snapshot_id=newest.id).plan().splits
-            reader = TableRead(self._store, names).to_reader(splits)
-        else:
-            mode = IncrementalScanMode.DELTA
-            try:
-                between = [self._store.snapshots.read(i) for i in range(self._base.id + 1, newest.id + 1)]
-            except SnapshotNotFoundError:
-                between = []
-            if not between or any(s.commit_kind is CommitKind.OVERWRITE for s in between):
-                mode = IncrementalScanMode.DIFF
-            self._snapshot(self._base.id)
-            query = ChangeQuery(self._store, self._base.id + 1, newest.id, names, None, mode)
-            reader = query.to_arrow_batch_reader()
-        for batch in reader:
-            yield (key for key in self._codec.keys(batch.select(list(names))) if key is not None)
-
-    def _rows_of(self, snapshot: Snapshot | None, keys: Sequence[bytes]) -> Values:
-        """The values of the keys in a snapshot."""
-        values: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        if snapshot is None or not keys:
-            return values
-        asked = self._codec.key_rows(keys, place=self._settings.place)
-        try:
-            rows = PointLookup(self._store).rows_at(snapshot, asked)
-        except (InterbedError, OSError) as error:
-            if self._store.snapshots.exists(snapshot.id):
-                raise
-            raise self._expired(snapshot.id) from error
-        for batch in rows.to_batches():
-            records = self._codec.upserts(batch, None)
-            values.update((key, value) for key, value in zip(records.keys, records.values, strict=True) if key)
-        return values
-
-    # -- changes ----------------------------------------------------------------------------------------------------
+        self._covered = covered_by(snapshot, self._covered)
 
     def _changes(
         self, keys: Sequence[bytes], before: Values, after: Values, snapshot_id: int
@@ -383,30 +294,9 @@ class _EventualSide:
 
         A stream that goes on from a checkpoint tells also what stays: it may be news after what an earlier one told.
         """
-        values: list[bytes] = []
-        kinds: list[RowKind] = []
-        for key in keys:
-            old, new = before[key], after[key]
-            if old == new and not self._goes_on:
-                continue
-            if old is None and new is None:
-                # An earlier stream may have told of a row; only its key is known.
-                values.append(_with_key_alone(key))
-                kinds.append(RowKind.DELETE)
-            if old is not None:
-                values.append(old)
-                kinds.append(RowKind.DELETE if new is None else RowKind.UPDATE_BEFORE)
-            if new is not None:
-                values.append(new)
-                kinds.append(RowKind.INSERT if old is None else RowKind.UPDATE_AFTER)
-        return self._handed_out(values, kinds, snapshot_id) if values else None
+        records = differences(keys, before, after, told_again=self._goes_on)
+        return None if records is None else self._handed_out(records, snapshot_id)
 
-    def _handed_out(self, values: Sequence[bytes], kinds: Sequence[RowKind], snapshot_id: int) -> StreamedChanges:
-        records = LogRecords(keys=[None] * len(values), values=values, kinds=np.array(kinds, np.int8))
+    def _handed_out(self, records: LogRecords, snapshot_id: int) -> StreamedChanges:
         plan = Plan(snapshot_id=snapshot_id or None, splits=(), schema_id=self._store.schema.id)
         return StreamedChanges(plan=plan, checkpoint=self._checkpoint, read=LogRead([records], self._decoder))
-
-
-def _with_key_alone(key: bytes) -> bytes:
-    """The value of a row that has nothing but its key, whose text is that of a row with these columns."""
-    return b'{"before":null,"after":%b,"op":"c"}' % key

@@ -1,0 +1,203 @@
+"""Micro-batches of an eventual log: whatever happens, and however often one is read, the changes come to the table."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.read.change_read import ROW_KIND, ChangeRead
+from interbed.storage.table.table import Table
+from interbed.storage.views.stream.eventual_batches import EventualBatches, LogBatchPosition, LogStep, LogStepRead
+from interbed.storage.views.stream.micro_batches import BatchLimits
+from tests.storage.log.tables import Row, create, cut_log
+from tests.support.servers.kafka import KafkaServer
+from tests.support.shares import each_run
+
+
+class Query:
+    """A stream by micro-batches as an engine runs it, and the rows that follow; each change has to fit those."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.batches = EventualBatches(table.store)
+        self.position = self.batches.start()
+        self.rows: dict[int, Row] = {}
+
+    def step(self, limits: BatchLimits | None = None, *, last_snapshot: int | None = None) -> list[Row] | None:
+        """The changes of the next batch, which are applied; None when there is none."""
+        end = self.batches.advance(self.position, limits, last_snapshot=last_snapshot)
+        if end is None:
+            return None
+        changes = self.read(self.position, end)
+        self.position = end
+        for each in changes:
+            self._apply(each)
+        return changes
+
+    def read(self, after: str, end: str) -> list[Row]:
+        """The changes between two positions."""
+        splits = self.batches.splits(after, end)
+        if splits is not None:
+            return list(ChangeRead(self.table.store).to_reader(splits).read_all().to_pylist())
+        found: list[Row] = []
+        for step in self.batches.steps(after, end):
+            sent = LogStep.from_bytes(step.to_bytes())
+            assert sent == step
+            for batch in LogStepRead(self.table.store).to_batches(sent):
+                found += batch.to_pylist()
+        return found
+
+    def to_end(self) -> None:
+        """Read until there is no more."""
+        while self.step() is not None:
+            pass
+
+    def _apply(self, change: Row) -> None:
+        row = dict(change)
+        kind = row.pop(ROW_KIND)
+        held = self.rows.pop(row["id"], None)
+        assert held == (row if kind in (1, 3) else None), (kind, row, held)
+        if kind in (0, 2):
+            self.rows[row["id"]] = row
+
+
+@pytest.fixture
+def table(kafka: KafkaServer, tmp_path: Path) -> Table:
+    return create(kafka, tmp_path, log__consistency="eventual")
+
+
+def rows_of(table: Table) -> dict[int, Row]:
+    return {row["id"]: row for row in table.to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize("seed", each_run(range(10), lambda seed: seed < 3))
+def test_whatever_happens_the_batches_come_to_the_table_and_are_the_same_again(table: Table, seed: int) -> None:
+    draw = random.Random(seed)
+    query = Query(table)
+    read: list[tuple[str, str, list[Row]]] = []
+    for step in range(14):
+        ids = draw.sample(range(12), draw.randint(1, 5))
+        rows = {"id": ids, "v": [f"{step} {draw.random():.4f}" for _ in ids]}
+        kinds = pa.array([draw.choice([0, 0, 2, 3]) for _ in ids], pa.int8())
+        match draw.randint(0, 7):
+            case 0:
+                with table.new_write("never") as never:
+                    never.write_arrow(pa.table(rows), kinds)
+            case 1:
+                silent = table.copy({"log.system": "none", "log.consistency": "transactional"})
+                silent.write_changes(pa.table({**rows, "_row_kind": kinds}))
+            case 2:
+                table.overwrite(pa.table(rows))
+            case 3:
+                table.compact()
+            case _:
+                table.write_changes(pa.table({**rows, "_row_kind": kinds}))
+        if draw.random() < 0.7:
+            before = query.position
+            changes = query.step(BatchLimits(rows=draw.choice([None, 1, 3])))
+            if changes is not None:
+                read.append((before, query.position, changes))
+    table.upsert([{"id": 100, "v": "the end"}])
+    query.to_end()
+    assert query.rows == rows_of(table)
+    for before, after, changes in read:
+        assert query.read(before, after) == changes
+
+
+def test_rows_come_before_they_are_committed_and_go_when_they_never_are(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}])
+    query = Query(table)
+    query.to_end()
+    with table.new_write("never") as writer:
+        writer.write_arrow(pa.table({"id": [1, 2], "v": ["b", "b"]}))
+        writer.prepare_commit()
+        query.to_end()
+    assert query.rows == {1: {"id": 1, "v": "b"}, 2: {"id": 2, "v": "b"}}
+    table.upsert([{"id": 3, "v": "c"}])
+    query.to_end()
+    assert query.rows == rows_of(table) == {1: {"id": 1, "v": "a"}, 3: {"id": 3, "v": "c"}}
+
+
+def test_a_run_that_ends_at_a_snapshot_tells_nothing_that_is_not_in_it(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}])
+    query = Query(table)
+    last = query.batches.newest()
+    table.upsert([{"id": 1, "v": "b"}])
+    while query.step(last_snapshot=last) is not None:
+        pass
+    assert query.rows == {1: {"id": 1, "v": "a"}}
+    while query.step(last_snapshot=query.batches.newest()) is not None:
+        pass
+    assert query.rows == rows_of(table)
+
+
+def test_few_records_wait_where_more_are_wanted(table: Table) -> None:
+    query = Query(table)
+    table.upsert([{"id": 1, "v": "a"}])
+    assert query.step(BatchLimits(min_rows=2)) is None
+    table.upsert([{"id": 2, "v": "a"}])
+    assert query.step(BatchLimits(min_rows=2)) is not None
+    assert query.rows == rows_of(table)
+
+
+def test_what_was_told_and_is_gone_from_the_log_ends_the_stream(kafka: KafkaServer, table: Table) -> None:
+    query = Query(table)
+    with table.new_write("never") as writer:
+        writer.write_arrow(pa.table({"id": list(range(20)), "v": ["never"] * 20}))
+        writer.prepare_commit()
+        query.to_end()
+    assert len(query.rows) == 20
+    position = LogBatchPosition.from_json(query.position)
+    assert isinstance(position, LogBatchPosition)
+    cut_log(kafka, table, dict(position.log))
+    with pytest.raises(SnapshotNotFoundError, match="Start the stream anew"):
+        query.step()
+
+
+def test_what_was_not_read_and_is_gone_from_the_log_comes_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
+    query = Query(table)
+    table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
+    offsets = table.snapshots()[-1].log_offsets
+    assert offsets is not None
+    cut_log(kafka, table, {int(p): offset for p, offset in offsets.items()})
+    query.to_end()
+    assert query.rows == rows_of(table)
+
+
+def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
+    table.upsert([{"id": 1, "v": "a"}])
+    table.upsert([{"id": 1, "v": "b"}])
+    query = Query(table)
+    query.to_end()
+    table.upsert([{"id": 1, "v": "c"}])
+    query.to_end()
+    table.rollback_to(1)
+    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+        query.step()
+    table.upsert([{"id": 1, "v": "d"}])
+    table.upsert([{"id": 1, "v": "e"}])
+    # Another snapshot has the number now.
+    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+        query.step()
+
+
+def test_options_that_micro_batches_do_not_carry_out_are_refused(table: Table) -> None:
+    for option in ({"consumer-id": "me"}, {"log.scan.remove-normalize": "true"}):
+        with pytest.raises(NotSupportedError, match=next(iter(option))):
+            EventualBatches(table.copy(option).store)
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"log": {"0": 1}}', '{"snapshotId": "x", "log": {}, "covered": {}}'])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="Not a position"):
+        LogBatchPosition.from_json(text)
+
+
+def test_what_is_no_step_is_refused() -> None:
+    step = LogStep(bucket=0, before=1, told=(0, 1), after=1, written=(1, 2), splits=())
+    assert LogStep.from_bytes(step.to_bytes()) == step
+    with pytest.raises(InvalidInputError, match="Not a step"):
+        LogStep.from_bytes(replace(step, bucket=1).to_bytes()[:-3])
