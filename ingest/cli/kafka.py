@@ -127,7 +127,7 @@ def kafka(
         read = [*named, *([] if told is None else [told])]
         kafka = KafkaSource(bootstrap_servers, read, topic_pattern, group=group, start=start, settings=client)
         stack.callback(kafka.close)
-        source = kafka if told is None else TransactionalSource(kafka, told, transactions_of(form))
+        source = kafka if told is None else TransactionalSource(kafka, told, transactions_of(form, schemas))
         letters = None
         if dead_letter_topic:
             letters = KafkaDeadLetters(bootstrap_servers, dead_letter_topic, settings=client)

@@ -13,7 +13,8 @@ place in the log of each event, so that only the number is the same in all of th
 Source: Debezium's documentation, "Transaction metadata" of its connectors.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.transactions import EndedTransaction
-from interbed.ingest.formats.arrays import Array, mask_of, valid
+from interbed.ingest.formats.arrays import Array, Indices, mask_of, valid
 from interbed.ingest.formats.by_table import Headers, is_one_of, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.table_shapes import texts_of
@@ -42,16 +43,19 @@ _CHANGES = ("c", "u", "d", "t")
 _PLACE_IN_LOG = r"^(\d+):\d+$"
 
 
-class DebeziumTransactions:
-    """A TransactionReader of Debezium's JSON, with Kafka Connect's schema around it or without."""
+class DebeziumTransactions(ABC):
+    """A TransactionReader of Debezium's messages, however they are written."""
 
-    def __init__(self) -> None:
-        self._envelopes: Envelopes[None] = Envelopes(lambda schema: None)
+    @abstractmethod
+    def headers(
+        self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
+    ) -> Iterator[tuple[Indices, Headers]]:
+        """These fields of the messages that have a value, and the numbers of these messages."""
 
     def ids(self, messages: Messages) -> Array:
         """See TransactionReader. Of a message that can't be read nothing is said here: its decoder will."""
         found = np.full(len(messages), None, object)
-        for index, headers in self._headers(messages, _EVENT, []):
+        for index, headers in self.headers(messages, _EVENT, []):
             ids = _of_all_events(headers.column("transaction", "id"))
             lacking = is_one_of(headers.column("op"), _CHANGES) & ~valid(ids)
             if lacking.any():
@@ -67,7 +71,7 @@ class DebeziumTransactions:
         """See TransactionReader."""
         bad: list[BadMessage] = []
         found: list[EndedTransaction] = []
-        for index, headers in self._headers(messages, _STATUS, bad):
+        for index, headers in self.headers(messages, _STATUS, bad):
             known = headers.has_one_of("status", ("BEGIN", "END")) & headers.has("id")
             bad += [BadMessage(int(index[i]), "it has no status and id") for i in headers.index[~known]]
             ends = headers.where(headers.has_one_of("status", ("END",)) & known)
@@ -83,17 +87,22 @@ class DebeziumTransactions:
             )
         return sorted(found, key=lambda each: each.offset)
 
-    def _headers(
+
+class DebeziumJsonTransactions(DebeziumTransactions):
+    """A TransactionReader of Debezium's JSON, with Kafka Connect's schema around it or without."""
+
+    def __init__(self) -> None:
+        self._envelopes: Envelopes[None] = Envelopes(lambda schema: None)
+
+    def headers(
         self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
-    ) -> "list[tuple[np.ndarray[Any, np.dtype[np.int64]], Headers]]":
-        """The fields of the messages that have a value, and the numbers of these messages."""
+    ) -> Iterator[tuple[Indices, Headers]]:
+        """See DebeziumTransactions."""
         texts, places = texts_of(messages)
-        found = []
         for _, index, payloads in self._envelopes.opened(places, texts, bad):
             headers = read_headers(payloads, fields)
             bad += [BadMessage(int(index[each.index]), each.reason) for each in headers.bad]
-            found.append((index, headers))
-        return found
+            yield index, headers
 
 
 def _of_all_events(ids: Array) -> Array:

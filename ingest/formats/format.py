@@ -31,7 +31,8 @@ _PLACES: Mapping[str, str] = {
 }
 FORMATS = tuple(_PLACES)
 _TRANSACTIONS: Mapping[str, str] = {
-    "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumTransactions",
+    "debezium-avro": "interbed.ingest.formats.debezium_avro_transactions:DebeziumAvroTransactions",
+    "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumJsonTransactions",
 }
 WITH_SCHEMAS = ("debezium-avro",)
 """The formats whose schemas are looked up."""
@@ -44,24 +45,28 @@ def decoder_of(name: str, schemas: WriterSchemas | None = None) -> Decoder:
     """
     if name not in _PLACES:
         raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
-    make: Callable[..., Decoder] = _maker(_PLACES[name])
+    decoder: Decoder = _made(name, _PLACES[name], schemas)
+    return decoder
+
+
+def transactions_of(name: str, schemas: WriterSchemas | None = None) -> TransactionReader:
+    """What tells the transactions of messages of that format; raises NotSupportedError where nothing does, and
+    InvalidOptionError as `decoder_of`.
+    """
+    if name not in _TRANSACTIONS:
+        raise NotSupportedError(
+            f"Messages of the format {name} do not tell their transactions; those of {', '.join(_TRANSACTIONS)} do."
+        )
+    reader: TransactionReader = _made(name, _TRANSACTIONS[name], schemas)
+    return reader
+
+
+def _made(name: str, place: str, schemas: WriterSchemas | None) -> Any:
+    """An object of the class at a place; with the schemas, if those of the format are looked up."""
+    module, _, maker = place.partition(":")
+    make: Callable[..., Any] = getattr(import_module(module), maker)
     if name not in WITH_SCHEMAS:
         return make()
     if schemas is None:
         raise InvalidOptionError(f"The format {name} needs the registry of its schemas: give --schema-registry URL.")
     return make(schemas)
-
-
-def transactions_of(name: str) -> TransactionReader:
-    """What tells the transactions of messages of that format; raises NotSupportedError where nothing does."""
-    if name not in _TRANSACTIONS:
-        raise NotSupportedError(
-            f"Messages of the format {name} do not tell their transactions; those of {', '.join(_TRANSACTIONS)} do."
-        )
-    make: Callable[[], TransactionReader] = _maker(_TRANSACTIONS[name])
-    return make()
-
-
-def _maker(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

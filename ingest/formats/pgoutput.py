@@ -30,7 +30,7 @@ from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.pgoutput_messages import COPIED, DELETE, INSERT, RELATION, TRUNCATE, UPDATE
 from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept, one_array
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
-from interbed.ingest.formats.postgres_types import ColumnType, TypeLookup, column_type
+from interbed.ingest.formats.postgres.types import ColumnType, TypeLookup, column_type
 from interbed.storage.base.row.kind import RowKind
 
 _KEY, _OLD, _NEW = b"KON"

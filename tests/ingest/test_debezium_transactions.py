@@ -18,6 +18,7 @@ from tests.ingest.shop import lake
 from tests.support.servers.debezium import running_debezium
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.postgres import postgres_server
+from tests.support.servers.schema_registry import SchemaRegistryServer
 
 PREFIX = "money"
 TABLES = ("here", "there")
@@ -67,9 +68,17 @@ def balances(catalog: Catalog) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("schemas", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_readers_see_whole_transactions(kafka: KafkaServer, postgres: str, tmp_path: Path, schemas: bool) -> None:
-    prefix = f"{PREFIX}_{schemas}".lower()
+@pytest.mark.parametrize("written", ["schemas", pytest.param("bare", marks=pytest.mark.long), "avro"])
+def test_readers_see_whole_transactions(
+    kafka: KafkaServer, postgres: str, tmp_path: Path, written: str, request: pytest.FixtureRequest
+) -> None:
+    # As JSON with or without its schemas, or as Avro, which has them in a registry.
+    schemas = written == "schemas"
+    registry: SchemaRegistryServer | None = request.getfixturevalue("registry") if written == "avro" else None
+    options = ["--transactional"]
+    if registry is not None:
+        options += ["--format", "debezium-avro", "--schema-registry", registry.url]
+    prefix = f"{PREFIX}_{written}"
     choice = random.Random(prefix)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(prefix)))
@@ -81,11 +90,13 @@ def test_readers_see_whole_transactions(kafka: KafkaServer, postgres: str, tmp_p
             name = sql.Identifier(table)
             connection.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY, balance int)").format(name))
             connection.execute(sql.SQL("INSERT INTO {} SELECT n, 100 FROM generate_series(0, %s) n").format(name), [19])
-        with running_debezium(kafka, url, prefix=prefix, schemas=schemas, settings=SETTINGS) as debezium:
+        with running_debezium(
+            kafka, url, prefix=prefix, schemas=schemas, registry=registry, settings=SETTINGS
+        ) as debezium:
             for _ in range(3):
                 for _ in range(50):
                     transfer(connection, choice)
-                with ingesting(kafka, warehouse, "--topic", topics, "--transactional") as run:
+                with ingesting(kafka, warehouse, "--topic", topics, *options) as run:
                     assert run.next_commit()
                     for _ in range(50):
                         transfer(connection, choice)
@@ -96,7 +107,7 @@ def test_readers_see_whole_transactions(kafka: KafkaServer, postgres: str, tmp_p
                 found = connection.execute(sql.SQL("SELECT id, balance FROM {}").format(sql.Identifier(table)))
                 wanted[table] = dict(found.fetchall())
             catalog = lake(warehouse)
-            with ingesting(kafka, warehouse, "--topic", topics, "--transactional") as run:
+            with ingesting(kafka, warehouse, "--topic", topics, *options) as run:
                 deadline = time.monotonic() + DEADLINE_SECONDS
                 while time.monotonic() < deadline and {t: balances_of(catalog, t) for t in TABLES} != wanted:
                     debezium.check()

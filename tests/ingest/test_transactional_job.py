@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.api import Catalog
-from interbed.ingest.formats.debezium_transactions import DebeziumTransactions
+from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
 from interbed.ingest.sources.transactions import TransactionalSource
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import Event, Row, event, job, lake, rows_of
@@ -33,7 +33,7 @@ def topics_of(*transactions: list[Event]) -> dict[str, list[list[tuple[object, o
 
 
 def run(catalog: Catalog, topics: dict[str, list[list[tuple[object, object]]]], **settings: Any) -> None:
-    source = TransactionalSource(MemorySource(topics, [1]), OVER, DebeziumTransactions())
+    source = TransactionalSource(MemorySource(topics, [1]), OVER, DebeziumJsonTransactions())
     job(catalog, source, **settings).run()
 
 

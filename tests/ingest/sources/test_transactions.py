@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.formats.debezium_transactions import DebeziumTransactions
+from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
 from interbed.ingest.sources.transactions import LOST_SECONDS, TransactionalSource
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.memory_source import MemorySource, Value, messages_of
@@ -72,7 +72,7 @@ class Clock:
 
 def source_of(stream: Stream, sizes: Sequence[int], clock: Clock | None = None) -> TransactionalSource:
     inner = MemorySource(stream.topics, sizes)
-    return TransactionalSource(inner, OF_TRANSACTIONS, DebeziumTransactions(), clock=clock or Clock())
+    return TransactionalSource(inner, OF_TRANSACTIONS, DebeziumJsonTransactions(), clock=clock or Clock())
 
 
 def numbers_in(messages: Messages) -> set[int]:
@@ -190,17 +190,17 @@ def test_what_is_said_again_does_not_count_twice() -> None:
 )
 def test_changes_need_a_transaction(value: Value, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
-        DebeziumTransactions().ids(messages_of([value]))
+        DebeziumJsonTransactions().ids(messages_of([value]))
 
 
 def test_messages_that_are_no_changes_need_none() -> None:
     values: list[Value] = [None, b"no JSON", {"op": "r", "after": {"n": 1}}, {"op": "m"}]
-    assert DebeziumTransactions().ids(messages_of(values)).null_count == len(values)
+    assert DebeziumJsonTransactions().ids(messages_of(values)).null_count == len(values)
 
 
 def test_another_topic_is_no_topic_of_transactions() -> None:
     with pytest.raises(InvalidInputError, match="says nothing of a transaction: it has no status and id"):
-        DebeziumTransactions().ended(messages_of([changed(1, 1)[1]]))
+        DebeziumJsonTransactions().ended(messages_of([changed(1, 1)[1]]))
 
 
 def test_a_topic_of_transactions_has_one_partition() -> None:

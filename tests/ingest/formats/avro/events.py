@@ -1,10 +1,14 @@
 """Debezium's events in Avro as its documentation describes them, in Confluent's wire format."""
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fastavro
+
+from interbed.ingest.errors import SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.flow.schemas import WriterSchema
 
 SOURCE = {
     "type": "record",
@@ -67,3 +71,30 @@ def avro_event(op: str, before: Any = None, after: Any = None, table: str = "ord
     source["lsn"] = 99
     block = {"id": "7", "total_order": 1} if op == "c" else None
     return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2, "transaction": block}
+
+
+class Schemas:
+    """Schemas by the numbers that they are given here; `down` is a registry that does not answer."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self.asked: list[int] = []
+        self.down = False
+
+    def number(self, schema: Any) -> int:
+        text = json.dumps(schema)
+        if text not in self._texts:
+            self._texts.append(text)
+        return self._texts.index(text) + 1
+
+    def schema(self, number: int) -> WriterSchema:
+        if self.down:
+            raise SourceUnavailableError("the registry is down")
+        if not 1 <= number <= len(self._texts):
+            raise UnknownSchemaError(f"the schema registry does not have a schema {number}")
+        self.asked.append(number)
+        return WriterSchema(text=self._texts[number - 1])
+
+    def encoded(self, schema: Any, value: Any) -> bytes:
+        """A value in Confluent's wire format."""
+        return encoded(self.number(schema), schema, value)

@@ -11,43 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.errors import SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.changes import Decoded, SourceTable
-from interbed.ingest.flow.schemas import WriterSchema
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.row.kind import RowKind
-from tests.ingest.formats.avro.events import SOURCE, avro_event, encoded, envelope
+from tests.ingest.formats.avro.events import SOURCE, Schemas, avro_event, envelope
 from tests.ingest.formats.streams import Change, batches, changes, consumed, messages_of, state_after
 
 ORDERS, ITEMS = SourceTable("public", "orders"), SourceTable("public", "items")
-
-
-class Schemas:
-    """Schemas by the numbers that they are given here; `down` is a registry that does not answer."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-        self.asked: list[int] = []
-        self.down = False
-
-    def number(self, schema: Any) -> int:
-        text = json.dumps(schema)
-        if text not in self._texts:
-            self._texts.append(text)
-        return self._texts.index(text) + 1
-
-    def schema(self, number: int) -> WriterSchema:
-        if self.down:
-            raise SourceUnavailableError("the registry is down")
-        if not 1 <= number <= len(self._texts):
-            raise UnknownSchemaError(f"the schema registry does not have a schema {number}")
-        self.asked.append(number)
-        return WriterSchema(text=self._texts[number - 1])
-
-    def encoded(self, schema: Any, value: Any) -> bytes:
-        """A value in Confluent's wire format."""
-        return encoded(self.number(schema), schema, value)
 
 
 ID = {"name": "id", "type": "int"}

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, buffer_of, true_of, valid
-from interbed.ingest.formats.postgres_arrays import split_arrays
+from interbed.ingest.formats.postgres.arrays import split_arrays
 
 Convert: TypeAlias = Callable[[Array], Array]
 

@@ -1,0 +1,1 @@
+"""Values of PostgreSQL, as its logical replication sends them."""
