@@ -215,14 +215,15 @@ class EventualBatches:
         if isinstance(first, StreamPosition):
             first = self._after(self._rows.found_again(first.snapshot_id, None))
         base, newest = (self._rows.found_again(p.snapshot_id, p.uuid) for p in (first, last))
+        is_judged = first.snapshot_id != last.snapshot_id
         by_bucket: dict[int, list[Split]] = {}
-        if newest is not None and newest.id != first.snapshot_id:
+        if newest is not None and is_judged:
             for split in self._rows.splits_changed(base, newest):
                 by_bucket.setdefault(split.bucket, []).append(split)
         found = []
         for bucket in sorted({*last.log, *first.log, *by_bucket}):
             told = first.covered.get(bucket, 0), first.log.get(bucket, 0)
-            begin = last.covered.get(bucket, 0) if first.snapshot_id != last.snapshot_id else told[1]
+            begin = last.covered.get(bucket, 0) if is_judged else told[1]
             step = LogStep(
                 bucket=bucket,
                 before=first.snapshot_id,
@@ -231,7 +232,8 @@ class EventualBatches:
                 written=(begin, max(begin, last.log.get(bucket, 0))),
                 splits=tuple(by_bucket.get(bucket, ())),
             )
-            if step.record_count or step.splits:
+            # What was told stays as it is where no snapshot judges it and nothing was written since.
+            if step.written[0] < step.written[1] or (is_judged and step.record_count) or step.splits:
                 found.append(step)
         return found
 
