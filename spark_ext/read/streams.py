@@ -121,8 +121,8 @@ class SparkStream:
         return ScanPlan(
             task=self._task.to_bytes(),
             splits=splits,
-            rowCount=sum(split.rowCount for split in splits),
-            byteSize=sum(split.byteSize for split in splits),
+            rowCount=sum(split.rowCount or 0 for split in splits),
+            byteSize=sum(split.byteSize or 0 for split in splits),
             description=f"({len(splits)} splits up to {end})",
         )
 
