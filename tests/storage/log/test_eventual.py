@@ -301,7 +301,7 @@ def test_a_broker_that_is_down_fails_the_write_and_no_reader(
     own_kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = create(own_kafka, tmp_path, kafka__message__timeout__ms="1500", log__consistency="eventual")
-    table.upsert([{"id": 1, "v": "a"}])
+    _written(table, 1, "a")
     reader = Reader(table)
     reader.take()
     own_kafka.kill()
@@ -312,17 +312,17 @@ def test_a_broker_that_is_down_fails_the_write_and_no_reader(
         silently(table).upsert([{"id": 3, "v": "c"}])
         reader.until({**row(1, "a"), **row(3, "c")})
     own_kafka.start()
-    _written_again(table)
+    _written(table, 4, "d")
     reader.until(rows_of(table))
     assert set(reader.rows) == {1, 3, 4}
     reader.close()
 
 
-def _written_again(table: Table) -> None:
+def _written(table: Table, number: int, value: str) -> None:
     """Write until the broker, which was just started, takes it."""
     while True:
         try:
-            Table(table.name, open_store(table.location)).upsert([{"id": 4, "v": "d"}])
+            Table(table.name, open_store(table.location)).upsert([{"id": number, "v": value}])
         except LogUnavailableError:
             continue
         return
