@@ -26,7 +26,7 @@ from interbed.ingest.flow.schemas import WriterSchemas
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, taken, valid
 from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema
-from interbed.ingest.formats.avro.wire_format import by_schema
+from interbed.ingest.formats.avro.wire_format import by_schema, decoded_by_schema
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
@@ -69,17 +69,8 @@ class DebeziumAvro:
         bad: list[BadMessage] = []
         index, texts = events_of(messages, bad)
         parts: list[_Part] = []
-        for number, numbers, encoded in by_schema(index, texts, bad):
-            try:
-                reader = self._reader(number, of_keys=False)
-            except (UnknownSchemaError, ValueError) as error:
-                bad += [BadMessage(int(i), f"it has the schema {number}, and {error}") for i in numbers]
-                continue
-            read = reader.columns.decode(encoded)
-            bad += [BadMessage(int(numbers[i]), f"by its schema {number}, {why}") for i, why in read.refused.items()]
-            good = np.ones(len(numbers), bool)
-            good[list(read.refused)] = False
-            parts += _parts(reader, numbers[good], kept(read.values, good), bad)
+        for number, numbers, values in decoded_by_schema(index, texts, self._columns_of_events, bad):
+            parts += _parts(self._reader(number, of_keys=False), numbers, values, bad)
         truncations = [
             Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
         ]
@@ -90,6 +81,9 @@ class DebeziumAvro:
         changes = [found for part in parts if (found := self._changes(part, messages.keys, bad)) is not None]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
+
+    def _columns_of_events(self, number: int) -> Columns:
+        return self._reader(number, of_keys=False).columns
 
     def _reader(self, number: int, *, of_keys: bool) -> _Reader:
         """The reader of a schema; raises UnknownSchemaError, and ValueError for one that is no event's or no key's."""

@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.schemas import WriterSchemas
-from interbed.ingest.formats.arrays import Array, Indices, kept
+from interbed.ingest.formats.arrays import Array, Indices
 from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema
-from interbed.ingest.formats.avro.wire_format import by_schema
+from interbed.ingest.formats.avro.wire_format import decoded_by_schema
 from interbed.ingest.formats.by_table import Headers
 from interbed.ingest.formats.debezium_transactions import DebeziumTransactions
 from interbed.ingest.formats.table_shapes import texts_of
@@ -35,19 +34,10 @@ class DebeziumAvroTransactions(DebeziumTransactions):
     ) -> Iterator[tuple[Indices, Headers]]:
         """See DebeziumTransactions. Raises NotSupportedError and what looking up a schema raises."""
         texts, places = texts_of(messages)
-        for number, index, encoded in by_schema(places, texts, bad):
-            try:
-                columns = self._columns_of(number, fields)
-            except (UnknownSchemaError, ValueError) as error:
-                bad += [BadMessage(int(i), f"it has the schema {number}, and {error}") for i in index]
-                continue
-            read = columns.decode(encoded)
-            bad += [BadMessage(int(index[i]), f"by its schema {number}, {why}") for i, why in read.refused.items()]
-            good = np.ones(len(index), bool)
-            good[list(read.refused)] = False
-            found = _fitted(kept(read.values, good), pa.struct(list(fields)))
+        for _, index, values in decoded_by_schema(places, texts, lambda number: self._columns_of(number, fields), bad):
+            found = _fitted(values, pa.struct(list(fields)))
             rows = pa.Table.from_arrays(found.flatten(), schema=fields)
-            yield index[good], Headers(rows=rows, index=np.arange(rows.num_rows), bad=())
+            yield index, Headers(rows=rows, index=np.arange(rows.num_rows), bad=())
 
     def _columns_of(self, number: int, fields: pa.Schema) -> Columns:
         known = (number, ",".join(fields.names))

@@ -35,7 +35,6 @@ class KafkaMessages:
         self._of_topics: dict[str, _Columns] = {}
         self.positions: dict[Partition, int] = {}
         """The offset after the last message, or after an end that was reached."""
-        self.count = 0
         self.bytes = 0
         """Of all values."""
         self.largest = 0
@@ -84,7 +83,6 @@ class KafkaMessages:
         last: Mapping[int, int] = dict(zip(partitions, offsets, strict=True))
         self.positions |= {(topic, partition): offset + 1 for partition, offset in last.items()}
         sizes = [len(value) for value in values if value is not None]
-        self.count += len(messages)
         self.bytes += sum(sizes)
         self.largest = max([self.largest, *sizes])
 

@@ -3,12 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.storage.base.row.kind import RowKind
 from interbed.storage.read.audit_read import AuditRead
-from interbed.storage.views.change_query import ROW_KIND
 from interbed.storage.views.change_view import ChangeView
 from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead
 from interbed.thrift_idl.planner.ttypes import ScanSplit
@@ -18,8 +15,6 @@ _MARK = b"log:"
 
 _ROW_BYTES = 100
 """What a row of a log is taken for, of which only the number is known."""
-
-_ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 def step_for_spark(step: LogStep) -> ScanSplit:
@@ -45,10 +40,4 @@ def log_rows(handle: TableHandle, columns: Sequence[str], step: LogStep) -> Iter
     if isinstance(view, ChangeView):
         audit = AuditRead(view.store, columns, None, packed=view.packed)
         return audit.of_changes(LogStepRead(view.store, audit.data_columns).to_batches(step), pairs=True)
-    return _added(LogStepRead(handle.open().store, columns).to_batches(step), columns)
-
-
-def _added(changes: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    wanted = pa.array([int(kind) for kind in _ADDED], pa.int8())
-    for batch in changes:
-        yield batch.filter(pc.is_in(batch.column(ROW_KIND), value_set=wanted)).select(list(columns))
+    return LogStepRead(handle.open().store, columns).added(step)

@@ -6,6 +6,8 @@ and binlog all changes. With the option `log` changes come from the table's log:
 are committed; what a transactional log has is read from the files, which hold the same as soon as it is there.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,7 @@ from interbed.spark_ext.read.log_steps import step_for_spark
 from interbed.spark_ext.read.native import NativeFiles
 from interbed.spark_ext.read.reader import ReadTask, split_for_spark
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.meta.options.stream import READ_CHANGELOG
+from interbed.storage.meta.options.stream import READ_CHANGELOG, StreamOptions
 from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.eventual_batches import EventualBatches, has_eventual_log
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
@@ -34,7 +36,8 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     """What planner.thrift's ScanRequest asks for as a stream; raises for what can't be one, before the query starts."""
     # Of no snapshot, so that options which name one say where the stream begins.
     options = read_options(handle.dynamic_options, request.options)
-    wants_log = _is_true(LOG, options.pop(LOG, "false"))
+    wants_log = StreamOptions(options).boolean(LOG, False)
+    options.pop(LOG, None)
     handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
@@ -99,18 +102,14 @@ class SparkStream:
     def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
         """Where the next micro-batch ends; None when there is nothing, or not enough, to read."""
         position = StreamPosition.from_json(after)
-        try:
+        with _says_how_to_start_anew():
             end = self._batches.advance(position, _limits(limits), last_snapshot=last_snapshot)
-        except SnapshotNotFoundError as error:
-            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
         return None if end is None else end.to_json()
 
     def plan(self, after: str, end: str) -> ScanPlan:
         """The splits between two positions."""
-        try:
+        with _says_how_to_start_anew():
             splits = self._batches.splits(StreamPosition.from_json(after), StreamPosition.from_json(end))
-        except SnapshotNotFoundError as error:
-            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
         return self._scan_plan([self._split_for_spark(split) for split in splits], end)
 
     def commit(self, end: str) -> None:
@@ -150,29 +149,28 @@ class LogStream(SparkStream):
 
     def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
         """See SparkStream; with a last snapshot nothing is told that is not in it."""
-        try:
+        with _says_how_to_start_anew():
             return self._log.advance(after, _limits(limits), last_snapshot=last_snapshot)
-        except SnapshotNotFoundError as error:
-            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
 
     def plan(self, after: str, end: str) -> ScanPlan:
         """See SparkStream."""
-        try:
+        with _says_how_to_start_anew():
             splits = self._log.splits(after, end)
             if splits is not None:
                 return self._scan_plan([self._split_for_spark(split) for split in splits], end)
             return self._scan_plan([step_for_spark(step) for step in self._log.steps(after, end)], end)
-        except SnapshotNotFoundError as error:
-            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
 
     def commit(self, end: str) -> None:
         """Keep nothing: such a stream has no consumer."""
 
 
-def _is_true(option: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise InvalidOptionError(f"The option '{option}' is true or false, not {text!r}.")
-    return text.lower() == "true"
+@contextmanager
+def _says_how_to_start_anew() -> Iterator[None]:
+    """Add to errors of snapshots that are gone what becomes of the query."""
+    try:
+        yield
+    except SnapshotNotFoundError as error:
+        raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
 
 
 def _limits(limits: Any) -> BatchLimits:

@@ -5,14 +5,15 @@
 Source: Confluent's documentation, "Formats, Serializers, and Deserializers", wire format.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Array, Indices
-from interbed.ingest.formats.avro.columns import AvroValues
+from interbed.ingest.formats.arrays import Array, Indices, kept
+from interbed.ingest.formats.avro.columns import AvroValues, Columns
 from interbed.storage.base.avro.varints import PADDING
 
 HEADER_BYTES = 5
@@ -34,6 +35,25 @@ def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[t
     for number in np.unique(numbers[framed]).tolist():
         chosen = np.flatnonzero(framed & (numbers == number))
         yield number, index[chosen], AvroValues(data, starts[chosen] + HEADER_BYTES, ends[chosen])
+
+
+def decoded_by_schema(
+    index: Indices, texts: Array, columns_of: Callable[[int], Columns], bad: list[BadMessage]
+) -> Iterator[tuple[int, Indices, Array]]:
+    """Each schema's number, with the messages that it wrote and their values; those that are refused are added to
+    `bad`, and all of a schema for which `columns_of` raises UnknownSchemaError or ValueError.
+    """
+    for number, numbers, encoded in by_schema(index, texts, bad):
+        try:
+            columns = columns_of(number)
+        except (UnknownSchemaError, ValueError) as error:
+            bad += [BadMessage(int(i), f"it has the schema {number}, and {error}") for i in numbers]
+            continue
+        read = columns.decode(encoded)
+        bad += [BadMessage(int(numbers[i]), f"by its schema {number}, {why}") for i, why in read.refused.items()]
+        good = np.ones(len(numbers), bool)
+        good[list(read.refused)] = False
+        yield number, numbers[good], kept(read.values, good)
 
 
 def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:

@@ -17,9 +17,11 @@ import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.errors import (
     InvalidInputError,
     LogUnavailableError,
@@ -31,17 +33,18 @@ from interbed.storage.log.kafka_written import KafkaWrittenRanges
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.touched_keys import TouchedKeys
 from interbed.storage.log.written import WrittenRange, WrittenRanges
+from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.change_read import ChangeRead
+from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.eventual_rows import EventualRows, covered_by, differences
 from interbed.storage.views.stream.eventual_stream import KEYS_AT_ONCE, check_eventual_stream
 from interbed.storage.views.stream.log_rows import LogRowDecoder
 from interbed.storage.views.stream.log_stream import check_log_stream
-from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
+from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches, check_columns
 from interbed.storage.views.stream.position import StreamPosition
 from interbed.storage.views.stream.stream_scan import streamed
 
@@ -189,7 +192,8 @@ class EventualBatches:
         newest = self._store.snapshots.latest() if last_snapshot is None else self._rows.snapshot(last_snapshot)
         if last_snapshot is not None and base is not None and base.id >= last_snapshot:
             return None
-        self._check_columns(newest)
+        if newest is not None:
+            check_columns(self._store, newest.id, newest.schema_id)
         covered = position.covered if newest is None else covered_by(newest, position.covered)
         reached = {p: max(covered.get(p, 0), position.log.get(p, 0)) for p in covered.keys() | position.log.keys()}
         if last_snapshot is None:
@@ -256,19 +260,8 @@ class EventualBatches:
             return {}
         for partition in bounds.begins:
             told = position.covered.get(partition, 0), position.log.get(partition, 0)
-            check_told(told, bounds, partition, self._settings)
+            _check_told(told, bounds, partition, self._settings)
         return bounds.ends
-
-    def _check_columns(self, newest: Snapshot | None) -> None:
-        schema = self._store.schema
-        if newest is None or newest.schema_id <= schema.id:
-            return
-        if self._store.schemas.schema(newest.schema_id).fields != schema.fields:
-            raise NotSupportedError(
-                f"The columns of the table at {self._store.location} were changed: snapshot {newest.id} has schema "
-                f"{newest.schema_id}, the stream reads by schema {schema.id}. Start the query again, from its "
-                "checkpoint, to go on with the new columns."
-            )
 
 
 class LogStepRead:
@@ -286,6 +279,7 @@ class LogStepRead:
         self._rows = EventualRows(store)
         self._settings = LogSettings.of(store.options)
         read = ReadColumns.of(store.schema, columns, None)
+        self._names = read.names
         self._decoder = LogRowDecoder(store.schema, read, ChangeRead(store, columns).schema, self._settings.place)
         self._connect = connect
 
@@ -314,14 +308,18 @@ class LogStepRead:
             told.close()
             written.close()
 
+    def added(self, step: LogStep) -> Iterator[pa.RecordBatch]:
+        """The rows that the changes of a step add, as ChangeRead.added has those of a split."""
+        for batch in self.to_batches(step):
+            kept = from_numpy(~is_retract(to_numpy(batch.column(ROW_KIND))))
+            yield batch.filter(kept).select(list(self._names))
+
     def _gather(self, log: WrittenRanges, step: LogStep, told: TouchedKeys, written: TouchedKeys) -> None:
         """The last record of each key in both ranges."""
         if not step.record_count:
             return
-        bounds = log.bounds()
-        if bounds is None:
-            bounds = WrittenRange({}, {})
-        check_told(step.told, bounds, step.bucket, self._settings)
+        bounds = log.bounds() or WrittenRange({}, {})
+        _check_told(step.told, bounds, step.bucket, self._settings)
         low = bounds.begins.get(step.bucket, 0)
         high = bounds.ends.get(step.bucket, 0)
         for (begin, end), keys in ((step.told, told), (step.written, written)):
@@ -334,7 +332,7 @@ class LogStepRead:
                 newest = {row.key: row for row in rows}
                 keys.put(self._rows.with_columns_of_today(list(newest.values())))
 
-    @property
+    @cached_property
     def _table(self) -> int:
         return identity_of(self._store)
 
@@ -345,7 +343,7 @@ def has_eventual_log(store: TableStore) -> bool:
     return store.log_consistency is LogConsistency.EVENTUAL
 
 
-def check_told(told: tuple[int, int], bounds: WrittenRange, partition: int, settings: LogSettings) -> None:
+def _check_told(told: tuple[int, int], bounds: WrittenRange, partition: int, settings: LogSettings) -> None:
     """Raise SnapshotNotFoundError when records that were told before they were committed are gone from the log."""
     begin, end = told
     if begin >= end:

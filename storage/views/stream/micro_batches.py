@@ -152,7 +152,7 @@ class MicroBatches:
             if units and last_snapshot is not None and units[0].position.snapshot_id > last_snapshot:
                 return
             if units:
-                self._check_columns(plan)
+                check_columns(self._store, plan.snapshot_id, plan.schema_id)
             yield from units
 
     def _units_of(self, plan: Plan, *, full: bool) -> list[_Unit]:
@@ -180,21 +180,23 @@ class MicroBatches:
                 "options that the stream was started with ('source.split.target-size' above all), or start it anew."
             )
 
-    def _check_columns(self, plan: Plan) -> None:
-        schema = self._store.schema
-        if plan.schema_id <= schema.id:
-            return
-        if self._store.schemas.schema(plan.schema_id).fields != schema.fields:
-            raise NotSupportedError(
-                f"The columns of the table at {self._store.location} were changed: snapshot {plan.snapshot_id} has "
-                f"schema {plan.schema_id}, the stream reads by schema {schema.id}. Start the query again, from its "
-                "checkpoint, to go on with the new columns."
-            )
-
     def _lost(self, after: StreamPosition, end: StreamPosition) -> SnapshotNotFoundError:
         return SnapshotNotFoundError(
             f"The stream of {self._store.location} has to read again from {after.to_json()} to {end.to_json()}, which "
             "the table does not have any more: it was made anew or rolled back meanwhile. Start the stream anew."
+        )
+
+
+def check_columns(store: TableStore, snapshot_id: int | None, schema_id: int) -> None:
+    """Raise NotSupportedError when the columns of a snapshot with this schema are others than those of the store."""
+    schema = store.schema
+    if schema_id <= schema.id:
+        return
+    if store.schemas.schema(schema_id).fields != schema.fields:
+        raise NotSupportedError(
+            f"The columns of the table at {store.location} were changed: snapshot {snapshot_id} has schema "
+            f"{schema_id}, the stream reads by schema {schema.id}. Start the query again, from its checkpoint, to go "
+            "on with the new columns."
         )
 
 

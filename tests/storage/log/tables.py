@@ -54,6 +54,47 @@ def change(table: Table, seed: int, commits: int) -> None:
         table.write_changes(pa.table(rows))
 
 
+def rows_of(table: Table) -> dict[int, Row]:
+    return {row["id"]: row for row in table.to_arrow().to_pylist()}
+
+
+def silently(table: Table) -> Table:
+    """The table for a writer that knows of no log."""
+    return table.copy({"log.system": "none", "log.consistency": "transactional"})
+
+
+def change_somehow(table: Table, draw: random.Random, value: str) -> bool:
+    """Change few keys in one of the ways in which an eventual log may be told, or not be told, of it; values begin with
+    the text. Whether it was a commit that the log was told of.
+    """
+    ids = draw.sample(range(12), draw.randint(1, 5))
+    rows = {"id": ids, "v": [f"{value} {draw.random():.4f}" for _ in ids]}
+    kinds = pa.array([draw.choice([0, 0, 2, 3]) for _ in ids], pa.int8())
+    match draw.randint(0, 7):
+        case 0:
+            with table.new_write("never") as write:
+                write.write_arrow(pa.table(rows), kinds)
+        case 1:
+            silently(table).write_changes(pa.table({**rows, "_row_kind": kinds}))
+        case 2:
+            table.overwrite(pa.table(rows))
+        case 3:
+            table.compact()
+        case _:
+            table.write_changes(pa.table({**rows, "_row_kind": kinds}))
+            return True
+    return False
+
+
+def apply_change(rows: dict[int, Row], kind: int, row: Row, *, is_strict: bool = True) -> None:
+    """Change rows by id; if it is strict, the change has to fit them."""
+    held = rows.pop(row["id"], None)
+    if is_strict:
+        assert held == (row if kind in (1, 3) else None), (kind, row, held)
+    if kind in (0, 2):
+        rows[row["id"]] = row
+
+
 def told(changes: Iterable[Any]) -> list[tuple[int | None, list[Row]]]:
     """What a stream hands out: the rows by snapshot, each key's in order."""
     return [(c.snapshot_id, sorted(c.to_arrow().to_pylist(), key=lambda row: row["id"])) for c in changes]

@@ -18,7 +18,18 @@ from interbed.storage.log.identity import identity_of
 from interbed.storage.log.sender import forget_senders
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from tests.storage.log.tables import QUICK, Row, change, create, cut_log, log_options
+from tests.storage.log.tables import (
+    QUICK,
+    Row,
+    apply_change,
+    change,
+    change_somehow,
+    create,
+    cut_log,
+    log_options,
+    rows_of,
+    silently,
+)
 from tests.support.servers.kafka import KafkaServer, running_kafka
 from tests.support.shares import each_run
 
@@ -56,11 +67,7 @@ class Reader:
         for row in changes.to_arrow().to_pylist():
             kind = row.pop("_row_kind")
             self.told.append((kind, row["id"], row["v"]))
-            held = self.rows.pop(row["id"], None)
-            if self.is_strict:
-                assert held == (row if kind in (1, 3) else None), (kind, row, held)
-            if kind in (0, 2):
-                self.rows[row["id"]] = row
+            apply_change(self.rows, kind, row, is_strict=self.is_strict)
 
     def until(self, rows: dict[int, Row]) -> None:
         """Take changes until these rows follow from them."""
@@ -74,15 +81,6 @@ class Reader:
 @pytest.fixture
 def table(kafka: KafkaServer, tmp_path: Path) -> Table:
     return create(kafka, tmp_path, log__consistency="eventual")
-
-
-def rows_of(table: Table) -> dict[int, Row]:
-    return {row["id"]: row for row in table.to_arrow().to_pylist()}
-
-
-def silently(table: Table) -> Table:
-    """The table for a writer that knows of no log."""
-    return table.copy({"log.system": "none", "log.consistency": "transactional"})
 
 
 def row(number: int, value: str | None) -> dict[int, Row]:
@@ -161,24 +159,9 @@ def test_whatever_happens_the_changes_that_are_told_come_to_the_table(table: Tab
     draw = random.Random(seed)
     reader = Reader(table)
     for step in range(14):
-        ids = draw.sample(range(12), draw.randint(1, 5))
-        rows = {"id": ids, "v": [f"{step} {draw.random():.4f}" for _ in ids]}
-        kinds = pa.array([draw.choice([0, 0, 2, 3]) for _ in ids], pa.int8())
-        match draw.randint(0, 7):
-            case 0:
-                with table.new_write("never") as write:
-                    write.write_arrow(pa.table(rows), kinds)
-            case 1:
-                silently(table).write_changes(pa.table({**rows, "_row_kind": kinds}))
-            case 2:
-                table.overwrite(pa.table(rows))
-            case 3:
-                table.compact()
-            case _:
-                table.write_changes(pa.table({**rows, "_row_kind": kinds}))
-                # All that is in the log is before its snapshot.
-                if draw.random() < 0.5:
-                    reader.until(rows_of(table))
+        if change_somehow(table, draw, f"{step}") and draw.random() < 0.5:
+            # All that is in the log is before its snapshot.
+            reader.until(rows_of(table))
     table.upsert([{"id": 100, "v": "the end"}])
     reader.until(rows_of(table))
     reader.close()

@@ -12,7 +12,7 @@ from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.eventual_batches import EventualBatches, LogBatchPosition, LogStep, LogStepRead
 from interbed.storage.views.stream.micro_batches import BatchLimits
-from tests.storage.log.tables import Row, create, cut_log
+from tests.storage.log.tables import Row, apply_change, change_somehow, create, cut_log, rows_of
 from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
 
@@ -34,7 +34,8 @@ class Query:
         changes = self.read(self.position, end)
         self.position = end
         for each in changes:
-            self._apply(each)
+            row = dict(each)
+            apply_change(self.rows, row.pop(ROW_KIND), row)
         return changes
 
     def read(self, after: str, end: str) -> list[Row]:
@@ -55,22 +56,10 @@ class Query:
         while self.step() is not None:
             pass
 
-    def _apply(self, change: Row) -> None:
-        row = dict(change)
-        kind = row.pop(ROW_KIND)
-        held = self.rows.pop(row["id"], None)
-        assert held == (row if kind in (1, 3) else None), (kind, row, held)
-        if kind in (0, 2):
-            self.rows[row["id"]] = row
-
 
 @pytest.fixture
 def table(kafka: KafkaServer, tmp_path: Path) -> Table:
     return create(kafka, tmp_path, log__consistency="eventual")
-
-
-def rows_of(table: Table) -> dict[int, Row]:
-    return {row["id"]: row for row in table.to_arrow().to_pylist()}
 
 
 @pytest.mark.parametrize("seed", each_run(range(10), lambda seed: seed < 3))
@@ -79,22 +68,7 @@ def test_whatever_happens_the_batches_come_to_the_table_and_are_the_same_again(t
     query = Query(table)
     read: list[tuple[str, str, list[Row]]] = []
     for step in range(14):
-        ids = draw.sample(range(12), draw.randint(1, 5))
-        rows = {"id": ids, "v": [f"{step} {draw.random():.4f}" for _ in ids]}
-        kinds = pa.array([draw.choice([0, 0, 2, 3]) for _ in ids], pa.int8())
-        match draw.randint(0, 7):
-            case 0:
-                with table.new_write("never") as never:
-                    never.write_arrow(pa.table(rows), kinds)
-            case 1:
-                silent = table.copy({"log.system": "none", "log.consistency": "transactional"})
-                silent.write_changes(pa.table({**rows, "_row_kind": kinds}))
-            case 2:
-                table.overwrite(pa.table(rows))
-            case 3:
-                table.compact()
-            case _:
-                table.write_changes(pa.table({**rows, "_row_kind": kinds}))
+        change_somehow(table, draw, f"{step}")
         if draw.random() < 0.7:
             before = query.position
             changes = query.step(BatchLimits(rows=draw.choice([None, 1, 3])))

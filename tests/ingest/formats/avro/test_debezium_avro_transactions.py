@@ -8,19 +8,13 @@ from interbed.ingest.flow.transactions import EndedTransaction
 from interbed.ingest.formats.debezium_avro_transactions import DebeziumAvroTransactions
 from interbed.ingest.formats.format import transactions_of
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
-from tests.ingest.formats.avro.events import Schemas
+from tests.ingest.formats.avro.events import BLOCK, Schemas
 from tests.ingest.formats.streams import messages_of
 
-TRANSACTION = {
-    "type": "record",
-    "name": "block",
-    "namespace": "event",
-    "fields": [{"name": "id", "type": "string"}, {"name": "total_order", "type": "long"}],
-}
 EVENT = {
     "type": "record",
     "name": "Envelope",
-    "fields": [{"name": "op", "type": "string"}, {"name": "transaction", "type": ["null", TRANSACTION]}],
+    "fields": [{"name": "op", "type": "string"}, {"name": "transaction", "type": ["null", BLOCK]}],
 }
 COLLECTION = {
     "type": "record",
