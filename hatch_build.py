@@ -47,6 +47,7 @@ LINKED_FOLDERS = {
     "catalog": "catalog",
     "ingest": "ingest",
     "migrations": "alembic",
+    "optimizer": "optimizer",
     "spark_ext": "spark_ext",
     "storage": "storage",
     "thrift_idl": "thrift_idl",

@@ -18,7 +18,7 @@ import interbed.storage
 from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
-HOUSES = ("storage", "catalog", "ingest", "spark_ext")
+HOUSES = ("storage", "catalog", "ingest", "optimizer", "spark_ext")
 MOST_FILES = 20
 """Modules in a folder, beside its `__init__.py`."""
 

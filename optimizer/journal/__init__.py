@@ -1,0 +1,1 @@
+"""What outlives a process of the optimizer: processes with their tasks, tables, decisions, and who schedules."""

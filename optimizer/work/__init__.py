@@ -1,0 +1,1 @@
+"""What workers do: tasks of compactions, and maintenance of a table as a whole."""
