@@ -1,0 +1,106 @@
+"""Resource groups: who works for which tables, and by which policy tables take their turns.
+
+A file of groups is TOML, a table for each group:
+
+    [default]
+    workers = 2            # local processes; more may register over the network
+    threads = 1            # tasks that a process runs at the same time
+    memory = "1 gb"        # what a process may take
+    policy = "quota"       # or "balanced"
+    window = "1 h"         # over which shares are counted
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.base.suggestion import did_you_mean
+from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
+
+DEFAULT_GROUP = "default"
+
+_FIELDS = ("workers", "threads", "memory", "policy", "window")
+
+
+class GroupPolicy(StrEnum):
+    """Which of the tables that wait is next."""
+
+    QUOTA = "quota"
+    """The one that has used least of its share in the window."""
+    BALANCED = "balanced"
+    """The one with the worst score; waiting makes it worse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceGroup:
+    """A group: `workers` local processes of `threads` tasks each; `memory` bytes and `window` milliseconds."""
+
+    name: str = DEFAULT_GROUP
+    workers: int = 1
+    threads: int = 1
+    memory: int = 1 << 30
+    policy: GroupPolicy = GroupPolicy.QUOTA
+    window_millis: int = 3_600_000
+
+    def __post_init__(self) -> None:
+        if self.workers < 0 or self.threads < 1 or self.window_millis < 1 or self.memory < 1:
+            raise InvalidInputError(
+                f"Group '{self.name}' has {self.workers} workers of {self.threads} threads and {self.memory} bytes, and "
+                f"a window of {self.window_millis} ms; none may be negative, and only the workers may be 0."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The group as a JSON object."""
+        return {
+            "name": self.name,
+            "workers": self.workers,
+            "threads": self.threads,
+            "memory": self.memory,
+            "policy": self.policy.value,
+            "window_millis": self.window_millis,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "ResourceGroup":
+        """The group of an object made by to_json."""
+        return ResourceGroup(**{**value, "policy": GroupPolicy(value["policy"])})
+
+
+def read_groups(path: Path) -> dict[str, ResourceGroup]:
+    """The groups of a file, by name. Raises InvalidInputError that names file, group and field."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"The groups in {path} can't be read: {error}.") from error
+    groups = {}
+    for name, values in found.items():
+        if not isinstance(values, dict):
+            raise InvalidInputError(f"{path} has '{name}' outside of a group; a group begins with [name].")
+        groups[name] = _group(path, name, values)
+    return groups
+
+
+def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
+    for field in values:
+        if field not in _FIELDS:
+            raise InvalidInputError(f"Group '{name}' in {path} has no '{field}'.{did_you_mean(field, _FIELDS)}")
+    given: dict[str, Any] = {}
+    for field in ("workers", "threads"):
+        if field in values:
+            if not isinstance(values[field], int) or isinstance(values[field], bool):
+                raise InvalidInputError(f"'{field}' of group '{name}' in {path} is {values[field]!r}, not a number.")
+            given[field] = values[field]
+    try:
+        if "memory" in values:
+            given["memory"] = parse_memory("memory", str(values["memory"]))
+        if "window" in values:
+            given["window_millis"] = parse_duration_millis("window", str(values["window"]))
+        if "policy" in values:
+            given["policy"] = GroupPolicy(values["policy"])
+    except (InvalidOptionError, ValueError) as error:
+        raise InvalidInputError(f"Group '{name}' in {path}: {error}.") from error
+    return ResourceGroup(name=name, **given)

@@ -1,0 +1,29 @@
+"""What may be done for a table, by Amoro's kinds of optimizing, and the upkeep beside compaction."""
+
+from enum import StrEnum
+
+
+class WorkKind(StrEnum):
+    """One kind of work on a table."""
+
+    MINOR = "minor"
+    """Level 0 and small files are merged, as the universal strategy picks them."""
+    MAJOR = "major"
+    """Buckets with too many deleted rows are written anew without them."""
+    FULL = "full"
+    """Every bucket becomes one sorted run; rows are sorted where a table asks for it."""
+    EXPIRE = "expire"
+    """Snapshots, changelogs, tags, consumers and partitions that are due go, and automatic tags are made."""
+    ORPHANS = "orphans"
+    """Files that no snapshot knows go."""
+    MANIFESTS = "manifests"
+    """Small manifests become large ones."""
+    ANALYZE = "analyze"
+    """Statistics are counted anew."""
+    RESCALE = "rescale"
+    """Rows are spread over the number of buckets that the table's options ask for."""
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether it is cut into tasks whose files the scheduler commits; all else is one task that commits itself."""
+        return self in (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)

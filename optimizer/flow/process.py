@@ -1,0 +1,101 @@
+"""A process: one piece of work on one table, from the decision to what it brought.
+
+running -> committing -> succeeded
+                      -> gave way      another writer had replaced the files; nothing was changed
+   |            |
+   +-> failed <-+    a task failed too often, or the commit did
+   +-> cancelled     the table is gone, or somebody paused it
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.task import TaskFigures
+
+
+class ProcessState(StrEnum):
+    """Where a process stands."""
+
+    RUNNING = "running"
+    COMMITTING = "committing"
+    SUCCEEDED = "succeeded"
+    GAVE_WAY = "gave way"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing comes after it."""
+        return self not in (ProcessState.RUNNING, ProcessState.COMMITTING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a table stands: what a decision is based on, and what it brought."""
+
+    snapshot_id: int | None
+    score: int
+    read_amplification: float
+    pending_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The standing as a JSON object."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "score": self.score,
+            "read_amplification": self.read_amplification,
+            "pending_bytes": self.pending_bytes,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Standing":
+        """The standing of an object made by to_json."""
+        return Standing(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One piece of work. `id` also names the commit and the files. Times are epoch milliseconds, `seconds` those of its
+    workers; `options` are the table options that the work is done with.
+    """
+
+    id: str
+    table: str
+    kind: WorkKind
+    group: str
+    reason: str
+    state: ProcessState
+    created_millis: int
+    before: Standing
+    options: Mapping[str, str] = field(default_factory=dict)
+    tasks: int = 0
+    ended_millis: int | None = None
+    seconds: float = 0.0
+    figures: TaskFigures = TaskFigures()
+    snapshot_id: int | None = None
+    after: Standing | None = None
+    failure: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The process as a JSON object."""
+        return {
+            "id": self.id,
+            "table": self.table,
+            "kind": self.kind.value,
+            "group": self.group,
+            "reason": self.reason,
+            "state": self.state.value,
+            "created_millis": self.created_millis,
+            "ended_millis": self.ended_millis,
+            "tasks": self.tasks,
+            "seconds": self.seconds,
+            **self.figures.to_json(),
+            "before": self.before.to_json(),
+            "after": None if self.after is None else self.after.to_json(),
+            "snapshot_id": self.snapshot_id,
+            "options": dict(self.options),
+            "failure": self.failure,
+        }

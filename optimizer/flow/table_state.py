@@ -1,0 +1,76 @@
+"""What the optimizer knows of a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interbed.optimizer.flow.group import DEFAULT_GROUP
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.process import Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """One table. Times are epoch milliseconds.
+
+    `last` is when each kind of work last succeeded, `failures` how many processes in a row did not, `not_before` until
+    when it is left alone after that, `next_check` when something may become due though nobody writes.
+    """
+
+    name: str
+    group: str = DEFAULT_GROUP
+    quota: float = 0.5
+    enabled: bool = True
+    paused: bool = False
+    standing: Standing | None = None
+    measured_millis: int | None = None
+    reasons: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    requested: WorkKind | None = None
+    last: Mapping[WorkKind, int] = field(default_factory=dict)
+    failures: int = 0
+    not_before_millis: int = 0
+    next_check_millis: int | None = None
+    unreadable: str | None = None
+
+    @property
+    def next_need(self) -> Need | None:
+        """What is to be done next; None for nothing."""
+        return self.needs[0] if self.needs else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as a JSON object."""
+        return {
+            "table": self.name,
+            "group": self.group,
+            "quota": self.quota,
+            "enabled": self.enabled,
+            "paused": self.paused,
+            "standing": None if self.standing is None else self.standing.to_json(),
+            "measured_millis": self.measured_millis,
+            "reasons": list(self.reasons),
+            "needs": [need.to_json() for need in self.needs],
+            "requested": None if self.requested is None else self.requested.value,
+            "last": {kind.value: millis for kind, millis in self.last.items()},
+            "failures": self.failures,
+            "not_before_millis": self.not_before_millis,
+            "next_check_millis": self.next_check_millis,
+            "unreadable": self.unreadable,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "TableState":
+        """The state of an object made by to_json."""
+        given = dict(value)
+        standing = given.pop("standing")
+        requested = given.pop("requested")
+        return TableState(
+            name=given.pop("table"),
+            standing=None if standing is None else Standing.from_json(standing),
+            reasons=tuple(given.pop("reasons")),
+            needs=tuple(Need.from_json(need) for need in given.pop("needs")),
+            requested=None if requested is None else WorkKind(requested),
+            last={WorkKind(kind): millis for kind, millis in given.pop("last").items()},
+            **given,
+        )

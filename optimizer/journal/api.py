@@ -1,0 +1,122 @@
+"""The journal: what a scheduler knows, so that the next one goes on where it was. Its protocol, and what goes through.
+
+Only one scheduler at a time writes: it holds a lease with a number that grows with each holder. Each change checks
+that number in its own transaction, so that a scheduler that was held up and overtaken changes nothing any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.request import Request
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.task import Task
+from interbed.optimizer.flow.worker import Worker
+from interbed.storage.base.errors import InterbedError
+
+
+class JournalError(InterbedError):
+    """The journal could not be read or written; what a scheduler knows beyond it does not count."""
+
+
+class LeaseLostError(JournalError):
+    """Another scheduler has taken over; this one has nothing to say any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """That `holder` schedules until then (epoch milliseconds); `number` grows with each holder."""
+
+    holder: str
+    number: int
+    until_millis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """What a scheduler begins with: all tables, the processes that have not ended with their tasks."""
+
+    tables: Sequence[TableState] = ()
+    processes: Sequence[Process] = ()
+    tasks: Sequence[Task] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalChanges:
+    """What one step of a scheduler changed. Each value replaces the one with its name or id.
+
+    Of a process that has ended the tasks are forgotten. `workers` and `groups` are all that there are, None for no
+    change; `answered` are the ids of requests that were taken, `gone` the names of tables that are no more.
+    """
+
+    tables: Sequence[TableState] = ()
+    gone: Sequence[str] = ()
+    processes: Sequence[Process] = ()
+    tasks: Sequence[Task] = ()
+    workers: Sequence[Worker] | None = None
+    groups: Sequence[ResourceGroup] | None = None
+    answered: Sequence[int] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to store."""
+        lists = (self.tables, self.gone, self.processes, self.tasks, self.answered)
+        return not any(lists) and self.workers is None and self.groups is None
+
+
+class Journal(Protocol):
+    """Safe for use by threads. All methods raise JournalError when the store can't be reached."""
+
+    def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
+        """Become the scheduler; None while somebody else is. A holder that asks again gets a new number."""
+        ...
+
+    def renew(self, lease: Lease, until_millis: int) -> Lease:
+        """Stay the scheduler for longer. Raises LeaseLostError."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Be the scheduler no more; does nothing for a lease that was lost."""
+        ...
+
+    def load(self, lease: Lease) -> JournalState:
+        """What the schedulers before have left. Raises LeaseLostError."""
+        ...
+
+    def store(self, lease: Lease, changes: JournalChanges) -> None:
+        """All of the changes, durably, or none. Raises LeaseLostError."""
+        ...
+
+    def requests(self) -> Sequence[Request]:
+        """Requests that were not taken yet, oldest first."""
+        ...
+
+    def ask(self, request: Request) -> None:
+        """Leave a request for the scheduler."""
+        ...
+
+    def holder(self) -> Lease | None:
+        """Who schedules, or did last; None when nobody ever has."""
+        ...
+
+    def tables(self, names: Sequence[str] | None = None) -> Sequence[TableState]:
+        """What is known of all tables, or of those named, by name."""
+        ...
+
+    def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
+        """Processes, the newest first, of all tables or of one."""
+        ...
+
+    def workers(self) -> Sequence[Worker]:
+        """The workers as the scheduler last saw them."""
+        ...
+
+    def groups(self) -> Sequence[ResourceGroup]:
+        """The groups as the scheduler last knew them."""
+        ...
+
+    def expire(self, lease: Lease, ended_before_millis: int) -> int:
+        """Forget processes that ended before a time; how many. Raises LeaseLostError."""
+        ...
