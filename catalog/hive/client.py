@@ -373,6 +373,24 @@ class HiveMetastoreClient:
         except _REFUSALS as error:
             raise self._refused(f"get the configuration value {name}", error) from error
 
+    def current_notification_id(self) -> int:
+        """The id of the last event in the notification log, 0 before the first."""
+        try:
+            return int(self._pool.read(lambda client: client.get_current_notificationEventId()).eventId)
+        except _REFUSALS as error:
+            raise self._refused("say where its notification log stands", error) from error
+
+    def next_notifications(self, after: int, limit: int) -> list[Any]:
+        """The NotificationEvent structures that follow an event, in order, at most so many.
+
+        Where the log has been cut the first id is not `after + 1`.
+        """
+        request = ttypes.NotificationEventRequest(lastEvent=after, maxEvents=limit)
+        try:
+            return self._pool.read(lambda client: client.get_next_notification(request)).events or []
+        except _REFUSALS as error:
+            raise self._refused("tell the events of its notification log", error) from error
+
     def _database_not_found(self, name: str) -> DatabaseNotFoundError:
         return DatabaseNotFoundError(f"Database {name} does not exist in {self.uri}")
 

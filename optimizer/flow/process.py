@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.task import TaskFigures
+from interbed.optimizer.flow.task import NO_FIGURES, TaskFigures
 
 
 class ProcessState(StrEnum):
@@ -21,6 +21,7 @@ class ProcessState(StrEnum):
 
     RUNNING = "running"
     COMMITTING = "committing"
+    ENDING = "ending"
     SUCCEEDED = "succeeded"
     GAVE_WAY = "gave way"
     FAILED = "failed"
@@ -29,7 +30,18 @@ class ProcessState(StrEnum):
     @property
     def has_ended(self) -> bool:
         """Whether nothing comes after it."""
-        return self not in (ProcessState.RUNNING, ProcessState.COMMITTING)
+        return self not in (ProcessState.RUNNING, ProcessState.COMMITTING, ProcessState.ENDING)
+
+
+class Cleanup(StrEnum):
+    """What becomes of a process's files when it ends; in every case its mark goes first."""
+
+    SWEEP = "sweep"
+    """Those that were not committed go: attempts of tasks whose results were not the ones taken."""
+    DISCARD = "discard"
+    """All go: nothing was committed, which is known for certain."""
+    LEAVE = "leave"
+    """All stay, for the removal of orphan files: it is not known whether they were committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +71,8 @@ class Standing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One piece of work. `id` also names the commit and the files. Times are epoch milliseconds, `seconds` those of its
-    workers; `options` are the table options that the work is done with.
+    workers; `options` are the table options that the work is done with. While it is ENDING, `ending` is the state that
+    comes next.
     """
 
     id: str
@@ -71,10 +84,12 @@ class Process:
     created_millis: int
     before: Standing
     options: Mapping[str, str] = field(default_factory=dict)
+    ending: ProcessState | None = None
+    cleanup: Cleanup | None = None
     tasks: int = 0
     ended_millis: int | None = None
     seconds: float = 0.0
-    figures: TaskFigures = TaskFigures()
+    figures: TaskFigures = NO_FIGURES
     snapshot_id: int | None = None
     after: Standing | None = None
     failure: str | None = None

@@ -14,7 +14,8 @@ from interbed.optimizer.flow.process import Standing
 class TableState:
     """One table. Times are epoch milliseconds.
 
-    `last` is when each kind of work last succeeded, `failures` how many processes in a row did not, `not_before` until
+    `last` is when each kind of work was last done or found to have nothing to do, `settled` the snapshot then: while it is
+    the newest, that kind has nothing more to do. `failures` is how many processes in a row did not, `not_before` until
     when it is left alone after that, `next_check` when something may become due though nobody writes.
     """
 
@@ -29,6 +30,7 @@ class TableState:
     needs: tuple[Need, ...] = ()
     requested: WorkKind | None = None
     last: Mapping[WorkKind, int] = field(default_factory=dict)
+    settled: Mapping[WorkKind, int] = field(default_factory=dict)
     failures: int = 0
     not_before_millis: int = 0
     next_check_millis: int | None = None
@@ -53,6 +55,7 @@ class TableState:
             "needs": [need.to_json() for need in self.needs],
             "requested": None if self.requested is None else self.requested.value,
             "last": {kind.value: millis for kind, millis in self.last.items()},
+            "settled": {kind.value: snapshot for kind, snapshot in self.settled.items()},
             "failures": self.failures,
             "not_before_millis": self.not_before_millis,
             "next_check_millis": self.next_check_millis,
@@ -72,5 +75,6 @@ class TableState:
             needs=tuple(Need.from_json(need) for need in given.pop("needs")),
             requested=None if requested is None else WorkKind(requested),
             last={WorkKind(kind): millis for kind, millis in given.pop("last").items()},
+            settled={WorkKind(kind): snapshot for kind, snapshot in given.pop("settled").items()},
             **given,
         )

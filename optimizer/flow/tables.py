@@ -75,5 +75,5 @@ class Tables(Protocol):
         ...
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """Take the mark away and delete all files of the process that are not in a snapshot; safe to repeat."""
+        """Clean up as `process.cleanup` says; safe to repeat."""
         ...

@@ -76,18 +76,31 @@ class TaskFigures:
         )
 
 
+NO_FIGURES = TaskFigures()
+
+
+class Verdict(StrEnum):
+    """What becomes of what a worker brings."""
+
+    ACCEPTED = "accepted"
+    SUPERSEDED = "superseded"
+    """The task was given to somebody else: what was written is not needed, and its writer deletes it."""
+    UNKNOWN = "unknown"
+    """The process is not known any more: what was written stays where it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
     """What a worker brings back: commit messages in bytes, or why there are none."""
 
     result: bytes = b""
-    figures: TaskFigures = TaskFigures()
+    figures: TaskFigures = NO_FIGURES
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One task. `cost` is in bytes to be read; times are epoch milliseconds. `result` is kept until the process ends."""
+    """One task. `cost` is in bytes to be read; times are epoch milliseconds. `result` stays until the process ends."""
 
     process: str
     number: int
@@ -99,7 +112,7 @@ class Task:
     started_millis: int | None = None
     lease_until_millis: int | None = None
     result: bytes | None = None
-    figures: TaskFigures = TaskFigures()
+    figures: TaskFigures = NO_FIGURES
     failure: str | None = None
 
     @property

@@ -1,1 +1,4 @@
-"""What workers do: tasks of compactions, and maintenance of a table as a whole."""
+"""Work on tables of a catalog: how it is measured and planned, what workers do, and what is committed.
+
+`payload` is what travels to a worker, `catalog_tables` the scheduler's side, `carry_out` the worker's.
+"""

@@ -27,17 +27,22 @@ def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     if store.options.write_only:
         return
     try:
-        # Tags first: a snapshot that is due for one stays readable by it when it expires.
-        create_automatic_tags(store)
-        lifetime = store.options.consumer_expire_millis
-        if lifetime is not None:
-            # Before snapshots, which consumers keep.
-            ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
-        gone = SnapshotExpiry(store, clock=clock).run().snapshots
-        if store.options.changelog_outlives_snapshots:
-            expire_changelogs(store, clock)
-        # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
-        if gone and store.options.tag_time_expire_enabled:
-            expire_tags(store, datetime.fromtimestamp(clock()))
+        carry_out_maintenance(store, clock)
     except (InterbedError, OSError) as error:
         _log.warning("What follows a commit failed for %s: %s", store.location, error)
+
+
+def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+    """Tag and expire what is due, in `write-only` tables, too. Raises as each of the steps does."""
+    # Tags first: a snapshot that is due for one stays readable by it when it expires.
+    create_automatic_tags(store)
+    lifetime = store.options.consumer_expire_millis
+    if lifetime is not None:
+        # Before snapshots, which consumers keep.
+        ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
+    gone = SnapshotExpiry(store, clock=clock).run().snapshots
+    if store.options.changelog_outlives_snapshots:
+        expire_changelogs(store, clock)
+    # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
+    if gone and store.options.tag_time_expire_enabled:
+        expire_tags(store, datetime.fromtimestamp(clock()))

@@ -1,0 +1,162 @@
+"""The engine: asks tables how they are, tells the scheduler, and carries out what that decides.
+
+A step never waits for a worker. Files are only touched after the journal says so: plans and marks after a process has
+begun, commits once it is COMMITTING, deletions once it is ENDING.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.tables import Measurement, Tables, Watch
+from interbed.optimizer.scheduling.scheduler import Scheduler
+from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError
+
+_log = logging.getLogger(__name__)
+
+_COMMITS_TRIED = 8
+"""So often is a commit tried that fails, before it is given up."""
+
+_COMMIT_PAUSE_MILLIS = 1_000
+"""How long it is waited before a commit is tried again; twice as long each further time."""
+
+_PLANS_AT_ONCE = 50
+"""Processes that one step begins at most, so that results are not kept waiting."""
+
+T = TypeVar("T")
+
+
+class Engine:
+    """One scheduler at work. `lock` guards the scheduler, which workers call from other threads."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        tables: Tables,
+        watch: Watch,
+        *,
+        clock: Callable[[], int],
+        lock: threading.Lock | None = None,
+        on_ended: Callable[[Process], None] = lambda process: None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._tables = tables
+        self._watch = watch
+        self._lock = lock or threading.Lock()
+        self._on_ended = on_ended
+        self._clock = clock
+        self._tries: dict[str, tuple[int, int]] = {}
+        # What an earlier scheduler began may have been committed by it.
+        self._uncertain = {process.id for process, _ in scheduler.to_commit()}
+
+    def step(self) -> bool:
+        """Do what there is to do now; whether anything was done. Raises LeaseLostError and JournalError, after which
+        the scheduler is to be made anew.
+        """
+        self._locked(self._scheduler.renew)
+        self._locked(self._scheduler.expire_leases)
+        self._look()
+        self._locked(self._scheduler.take_requests)
+        done = self._measure()
+        done |= self._commit()
+        done |= self._end()
+        done |= self._plan()
+        return done
+
+    def _look(self) -> None:
+        try:
+            seen = self._watch.changes()
+        except (InterbedError, OSError) as error:
+            _log.warning("It can't be seen which tables have changed: %s", error)
+            return
+        if seen.changed or seen.gone:
+            self._locked(lambda: self._scheduler.changed(seen.changed, seen.gone))
+
+    def _measure(self) -> bool:
+        names = self._locked(self._scheduler.take_unmeasured)
+        for name in names:
+            found = self._measurement(name)
+            if found is not None:
+                with self._lock:
+                    self._scheduler.measured(name, found)
+        return bool(names)
+
+    def _measurement(self, name: str) -> Measurement | None:
+        """How a table is; None, and the scheduler told why, when that can't be known."""
+        try:
+            return self._tables.measure(name)
+        except (TableNotFoundError, DatabaseNotFoundError, NotAnInterbedTableError):
+            self._locked(lambda: self._scheduler.table_gone(name))
+        except (InterbedError, OSError) as error:
+            _log.warning("%s can't be measured: %s", name, error)
+            why = str(error)
+            self._locked(lambda: self._scheduler.unreadable(name, why))
+        return None
+
+    def _plan(self) -> bool:
+        for begun in range(_PLANS_AT_ONCE):
+            found = self._locked(self._scheduler.begin)
+            if found is None:
+                return begun > 0
+            process, need, slots = found
+            try:
+                plan = self._tables.plan(process, need, slots)
+            except (InterbedError, OSError) as error:
+                why = str(error)
+                _log.warning("%s of %s can't be planned: %s", process.kind, process.table, why)
+                self._locked(lambda p=process, w=why: self._scheduler.not_planned(p.id, w))  # type: ignore[misc]
+            else:
+                self._locked(lambda p=process, t=plan.tasks: self._scheduler.planned(p.id, t))  # type: ignore[misc]
+        return True
+
+    def _commit(self) -> bool:
+        ready = self._locked(self._scheduler.to_commit)
+        due = [(p, results) for p, results in ready if self._tries.get(p.id, (0, 0))[1] <= self._clock()]
+        for process, results in due:
+            self._commit_one(process, results)
+        return bool(due)
+
+    def _commit_one(self, process: Process, results: Sequence[bytes]) -> None:
+        try:
+            snapshot_id = self._tables.commit(process, results)
+        except CommitConflictError as error:
+            why, certain = str(error), process.id not in self._uncertain
+            self._locked(lambda: self._scheduler.gave_way(process.id, why, is_certain=certain))
+        except (InterbedError, OSError) as error:
+            self._commit_failed(process, error)
+        else:
+            self._locked(lambda: self._scheduler.committed(process.id, snapshot_id))
+
+    def _commit_failed(self, process: Process, error: Exception) -> None:
+        why = str(error)
+        tries = self._tries.get(process.id, (0, 0))[0] + 1
+        self._tries[process.id] = tries, self._clock() + _COMMIT_PAUSE_MILLIS * 2 ** (tries - 1)
+        _log.warning("Commit %d of %s of %s: %s", tries, process.kind, process.table, why)
+        if not isinstance(error, CommitError):
+            self._uncertain.add(process.id)
+        if tries >= _COMMITS_TRIED or isinstance(error, TableNotFoundError | DatabaseNotFoundError):
+            certain = process.id not in self._uncertain
+            self._locked(lambda: self._scheduler.not_committed(process.id, why, is_certain=certain))
+
+    def _end(self) -> bool:
+        ready = self._locked(self._scheduler.to_end)
+        for process, results in ready:
+            try:
+                self._tables.end(process, results)
+            except (TableNotFoundError, DatabaseNotFoundError):
+                pass
+            except (InterbedError, OSError) as error:
+                _log.warning("The files of %s of %s can't be cleaned up: %s", process.kind, process.table, error)
+                continue
+            found = self._measurement(process.table)
+            self._tries.pop(process.id, None)
+            self._uncertain.discard(process.id)
+            self._on_ended(self._locked(lambda p=process, f=found: self._scheduler.ended(p.id, f)))  # type: ignore[misc]
+        return bool(ready)
+
+    def _locked(self, ask: Callable[[], T]) -> T:
+        with self._lock:
+            return ask()

@@ -1,0 +1,319 @@
+"""What a table needs, by its health, what it wishes, and when things were last done. Pure.
+
+The kinds of compaction and their triggers are Amoro's (`self-optimizing.…`); a bucket of a table with a primary key is
+merged by the table's own universal strategy, of which only the number of runs that it tolerates is chosen here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+
+_TRIGGER = "num-sorted-run.compaction-trigger"
+_TRIGGER_DEFAULT = 5
+_LEAST_FILES = "compaction.min.file-num"
+_REWRITE_ALL = "compaction.force-rewrite-all-files"
+_TARGET = "target-file-size"
+_FEW_RUNS = "2"
+_PART_THAT_AGES = 10
+"""Statistics are old once a tenth of the rows that they counted came or went."""
+
+_HEAD_START_MILLIS = 600_000
+"""By so much is a compaction, which readers wait for, before the upkeep that they do not notice."""
+
+_EXPIRING = ("partition.expiration-time", "tag.automatic-creation", "consumer.expiration-time")
+_UNSEEN = {"deletion-vectors.enabled": "true", "merge-engine": "first-row"}
+"""Options with which rows of level 0 are not read before they are compacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Needs, the first one to be done first, and when to look again though nobody writes (epoch milliseconds)."""
+
+    needs: tuple[Need, ...]
+    next_check_millis: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """One table at one time."""
+
+    state: TableState
+    found: Measurement
+    settings: SchedulerSettings
+    now: int
+
+    def is_settled(self, kind: WorkKind) -> bool:
+        """Whether nobody wrote since the kind was done. What expires does so whether somebody writes or not."""
+        settled = None if kind is WorkKind.EXPIRE else self.state.settled.get(kind)
+        return settled is not None and settled == self.found.health.snapshot_id
+
+    def since(self, kind: WorkKind) -> int | None:
+        """Milliseconds since the kind was done; None for never."""
+        last = self.state.last.get(kind)
+        return None if last is None else self.now - last
+
+
+def needs_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> Decision:
+    """What the table needs. A kind that was due before stays due since then."""
+    if not found.wishes.enabled or found.health.snapshot_id is None:
+        return Decision(needs=(), next_check_millis=None)
+    asked = _Question(state=state, found=found, settings=settings, now=now)
+    needs: list[Need] = []
+    checks: list[int] = []
+    due_before = {need.kind: need.due_millis for need in state.needs}
+    for rule in _RULES:
+        need, check = rule(asked)
+        if check is not None:
+            checks.append(check)
+        if need is not None and not asked.is_settled(need.kind):
+            needs.append(replace(need, due_millis=due_before.get(need.kind, now)))
+    return Decision(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
+
+
+def in_order(needs: Sequence[Need]) -> list[Need]:
+    """The needs of a table, the first one to be done first: of compactions only the widest, upkeep after them."""
+    compactions = [need for need in needs if need.kind.is_compaction]
+    widest = max(compactions, key=lambda need: _WIDTH[need.kind], default=None)
+    kept = [need for need in needs if not need.kind.is_compaction or need is widest]
+    return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
+
+
+_WIDTH = {WorkKind.MINOR: 0, WorkKind.MAJOR: 1, WorkKind.FULL: 2}
+
+_Answer = tuple[Need | None, int | None]
+_NOTHING: _Answer = (None, None)
+
+
+def _minor(asked: _Question) -> _Answer:
+    health, wishes = asked.found.health, asked.found.wishes
+    buckets = health.by_bucket
+    trigger = _number(asked.found.options, _TRIGGER, _TRIGGER_DEFAULT)
+    most = wishes.minor_file_count
+    if health.has_primary_key:
+        bound = wishes.max_read_amplification
+        if bound is not None:
+            trigger = max(1, min(trigger, int(bound)))
+        waiting = sum(b.files for b in buckets if b.bucket == POSTPONE_BUCKET)
+        if waiting:
+            return _need(asked, WorkKind.MINOR, f"{waiting} file(s) of rows that wait for their buckets")
+        runs = max((b.runs for b in buckets), default=0)
+        fragments = max((b.level0_files for b in buckets), default=0)
+        unseen = any(asked.found.options.get(key) == value for key, value in _UNSEEN.items())
+        if runs > trigger:
+            return _need(asked, WorkKind.MINOR, f"{runs} sorted runs > {trigger}", {_TRIGGER: str(trigger)})
+        if fragments and unseen:
+            reason = f"{fragments} file(s) of level 0, which are not read before they are compacted"
+            return _need(asked, WorkKind.MINOR, reason)
+        if fragments >= most:
+            return _need(asked, WorkKind.MINOR, f"{fragments} files of level 0 >= {most}", {_TRIGGER: _FEW_RUNS})
+        options, least = {_TRIGGER: _FEW_RUNS}, 1
+    else:
+        fragments = max((b.small_files for b in buckets), default=0)
+        if fragments >= most:
+            return _need(asked, WorkKind.MINOR, f"{fragments} small files >= {most}", {_LEAST_FILES: _FEW_RUNS})
+        options, least = {_LEAST_FILES: _FEW_RUNS}, 2
+    return _by_interval(asked, WorkKind.MINOR, wishes.minor_interval_millis, fragments >= least, options)
+
+
+def _major(asked: _Question) -> _Answer:
+    ratio = asked.found.wishes.major_duplicate_ratio
+    worst = max((b.delete_ratio for b in asked.found.health.by_bucket), default=0.0)
+    if worst <= 0.0 or worst < ratio:
+        return _NOTHING
+    return _need(asked, WorkKind.MAJOR, f"{worst:.0%} of the records of a bucket are deleted or deletes >= {ratio:.0%}")
+
+
+def _full(asked: _Question) -> _Answer:
+    health, wishes = asked.found.health, asked.found.wishes
+    interval = wishes.full_interval_millis
+    if interval is None or not health.files:
+        return _NOTHING
+    last = max((t for t in (health.last_full_millis, asked.state.last.get(WorkKind.FULL)) if t is not None), default=None)
+    if last is not None and asked.now - last < interval:
+        return None, last + interval
+    since = "never" if last is None else f"{(asked.now - last) // 1000} s ago"
+    rewrite = {_REWRITE_ALL: "true"} if wishes.full_rewrites_all_files else {}
+    return _need(asked, WorkKind.FULL, f"last full compaction {since}, due every {interval // 1000} s", rewrite)
+
+
+def _expire(asked: _Question) -> _Answer:
+    health, interval = asked.found.health, asked.settings.expire_interval
+    since = asked.since(WorkKind.EXPIRE)
+    wanted = [key for key in _EXPIRING if asked.found.options.get(key, "none") != "none"]
+    next_check = asked.now + interval if wanted or health.snapshots > 1 else None
+    if since is not None and since < interval:
+        return None, asked.now - since + interval if next_check is not None else None
+    if health.snapshots_due:
+        return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")[0], None
+    if wanted:
+        return _need(asked, WorkKind.EXPIRE, f"due every {interval // 1000} s for {', '.join(wanted)}")[0], next_check
+    return None, next_check
+
+
+def _orphans(asked: _Question) -> _Answer:
+    interval = asked.settings.orphans_interval
+    if interval is None:
+        return _NOTHING
+    return _by_interval(asked, WorkKind.ORPHANS, interval, True, {})
+
+
+def _manifests(asked: _Question) -> _Answer:
+    due = asked.found.health.manifests_due
+    return _need(asked, WorkKind.MANIFESTS, f"{due} small manifests more than commits should leave") if due else _NOTHING
+
+
+def _analyze(asked: _Question) -> _Answer:
+    counted, since = asked.found.health.statistics_rows, asked.found.health.rows_since_statistics or 0
+    if counted is None or since * _PART_THAT_AGES <= counted:
+        return _NOTHING
+    return _need(asked, WorkKind.ANALYZE, f"{since} rows came or went since {counted} were counted")
+
+
+_RULES:
+        need, check = rule(asked)
+        if check is not None:
+            checks.append(check)
+        if need is not None and not asked.is_settled(need.kind):
+            needs.append(replace(need, due_millis=due_before.get(need.kind, now)))
+    return Decision(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
+
+
+def in_order(needs: Sequence[Need]) -> list[Need]:
+    """The needs of a table, the first one to be done first: of compactions only the widest, upkeep after them."""
+    compactions = [need for need in needs if need.kind.is_compaction]
+    widest = max(compactions, key=lambda need: _WIDTH[need.kind], default=None)
+    kept = [need for need in needs if not need.kind.is_compaction or need is widest]
+    return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
+
+
+_WIDTH = {WorkKind.MINOR: 0, WorkKind.MAJOR: 1, WorkKind.FULL: 2}
+
+_Answer = tuple[Need | None, int | None]
+_NOTHING: _Answer = (None, None)
+
+
+def _minor(asked: _Question) -> _Answer:
+    health, wishes = asked.found.health, asked.found.wishes
+    buckets = health.by_bucket
+    trigger = _number(asked.found.options, _TRIGGER, _TRIGGER_DEFAULT)
+    most = wishes.minor_file_count
+    if health.has_primary_key:
+        bound = wishes.max_read_amplification
+        if bound is not None:
+            trigger = max(1, min(trigger, int(bound)))
+        waiting = sum(b.files for b in buckets if b.bucket == POSTPONE_BUCKET)
+        if waiting:
+            return _need(asked, WorkKind.MINOR, f"{waiting} file(s) of rows that wait for their buckets")
+        runs = max((b.runs for b in buckets), default=0)
+        fragments = max((b.level0_files for b in buckets), default=0)
+        unseen = any(asked.found.options.get(key) == value for key, value in _UNSEEN.items())
+        if runs > trigger:
+            return _need(asked, WorkKind.MINOR, f"{runs} sorted runs > {trigger}", {_TRIGGER: str(trigger)})
+        if fragments and unseen:
+            reason = f"{fragments} file(s) of level 0, which are not read before they are compacted"
+            return _need(asked, WorkKind.MINOR, reason)
+        if fragments >= most:
+            return _need(asked, WorkKind.MINOR, f"{fragments} files of level 0 >= {most}", {_TRIGGER: _FEW_RUNS})
+        options, least = {_TRIGGER: _FEW_RUNS}, 1
+    else:
+        fragments = max((b.small_files for b in buckets), default=0)
+        if fragments >= most:
+            return _need(asked, WorkKind.MINOR, f"{fragments} small files >= {most}", {_LEAST_FILES: _FEW_RUNS})
+        options, least = {_LEAST_FILES: _FEW_RUNS}, 2
+    return _by_interval(asked, WorkKind.MINOR, wishes.minor_interval_millis, fragments >= least, options)
+
+
+def _major(asked: _Question) -> _Answer:
+    ratio = asked.found.wishes.major_duplicate_ratio
+    worst = max((b.delete_ratio for b in asked.found.health.by_bucket), default=0.0)
+    if worst <= 0.0 or worst < ratio:
+        return _NOTHING
+    return _need(asked, WorkKind.MAJOR, f"{worst:.0%} of the records of a bucket are deleted or deletes >= {ratio:.0%}")
+
+
+def _full(asked: _Question) -> _Answer:
+    health, wishes = asked.found.health, asked.found.wishes
+    interval = wishes.full_interval_millis
+    if interval is None or not health.files:
+        return _NOTHING
+    last = max((t for t in (health.last_full_millis, asked.state.last.get(WorkKind.FULL)) if t is not None), default=None)
+    if last is not None and asked.now - last < interval:
+        return None, last + interval
+    since = "never" if last is None else f"{(asked.now - last) // 1000} s ago"
+    rewrite = {_REWRITE_ALL: "true"} if wishes.full_rewrites_all_files else {}
+    return _need(asked, WorkKind.FULL, f"last full compaction {since}, due every {interval // 1000} s", rewrite)
+
+
+def _expire(asked: _Question) -> _Answer:
+    health, interval = asked.found.health, asked.settings.expire_interval
+    since = asked.since(WorkKind.EXPIRE)
+    wanted = [key for key in _EXPIRING if asked.found.options.get(key, "none") != "none"]
+    next_check = asked.now + interval if wanted or health.snapshots > 1 else None
+    if since is not None and since < interval:
+        return None, asked.now - since + interval if next_check is not None else None
+    if health.snapshots_due:
+        return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")[0], None
+    if wanted:
+        return _need(asked, WorkKind.EXPIRE, f"due every {interval // 1000} s for {', '.join(wanted)}")[0], next_check
+    return None, next_check
+
+
+def _orphans(asked: _Question) -> _Answer:
+    interval = asked.settings.orphans_interval
+    if interval is None:
+        return _NOTHING
+    return _by_interval(asked, WorkKind.ORPHANS, interval, True, {})
+
+
+def _manifests(asked: _Question) -> _Answer:
+    most = 2 * _number(asked.found.options, _MERGE_MIN_COUNT, _MERGE_MIN_COUNT_DEFAULT)
+    if asked.found.health.manifests <= most:
+        return _NOTHING
+    return _need(asked, WorkKind.MANIFESTS, f"{asked.found.health.manifests} manifests > {most}")
+
+
+def _analyze(asked: _Question) -> _Answer:
+    if not asked.found.health.statistics_are_stale:
+        return _NOTHING
+    return _need(asked, WorkKind.ANALYZE, "the statistics are older than much of the table")
+
+
+_RULES: tuple[Callable[[_Question], _Answer], ...] = (
+    _minor,
+    _major,
+    _full,
+    _expire,
+    _orphans,
+    _manifests,
+    _analyze,
+)
+
+
+def _need(asked: _Question, kind: WorkKind, reason: str, options: Mapping[str, str] | None = None) -> _Answer:
+    wanted = dict(options or {})
+    if kind.is_compaction and asked.found.wishes.target_size is not None:
+        wanted[_TARGET] = f"{asked.found.wishes.target_size} b"
+    return Need(kind=kind, reason=reason, due_millis=asked.now, options=wanted), None
+
+
+def _by_interval(
+    asked: _Question, kind: WorkKind, interval: int | None, has_work: bool, options: Mapping[str, str]
+) -> _Answer:
+    """Due when the interval has passed since the kind was last done, or since the table was first seen."""
+    if interval is None or not has_work or asked.is_settled(kind):
+        return _NOTHING
+    since = asked.since(kind)
+    if since is not None and since >= interval:
+        return _need(asked, kind, f"last {since // 1000} s ago, due every {interval // 1000} s", options)
+    return None, asked.now + interval - (since or 0)
+
+
+def _number(options: Mapping[str, str], key: str, default: int) -> int:
+    text = options.get(key, "")
+    return int(text) if text.strip().isdigit() else default

@@ -1,0 +1,256 @@
+"""Processes that have not ended, with their tasks: what is given out, to whom, and what came back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
+from interbed.optimizer.flow.tables import PlannedTask
+from interbed.optimizer.flow.task import NO_FIGURES, Assignment, Task, TaskOutcome, TaskRef, TaskState, Verdict
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.usage import Usage
+
+_FAILURE_MAX = 2000
+"""Characters of a failure that are kept."""
+
+
+class ProcessBoard:
+    """Processes by id. `take_changed` gives what has to go into the journal."""
+
+    def __init__(
+        self, processes: Sequence[Process], tasks: Sequence[Task], settings: SchedulerSettings, usage: Usage, now: int
+    ) -> None:
+        self._settings = settings
+        self._usage = usage
+        self._processes = {process.id: process for process in processes}
+        self._tasks: dict[str, dict[int, Task]] = {process.id: {} for process in processes}
+        self._changed_processes: dict[str, None] = {}
+        self._changed_tasks: dict[tuple[str, int], None] = {}
+        self._ended: dict[str, Process] = {}
+        for task in tasks:
+            if task.state is TaskState.RUNNING:
+                # Its worker may well be alive; it is given the time to say so.
+                task = replace(task, lease_until_millis=now + settings.lease)
+                usage.begin(self._processes[task.process].table, task.ref, now)
+            self._tasks[task.process][task.number] = task
+
+    def __iter__(self) -> Iterator[Process]:
+        return iter(self._processes.values())
+
+    def __contains__(self, process_id: str) -> bool:
+        return process_id in self._processes
+
+    def __getitem__(self, process_id: str) -> Process:
+        return self._processes[process_id]
+
+    def take_changed(self) -> tuple[list[Process], list[Task]]:
+        """The processes and tasks that changed since the last call; those that ended among the processes."""
+        processes = [self._processes[i] for i in self._changed_processes if i in self._processes]
+        processes += self._ended.values()
+        tasks = [self._tasks[p][n] for p, n in self._changed_tasks if p in self._tasks]
+        self._changed_processes.clear()
+        self._changed_tasks.clear()
+        self._ended.clear()
+        return processes, tasks
+
+    def begin(self, process: Process) -> None:
+        """A process begins, without tasks yet."""
+        self._tasks[process.id] = {}
+        self._put(process)
+
+    def planned(self, process_id: str, tasks: Sequence[PlannedTask]) -> None:
+        """The tasks of a process; it has at least one."""
+        for number, task in enumerate(tasks):
+            self._put_task(Task(process=process_id, number=number, payload=task.payload, cost=task.cost))
+        self._put(replace(self._processes[process_id], tasks=len(tasks)))
+
+    def with_waiting(self, group: str) -> Iterator[Process]:
+        """The processes of a group that have tasks to give out."""
+        for process in self._processes.values():
+            if process.group == group and process.state is ProcessState.RUNNING and self._waiting_task(process.id):
+                yield process
+
+    def waiting_tasks(self, group: str) -> int:
+        """How many tasks of a group wait for a worker."""
+        return sum(
+            task.state is TaskState.WAITING
+            for process in self._processes.values()
+            if process.group == group and process.state is ProcessState.RUNNING
+            for task in self._tasks[process.id].values()
+        )
+
+    def running_tasks(self) -> dict[str, int]:
+        """How many tasks each worker has."""
+        counts: dict[str, int] = {}
+        for tasks in self._tasks.values():
+            for task in tasks.values():
+                if task.state is TaskState.RUNNING and task.worker is not None:
+                    counts[task.worker] = counts.get(task.worker, 0) + 1
+        return counts
+
+    def give(self, process_id: str, worker: str, now: int) -> Assignment:
+        """Give the costliest task that waits to a worker, as a new attempt."""
+        task = self._waiting_task(process_id)
+        assert task is not None
+        process = self._processes[process_id]
+        task = self._put_task(
+            replace(
+                task,
+                state=TaskState.RUNNING,
+                attempt=task.attempt + 1,
+                worker=worker,
+                started_millis=now,
+                lease_until_millis=now + self._settings.lease,
+            )
+        )
+        self._usage.begin(process.table, task.ref, now)
+        return Assignment(
+            ref=task.ref,
+            table=process.table,
+            kind=process.kind,
+            payload=task.payload,
+            lease_millis=self._settings.lease,
+        )
+
+    def beat(self, ref: TaskRef, now: int) -> bool:
+        """A worker works on an attempt; whether it is to go on. Not stored: after a restart a lease begins anew."""
+        task = self._task(ref)
+        if task is None or task.state is not TaskState.RUNNING or task.attempt != ref.attempt:
+            return False
+        assert task.started_millis is not None
+        if now - task.started_millis > self._settings.task_timeout:
+            return False
+        self._tasks[ref.process][ref.number] = replace(task, lease_until_millis=now + self._settings.lease)
+        return True
+
+    def complete(self, ref: TaskRef, outcome: TaskOutcome, now: int) -> Verdict:
+        """What a worker brings of an attempt. The same result may come twice."""
+        task = self._task(ref)
+        if task is None:
+            return Verdict.UNKNOWN
+        if task.attempt != ref.attempt:
+            return Verdict.SUPERSEDED
+        if task.state is TaskState.DONE:
+            return Verdict.ACCEPTED
+        process = self._processes[ref.process]
+        if task.state is not TaskState.RUNNING or process.state is not ProcessState.RUNNING:
+            return Verdict.SUPERSEDED
+        self._stop(task, now)
+        if outcome.failure is None:
+            self._put_task(
+                replace(
+                    task,
+                    state=TaskState.DONE,
+                    result=outcome.result,
+                    figures=outcome.figures,
+                    lease_until_millis=None,
+                )
+            )
+        else:
+            self._lose(task, outcome.failure[:_FAILURE_MAX])
+        return Verdict.ACCEPTED
+
+    def expire(self, now: int) -> None:
+        """Take from workers the attempts of which nobody has spoken for too long, or that take too long."""
+        for process in list(self._processes.values()):
+            if process.state is not ProcessState.RUNNING:
+                continue
+            for task in list(self._tasks[process.id].values()):
+                if task.state is not TaskState.RUNNING:
+                    continue
+                assert task.lease_until_millis is not None and task.started_millis is not None
+                if task.lease_until_millis <= now:
+                    self._stop(task, now)
+                    self._lose(task, f"worker {task.worker} said nothing for {self._settings.lease} ms")
+                elif now - task.started_millis > self._settings.task_timeout:
+                    self._stop(task, now)
+                    self._lose(task, f"worker {task.worker} took longer than {self._settings.task_timeout} ms")
+
+    def take_back(self, worker: str, now: int) -> None:
+        """A worker has left, or is known to be gone; its attempts wait again."""
+        for tasks in list(self._tasks.values()):
+            for task in list(tasks.values()):
+                if task.worker == worker and task.state is TaskState.RUNNING:
+                    self._stop(task, now)
+                    self._lose(task, f"worker {worker} is gone")
+
+    def results(self, process_id: str) -> list[bytes]:
+        """What the tasks brought, in their order."""
+        return [t.result for _, t in sorted(self._tasks[process_id].items()) if t.result is not None]
+
+    def settle(self, now: int) -> None:
+        """Move on the processes whose tasks are all done, or of which one failed too often."""
+        for process in list(self._processes.values()):
+            tasks = self._tasks[process.id].values()
+            if process.state is not ProcessState.RUNNING or not tasks:
+                continue
+            failed = next((task for task in tasks if task.state is TaskState.FAILED), None)
+            if failed is not None:
+                for task in list(tasks):
+                    if task.state is TaskState.RUNNING:
+                        self._stop(task, now)
+                        self._put_task(replace(task, state=TaskState.FAILED, failure="another task failed"))
+                self.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure=failed.failure)
+            elif all(task.state is TaskState.DONE for task in tasks):
+                figures = sum((task.figures for task in tasks), NO_FIGURES)
+                self._put(replace(process, state=ProcessState.COMMITTING, figures=figures))
+
+    def end(
+        self,
+        process_id: str,
+        ending: ProcessState,
+        cleanup: Cleanup,
+        *,
+        snapshot_id: int | None = None,
+        failure: str | None = None,
+    ) -> None:
+        """A process ends: from now on its files are only cleaned up."""
+        process = self._processes[process_id]
+        self._put(
+            replace(
+                process,
+                state=ProcessState.ENDING,
+                ending=ending,
+                cleanup=cleanup,
+                snapshot_id=snapshot_id,
+                failure=None if failure is None else failure[:_FAILURE_MAX],
+            )
+        )
+
+    def ended(self, process_id: str, now: int) -> Process:
+        """A process is cleaned up, and so at its end."""
+        process = self._processes.pop(process_id)
+        for task in self._tasks.pop(process_id).values():
+            self._usage.finish(process.table, task.ref, now)
+        assert process.ending is not None
+        process = replace(process, state=process.ending, ended_millis=now)
+        self._ended[process_id] = process
+        return process
+
+    def amend(self, process: Process) -> None:
+        """Note what a process that has just ended has brought."""
+        self._ended[process.id] = process
+
+    def _stop(self, task: Task, now: int) -> None:
+        process = self._processes[task.process]
+        seconds = self._usage.finish(process.table, task.ref, now)
+        self._put(replace(process, seconds=process.seconds + seconds))
+
+    def _lose(self, task: Task, why: str) -> None:
+        state = TaskState.FAILED if task.attempt >= self._settings.attempts else TaskState.WAITING
+        self._put_task(replace(task, state=state, worker=None, lease_until_millis=None, failure=why))
+
+    def _task(self, ref: TaskRef) -> Task | None:
+        return self._tasks.get(ref.process, {}).get(ref.number)
+
+    def _waiting_task(self, process_id: str) -> Task | None:
+        waiting = (task for task in self._tasks[process_id].values() if task.state is TaskState.WAITING)
+        return max(waiting, key=lambda task: (task.cost, -task.number), default=None)
+
+    def _put(self, process: Process) -> None:
+        self._processes[process.id] = process
+        self._changed_processes[process.id] = None
+
+    def _put_task(self, task: Task) -> Task:
+        self._tasks[task.process][task.number] = task
+        self._changed_tasks[task.process, task.number] = None
+        return task

@@ -1,0 +1,203 @@
+"""The tables as the scheduler sees them: which are to be measured, which wait for their turn, and when to look again."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.process import Standing
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.scheduling.needs import needs_of
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+
+_FROM_FIRST_SIGHT = (WorkKind.MINOR, WorkKind.ORPHANS)
+"""Kinds whose intervals begin when a table is first seen."""
+
+
+class TableBoard:
+    """The tables by name. `take_changed` gives what has to go into the journal."""
+
+    def __init__(self, states: Sequence[TableState], settings: SchedulerSettings) -> None:
+        self._states = {state.name: state for state in states}
+        self._settings = settings
+        self._to_measure: dict[str, None] = {}
+        self._busy: set[str] = set()
+        self._waiting: dict[str, set[str]] = {}
+        self._timers: list[tuple[int, str]] = []
+        self._changed: dict[str, None] = {}
+        for state in states:
+            self._place(state)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._states
+
+    def __getitem__(self, name: str) -> TableState:
+        return self._states[name]
+
+    def __iter__(self) -> Iterator[TableState]:
+        return iter(self._states.values())
+
+    def take_changed(self) -> list[TableState]:
+        """The states that changed since the last call."""
+        changed = [self._states[name] for name in self._changed if name in self._states]
+        self._changed.clear()
+        return changed
+
+    def changed(self, names: Iterable[str]) -> None:
+        """Somebody wrote to these tables, or they are new."""
+        for name in names:
+            if name not in self._states:
+                self._put(TableState(name=name))
+            self._to_measure[name] = None
+
+    def gone(self, name: str) -> bool:
+        """The table is no more; whether it was known."""
+        self._to_measure.pop(name, None)
+        self._leave_line(name)
+        self._busy.discard(name)
+        self._changed.pop(name, None)
+        return self._states.pop(name, None) is not None
+
+    def take_unmeasured(self, now: int) -> list[str]:
+        """Names to measure now, those that have waited longest first; as many as the settings say."""
+        while self._timers and self._timers[0][0] <= now:
+            _, name = heapq.heappop(self._timers)
+            state = self._states.get(name)
+            if state is None:
+                continue
+            if state.next_check_millis is not None and state.next_check_millis <= now:
+                self._to_measure[name] = None
+            self._place(state, now)
+        names = list(self._to_measure)[: self._settings.measured_at_once]
+        for name in names:
+            del self._to_measure[name]
+        return names
+
+    def measured(self, name: str, found: Measurement, now: int) -> TableState | None:
+        """What was found of a table; its state then, None when it is gone meanwhile."""
+        state = self._states.get(name)
+        if state is None:
+            return None
+        if state.measured_millis is None:
+            state = replace(state, last={**dict.fromkeys(_FROM_FIRST_SIGHT, now), **state.last})
+        health = found.health
+        decision = needs_of(state, found, self._settings, now)
+        standing = Standing(
+            snapshot_id=health.snapshot_id,
+            score=health.score,
+            read_amplification=health.read_amplification,
+            pending_bytes=health.pending_bytes,
+        )
+        return self._put(
+            replace(
+                state,
+                group=found.wishes.group,
+                quota=found.wishes.quota,
+                enabled=found.wishes.enabled,
+                standing=standing,
+                measured_millis=now,
+                reasons=tuple(reason.text for reason in health.reasons),
+                needs=decision.needs,
+                next_check_millis=decision.next_check_millis,
+                unreadable=None,
+            ),
+            now,
+        )
+
+    def unreadable(self, name: str, why: str, now: int) -> None:
+        """A table could not be measured; it is looked at again after a pause."""
+        state = self._states.get(name)
+        if state is not None:
+            again = now + self._settings.pause_first
+            self._put(replace(state, unreadable=why, needs=(), next_check_millis=again), now)
+
+    def waiting(self, group: str) -> Iterator[TableState]:
+        """The tables of a group that wait for their turn, all of which were measured."""
+        states = (self._states[name] for name in self._waiting.get(group, ()))
+        return (state for state in states if state.standing is not None and state.unreadable is None)
+
+    def begin(self, name: str, now: int) -> Need:
+        """A process begins for a table: what it is to do. The table waits no more until `end`."""
+        state = self._states[name]
+        need = _asked_for(state, now)
+        self._busy.add(name)
+        self._put(replace(state, requested=None), now)
+        return need
+
+    def busy(self, name: str) -> None:
+        """A process of an earlier scheduler goes on."""
+        self._busy.add(name)
+        self._leave_line(name)
+
+    def succeeded(self, name: str, kind: WorkKind, snapshot_id: int | None, now: int) -> None:
+        """Work was done, or there was nothing to do; `snapshot_id` is the newest one then."""
+        self._busy.discard(name)
+        state = self._states.get(name)
+        if state is None:
+            return
+        settled = dict(state.settled) if snapshot_id is None else {**state.settled, kind: snapshot_id}
+        kinds = [each for each in WorkKind if each is kind or (kind.is_compaction and _covers(kind, each))]
+        needs = tuple(need for need in state.needs if need.kind not in kinds)
+        last = {**state.last, **dict.fromkeys(kinds, now)}
+        self._put(replace(state, last=last, settled=settled, needs=needs, failures=0, not_before_millis=0), now)
+        self._to_measure[name] = None
+
+    def failed(self, name: str, now: int, *, gave_way: bool) -> None:
+        """Work failed, or gave way to a writer; the table is left alone for a while."""
+        self._busy.discard(name)
+        state = self._states.get(name)
+        if state is None:
+            return
+        failures = state.failures + 1
+        first = self._settings.pause_gave_way if gave_way else self._settings.pause_first
+        pause = min(first * 2 ** min(failures - 1, 20), self._settings.pause_most)
+        self._put(replace(state, failures=failures, not_before_millis=now + pause), now)
+        self._to_measure[name] = None
+
+    def ask(self, name: str, *, paused: bool | None = None, work: WorkKind | None = None, now: int) -> None:
+        """What people want; for a table that is not known yet it is noted as well."""
+        state = self._states.get(name) or TableState(name=name)
+        if paused is not None:
+            state = replace(state, paused=paused)
+        if work is not None:
+            state = replace(state, requested=work, not_before_millis=0)
+        self._put(state, now)
+        self._to_measure[name] = None
+
+    def _put(self, state: TableState, now: int | None = None) -> TableState:
+        self._states[state.name] = state
+        self._changed[state.name] = None
+        self._place(state, now)
+        return state
+
+    def _place(self, state: TableState, now: int | None = None) -> None:
+        """Put a table in its line, or out of it, and set its timers."""
+        self._leave_line(state.name)
+        if state.next_check_millis is not None:
+            heapq.heappush(self._timers, (state.next_check_millis, state.name))
+        wants = state.requested is not None or (state.enabled and not state.paused and state.needs)
+        if not wants or state.name in self._busy:
+            return
+        if now is None or state.not_before_millis > now:
+            heapq.heappush(self._timers, (state.not_before_millis, state.name))
+            return
+        self._waiting.setdefault(state.group, set()).add(state.name)
+
+    def _leave_line(self, name: str) -> None:
+        for names in self._waiting.values():
+            names.discard(name)
+
+
+def _asked_for(state: TableState, now: int) -> Need:
+    if state.requested is None:
+        return state.needs[0]
+    due = next((need for need in state.needs if need.kind is state.requested), None)
+    return due or Need(kind=state.requested, reason="asked for", due_millis=now)
+
+
+def _covers(kind: WorkKind, other: WorkKind) -> bool:
+    """Whether a compaction of one kind does what one of the other kind would have done."""
+    order = (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)
+    return other in order and order.index(other) < order.index(kind)

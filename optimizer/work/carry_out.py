@@ -1,0 +1,56 @@
+"""What a worker does with an attempt."""
+
+from collections.abc import Sequence
+
+from interbed.catalog.api import Catalog
+from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome
+from interbed.optimizer.work.payload import Payload, decode_messages, encode_messages, encode_snapshot
+from interbed.optimizer.work.upkeep import UPKEEP
+from interbed.storage.base.errors import CommitFailedError
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_tasks import run_task
+from interbed.storage.upkeep.job_files import JobFiles
+from interbed.storage.write.commit_message import CommitMessage
+
+
+def carry_out(catalog: Catalog, assignment: Assignment) -> TaskOutcome:
+    """Do it. What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that
+    the work itself raises.
+    """
+    table = catalog.get_table(assignment.table)
+    payload = Payload.from_bytes(assignment.payload)
+    if not assignment.kind.is_compaction:
+        return TaskOutcome(result=encode_snapshot(UPKEEP[assignment.kind](catalog, assignment.table, table)))
+    job = JobFiles(table.store, assignment.ref.process)
+    named = table.copy({**payload.options, **job.named()})
+    messages: list[CommitMessage] = []
+    try:
+        for task in payload.tasks:
+            messages += run_task(named.store, task, assignment.ref.process)
+        if not job.is_marked():
+            raise CommitFailedError("The process of this task has ended without it; its files were deleted.")
+    except BaseException:
+        _delete(table, assignment, messages)
+        raise
+    return TaskOutcome(result=encode_messages(messages), figures=_figures(messages))
+
+
+def take_back(catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) -> None:
+    """Delete what was written for an attempt whose result is known not to be needed."""
+    if assignment.kind.is_compaction and outcome.failure is None:
+        _delete(catalog.get_table(assignment.table), assignment, decode_messages([outcome.result]))
+
+
+def _delete(table: Table, assignment: Assignment, messages: Sequence[CommitMessage]) -> None:
+    table.new_commit(assignment.ref.process).abort(messages)
+
+
+def _figures(messages: Sequence[CommitMessage]) -> TaskFigures:
+    before = [f for m in messages for f in m.compaction.before]
+    after = [f for m in messages for f in m.compaction.after]
+    return TaskFigures(
+        bytes_in=sum(f.file_size for f in before),
+        bytes_out=sum(f.file_size for f in after),
+        files_in=len(before),
+        files_out=len(after),
+    )

@@ -1,0 +1,104 @@
+"""The tables of a catalog, for the scheduler: measured by their metadata, planned by the store's planners."""
+
+from collections.abc import Callable, Sequence
+
+from interbed.catalog.api import Catalog
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.process import Cleanup, Process
+from interbed.optimizer.flow.tables import Measurement, Plan, PlannedTask
+from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot
+from interbed.storage.meta.options.optimizing import SelfOptimizing
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks
+from interbed.storage.upkeep.health import table_health
+from interbed.storage.upkeep.job_files import JobFiles
+from interbed.storage.write.sort.order import SortOrder
+
+
+class CatalogTables:
+    """See Tables."""
+
+    def __init__(
+        self, catalog: Catalog, on_measured: Callable[[str, TableStore], None] = lambda name, store: None
+    ) -> None:
+        """`on_measured` is told of each table as it was opened."""
+        self._catalog = catalog
+        self._on_measured = on_measured
+
+    def measure(self, table: str) -> Measurement:
+        """See Tables. Raises InvalidOptionError for wishes that are none."""
+        found = self._table(table)
+        self._on_measured(table, found.store)
+        options = found.schema.options
+        return Measurement(health=table_health(found.store), wishes=SelfOptimizing.of(options), options=options)
+
+    def plan(self, process: Process, need: Need, slots: int) -> Plan:
+        """See Tables."""
+        table = self._table(process.table)
+        if not need.kind.is_compaction:
+            return Plan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
+        tasks = _compaction(table.copy(need.options), need.kind)
+        if not tasks:
+            return Plan(tasks=())
+        # Not before there is something to do: a mark is a file.
+        JobFiles(table.store, process.id).mark()
+        bundles = [(task,) for task in tasks]
+        return Plan(
+            tasks=[
+                PlannedTask(
+                    payload=Payload(options=need.options, tasks=bundle).to_bytes(),
+                    cost=sum(f.file_size for t in bundle for f in t.files),
+                )
+                for bundle in bundles
+            ],
+            options=need.options,
+        )
+
+    def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
+        """See Tables."""
+        if not process.kind.is_compaction:
+            return decode_snapshot(results[0])
+        table = self._table(process.table)
+        before = table.latest_snapshot_of(process.id)
+        if before is not None:
+            return before.id
+        messages = decode_messages(results)
+        if not messages:
+            return None
+        # What tasks wrote stays when the commit fails: it may be tried again, and `end` knows what is to go.
+        ids = table.new_commit(process.id).commit(messages, owns_files=False)
+        return ids[-1] if ids else None
+
+    def end(self, process: Process, results: Sequence[bytes]) -> None:
+        """See Tables."""
+        if not process.kind.is_compaction:
+            return
+        job = JobFiles(self._table(process.table).store, process.id)
+        job.unmark()
+        if process.cleanup is Cleanup.SWEEP:
+            job.sweep(decode_messages(results))
+        elif process.cleanup is Cleanup.DISCARD:
+            job.delete_all()
+
+    def _table(self, name: str) -> Table:
+        return self._catalog.get_table(name)
+
+
+def _compaction(table: Table, kind: WorkKind) -> list[CompactionTask]:
+    wishes = SelfOptimizing.of(table.options.raw)
+    if kind is WorkKind.MINOR:
+        return plan_tasks(table.store, full=False)
+    if kind is WorkKind.MAJOR:
+        worn = {
+            (bucket.partition, bucket.bucket)
+            for bucket in table_health(table.store).by_bucket
+            if bucket.delete_ratio > 0 and bucket.delete_ratio >= wishes.major_duplicate_ratio
+        }
+        return [t for t in plan_tasks(table.store, full=True) if (t.partition, t.bucket) in worn]
+    if wishes.order_by and not table.schema.has_primary_key:
+        order = SortOrder.of(table.schema, wishes.order_strategy.value, wishes.order_by)
+        assert order is not None
+        return plan_sort_tasks(table.store, order, parallelism=1)
+    return plan_tasks(table.store, full=True)
