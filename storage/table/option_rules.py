@@ -8,7 +8,7 @@ Source: paimon-core `schema.SchemaValidation`, `mergetree.compact.PartialUpdateM
 
 from collections.abc import Callable, Iterator, Sequence
 
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, TypeRoot, is_atomic
 from interbed.storage.files.file_index.spec import FileIndexSpec
 from interbed.storage.files.format.file_kind import FileKinds
@@ -30,6 +30,7 @@ from interbed.storage.meta.options.log import (
     LogSystem,
 )
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
+from interbed.storage.meta.options.optimizing import OPTIMIZING_ORDER_BY, OPTIMIZING_ORDER_STRATEGY
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SchemaChange
@@ -417,6 +418,29 @@ def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
             )
 
 
+def _optimizing_order(schema: TableSchema, options: CoreOptions) -> None:
+    """The order that the optimizer is to keep rows in is one that a sort compaction can make."""
+    if not options.optimizing_order_by:
+        if OPTIMIZING_ORDER_STRATEGY in options.raw:
+            raise InvalidOptionError(
+                f"Option '{OPTIMIZING_ORDER_STRATEGY}' = '{options.raw[OPTIMIZING_ORDER_STRATEGY]}' needs "
+                f"'{OPTIMIZING_ORDER_BY}', the columns to sort by."
+            )
+        return
+    # By use: few tables have an order.
+    from interbed.storage.write.sort.order import SortOrder
+
+    if schema.has_primary_key or options.bucket != -1:
+        raise InvalidOptionError(
+            f"Option '{OPTIMIZING_ORDER_BY}' is for append tables without buckets, whose rows may have any order; "
+            "remove it."
+        )
+    try:
+        SortOrder.of(schema, options.optimizing_order_strategy.value, options.optimizing_order_by)
+    except InvalidInputError as error:
+        raise InvalidOptionError(f"Option '{OPTIMIZING_ORDER_BY}' names no order: {error}") from None
+
+
 def _of_catalogs(schema: TableSchema, options: CoreOptions) -> None:
     if options.boolean("auto-create", False):
         raise InvalidOptionError("Option 'auto-create' is not for tables of a catalog; remove it.")
@@ -449,6 +473,7 @@ _RULES: tuple[Rule, ...] = (
     _append_features,
     _key_clustering,
     _log,
+    _optimizing_order,
     _of_catalogs,
 )
 """In the order in which they are checked; the first that is broken is reported."""

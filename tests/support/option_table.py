@@ -40,6 +40,9 @@ _MEANINGS = {
     "compaction.offpeak.start.hour": "The hour of the day (0 to 23) at which off-peak time begins; -1 for none.",
     "deletion-vectors.merge-on-read": "Whether reads of a table with deletion vectors merge level 0, too.",
     "force-lookup": "Whether compactions look up older rows even if changelog, merge engine and vectors need none.",
+    "self-optimizing.max-read-amplification": (
+        "How many sorted runs a read may have to merge on average before a compaction is due; unset means any number."
+    ),
     "merge-engine": "What becomes of several rows with one key.",
     "changelog-producer": "Where the changelog of a primary-key table comes from.",
     "num-levels": "Levels of the LSM tree.",
@@ -59,7 +62,7 @@ _MEANINGS = {
 }
 """Meanings of options whose property is about several of them."""
 
-_KINDS = {"scan.timestamp-millis": "integer"}
+_KINDS = {"scan.timestamp-millis": "integer", "self-optimizing.max-read-amplification": "number"}
 """Types that the reading does not show."""
 
 _BLOCKED = {
@@ -179,6 +182,10 @@ class _NotedOptions(CoreOptions):
     def duration_millis(self, key: str, default: int) -> int:
         self.raw.note(key, "duration", _span(default) if default else "")
         return OptionReader.duration_millis(self, key, default)
+
+    def interval_millis(self, key: str, default: int | None) -> int | None:
+        self.raw.note(key, "duration", "-1" if default is None else _span(default))
+        return OptionReader.interval_millis(self, key, default)
 
     def names(self, key: str) -> tuple[str, ...]:
         self.raw.note(key, "list of names")

@@ -10,6 +10,7 @@ from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
 from interbed.storage.meta.options.log import LogOptions
 from interbed.storage.meta.options.lsm import LsmOptions
+from interbed.storage.meta.options.optimizing import OptimizingOptions
 from interbed.storage.meta.options.sort import SortOptions
 from interbed.storage.meta.options.stream import StreamOptions
 from interbed.storage.meta.options.version import VersionOptions
@@ -53,6 +54,7 @@ class CoreOptions(
     WriteOptions,
     ExternalPathOptions,
     LogOptions,
+    OptimizingOptions,
 ):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 

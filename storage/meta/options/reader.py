@@ -150,6 +150,19 @@ class OptionReader:
         except InvalidOptionError as error:
             raise self._refused(key, str(error)) from None
 
+    def interval_millis(self, key: str, default: int | None) -> int | None:
+        """The option as a time between two turns in milliseconds; None, written -1, for never."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        if value.strip() == "-1":
+            return None
+        try:
+            return parse_duration_millis(key, value)
+        except InvalidOptionError:
+            message = f"Option '{key}' takes a duration such as '8 min', or -1 for never, not '{value}'."
+            raise self._refused(key, message) from None
+
     def names(self, key: str) -> tuple[str, ...]:
         """The option as a comma-separated list of names."""
         return tuple(n.strip() for n in self.raw.get(key, "").split(",") if n.strip())

@@ -19,6 +19,7 @@ _LISTS = frozenset(
         "partial-update.remove-record-on-sequence-group",
         "record-level.time-field",
         "rowkind.field",
+        "self-optimizing.order-by",
         "sequence.field",
         "upsert-key",
     }

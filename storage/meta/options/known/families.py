@@ -59,6 +59,8 @@ FAMILIES: tuple[str, ...] = (
     "record-level.",
     "row-tracking.",
     "scan.",
+    "self-optimising.",
+    "self-optimizing.",
     "sequence.",
     "sink.",
     "snapshot.",
@@ -78,7 +80,7 @@ FAMILIES: tuple[str, ...] = (
     "write.",
     "zorder.",
 )
-"""What the keys of Paimon's options begin with."""
+"""What the keys of Paimon's options begin with, and those of self-optimizing, in both spellings."""
 
 NOTES: frozenset[str] = frozenset(
     {

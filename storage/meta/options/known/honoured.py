@@ -213,6 +213,17 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "kafka.topic",
         "kafka.<setting>",
     ),
+    "self-optimizing": (
+        "self-optimizing.enabled",
+        "self-optimizing.group",
+        "self-optimizing.quota",
+        "self-optimizing.target-size",
+        "self-optimizing.minor.trigger.file-count",
+        "self-optimizing.minor.trigger.interval",
+        "self-optimizing.major.trigger.duplicate-ratio",
+        "self-optimizing.full.trigger.interval",
+        "self-optimizing.full.rewrite-all-files",
+    ),
     "versions": (
         "snapshot.num-retained.min",
         "snapshot.num-retained.max",
@@ -243,11 +254,14 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "metastore.partitioned-table",
     ),
 }
-"""Options of Paimon, by what they are about."""
+"""Options of Paimon, and those of Amoro for self-optimizing, by what they are about."""
 
 OWN: tuple[str, ...] = (
     "commit.sync",
     "read.verify-checksums",
+    "self-optimizing.max-read-amplification",
+    "self-optimizing.order-by",
+    "self-optimizing.order-strategy",
     "spark.native-read",
     "stream.epoch-note.time-retained",
     "s3.access-key",

@@ -1,4 +1,4 @@
-"""Options of Paimon that interbed does not carry out, and so refuses: what they would need, and the way out.
+"""Options of Paimon and Amoro that interbed does not carry out, and so refuses: what they need, and the way out.
 
 `takes` are the values that are no trouble. `blocks` is what a table with the option that another engine made can't be
 used for: what would be misread is not read, what would leave other readers with less than the rows is not written.
@@ -290,5 +290,52 @@ _WITHOUT_EFFECT: tuple[KnownOption, ...] = (
     ),
 )
 
-REFUSED: tuple[KnownOption, ...] = (*_MISREAD, *_MISWRITTEN, *_WITHOUT_EFFECT)
+_SELF_OPTIMIZING: tuple[KnownOption, ...] = (
+    *_refused(
+        "self-optimizing.allow-partial-commit",
+        "what a compaction has written is committed as a whole or not at all",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "self-optimizing.execute.num-retries",
+        "a compaction that failed is not repeated but planned anew",
+        "remove it",
+    ),
+    *_refused(
+        "self-optimizing.fragment-ratio self-optimizing.min-target-size-ratio",
+        "which files are small follows from their target size",
+        "use 'compaction.small-file-ratio'",
+    ),
+    *_refused(
+        "self-optimizing.max-file-count self-optimizing.max-task-size-bytes",
+        "a compaction takes whole buckets, and merges them in bounded memory",
+        "remove it",
+    ),
+    *_refused(
+        "self-optimizing.min-plan-interval self-optimizing.evaluation.fallback-interval "
+        "self-optimizing.evaluation.file-size.mse-tolerance self-optimizing.refresh-table.adaptive.max-interval-ms "
+        "self-optimizing.refresh-table.adaptive.increase-step-ms",
+        "how often tables are looked at is a setting of the service, not of each table",
+        "remove it",
+    ),
+    *_refused(
+        "self-optimizing.filter",
+        "a table is looked after as a whole",
+        "set 'self-optimizing.enabled' = 'false', and compact the partitions that you choose by sys.compact",
+    ),
+    *_refused(
+        "self-optimizing.rewrite.use-parquet-row-group-merge.enabled",
+        "row groups are not copied from file to file",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "self-optimizing.rewrite.use-parquet-row-group-merge.min-avg-row-group-size-bytes",
+        "row groups are not copied from file to file",
+        "remove it",
+    ),
+)
+
+REFUSED: tuple[KnownOption, ...] = (*_MISREAD, *_MISWRITTEN, *_WITHOUT_EFFECT, *_SELF_OPTIMIZING)
 """All of them."""

@@ -42,8 +42,18 @@ SLIPS = {
     "fields.v.agregate-function": "fields.v.aggregate-function",
     "compaction.size-ration": "compaction.size-ratio",
     "snapshot.retained.max": "snapshot.num-retained.max",
+    "self-optimising.enabled": "self-optimizing.enabled",
+    "self-optimizing.enable": "self-optimizing.enabled",
+    "self-optimizing.minor.trigger.filecount": "self-optimizing.minor.trigger.file-count",
 }
-OF_A_FAMILY = ("scan.zzzzz", "fields.v.zzzzzzzzzz", "sink.qqqqqq", "tag.wwwwwwww", "metadata.stats-xxxxxxxxx")
+OF_A_FAMILY = (
+    "scan.zzzzz",
+    "fields.v.zzzzzzzzzz",
+    "sink.qqqqqq",
+    "tag.wwwwwwww",
+    "metadata.stats-xxxxxxxxx",
+    "self-optimising.zzzzzzz",
+)
 NOBODYS = ("team", "data.owner", "quality.level", "my.changelog-producer", "cost-centre", "pipeline", "x")
 NOTES = (
     *("owner", "comment", "provider", "location", "external", "EXTERNAL", "is_managed_location", "connector"),
@@ -267,6 +277,7 @@ def test_each_honoured_option_is_read_somewhere() -> None:
 def test_each_option_that_the_code_reads_is_honoured() -> None:
     listed = {row.key for row in table_options()}
     own = {"commit.sync", "read.verify-checksums", "stream.epoch-note.time-retained"}
+    own |= {f"self-optimizing.{key}" for key in ("max-read-amplification", "order-by", "order-strategy")}
     assert own < set(OWN)
     assert listed == {key for keys in HONOURED.values() for key in keys} | own
     # Those of hive-site.xml are no options.
