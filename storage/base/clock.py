@@ -17,3 +17,9 @@ def now_millis() -> int:
 def local_millis() -> int:
     """The local wall clock as milliseconds, as if it were UTC: how Paimon notes when a data file was made."""
     return (datetime.now() - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+
+
+def from_local(local: int, now: int) -> int:
+    """A time of the local wall clock since the epoch; the zone's offset is the one of now, which is since the epoch."""
+    offset = datetime.fromtimestamp(now / 1000).astimezone().utcoffset()
+    return local if offset is None else local - offset // timedelta(milliseconds=1)

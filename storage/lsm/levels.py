@@ -7,6 +7,7 @@ hold older records. Source: documentation page `primary-key-table/compaction`.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from interbed.storage.base.clock import from_local
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 
@@ -46,6 +47,14 @@ class Levels:
     def files(self) -> tuple[DataFileMeta, ...]:
         """All files, newest runs first."""
         return tuple(f for r in self.runs for f in r.run.files)
+
+    def last_full_millis(self, now_millis: int) -> int | None:
+        """When all runs were last compacted, since the epoch: when the highest level's newest file was made.
+
+        None where it has no file. Files note the time of the local clock, whose zone is taken to be that of now.
+        """
+        top = [f.creation_time_millis for r in self.runs if r.level == self.max_level for f in r.run.files]
+        return from_local(max(top), now_millis) if top else None
 
     @property
     def byte_size(self) -> int:

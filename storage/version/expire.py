@@ -9,6 +9,7 @@ ExpireSnapshotsImpl.
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -173,6 +174,32 @@ class SnapshotExpiry:
         mark = self._marks.set(min(snapshots.stored_ids(), default=earliest), end)
         # Another process expires the table right now.
         return ExpiryResult() if mark is None else self._carry_out(mark)
+
+    def due(self) -> int:
+        """How many snapshots expiry would take away now by the table's options, in as many runs as that takes.
+
+        Nothing is changed, and few snapshots are read: their times ascend. Raises CorruptFileError when it is unknown
+        what must be kept.
+        """
+        ids = self.store.snapshots.ids()
+        if not ids:
+            return 0
+        now = int(self.clock() * 1000)
+        retention = Retention.of(self.store.options, now, max_deletes=ids[-1] - ids[0] + 1)
+        least = max(ids[-1] - retention.retain_max + 1, ids[0])
+        end = ids[-1] - retention.retain_min + 1
+        if end <= ids[0]:
+            return 0
+
+        def stays(snapshot_id: int) -> bool:
+            successor = self._time_of(snapshot_id + 1)
+            return successor is not None and retention.older_than_millis <= successor
+
+        kept = least + bisect_left(range(least, max(end, least)), True, key=stays)
+        if kept > ids[0]:
+            consumed = self._consumed()
+            kept = min(k for k in (kept, end, consumed) if k is not None)
+        return bisect_left(ids, kept)
 
     def finish(self) -> ExpiryResult:
         """End an expiry that a process did not live to end; nothing happens without one. Raises as `run` does."""

@@ -37,13 +37,7 @@ class CompactionPlanner:
         """Now. The time of a full compaction that nobody noted is that of the newest file of the highest level."""
         now = self._clock()
         if last_full_millis is None:
-            top = [f.creation_time_millis for r in levels.runs if r.level == levels.max_level for f in r.run.files]
-            # Creation times are of the local clock, without zone.
-            last_full_millis = max(top, default=None)
-            now_local = datetime.fromtimestamp(now / 1000)
-            offset = now_local.astimezone().utcoffset()
-            if last_full_millis is not None and offset is not None:
-                last_full_millis -= int(offset.total_seconds() * 1000)
+            last_full_millis = levels.last_full_millis(now)
         hour = datetime.fromtimestamp(now / 1000).hour
         return Moment(now_millis=now, hour=hour, last_full_millis=last_full_millis, passed_over=passed_over)
 

@@ -1,0 +1,267 @@
+"""The health of a table: figures that say what upkeep it needs, and one number that says how much.
+
+All of it comes from metadata: the newest snapshot with its manifests, and the names in the snapshot directory. No data
+file is opened, and manifests that a plan has decoded are not decoded again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.storage.base.bucket_id import BucketId, by_bucket
+from interbed.storage.base.clock import now_millis as the_time
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.manifest.entry import ManifestFileMeta
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.statistics import TableStatistics
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import LiveFiles, check_not_replaced
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.statistics import read_statistics
+from interbed.storage.upkeep.bucket_health import BucketHealth, BucketRules, bucket_health, part
+from interbed.storage.upkeep.health_score import HealthReason, reasons_of, score_of
+from interbed.storage.version.expire import SnapshotExpiry
+
+_log = logging.getLogger(__name__)
+
+_SNAPSHOTS_SINCE_STATISTICS = 100
+"""How many snapshots are looked at to count the rows that came since ANALYZE; each may be a request to a store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHealth:
+    """What the newest snapshot of a table says of its state. Sizes in bytes, times in milliseconds since the epoch.
+
+    The figures of files are sums of those of `by_bucket`, which says what they mean. `manifests_due` are small
+    manifests beyond twice `manifest.merge-min-count`, which commits should not leave; `snapshots_due` are the snapshots
+    that the table's options let expire now. ANALYZE counted `statistics_rows` in the snapshot `statistics_snapshot_id`,
+    and `rows_since_statistics` came or went since, in the newest 100 snapshots at most; None where it never ran.
+    `snapshot_id` and `newest_millis` are None for a table without snapshots.
+    """
+
+    snapshot_id: int | None = None
+    newest_millis: int | None = None
+    has_primary_key: bool = False
+    by_bucket: tuple[BucketHealth, ...] = ()
+    manifests: int = 0
+    manifests_due: int = 0
+    snapshots: int = 0
+    snapshots_due: int = 0
+    statistics_snapshot_id: int | None = None
+    statistics_rows: int | None = None
+    rows_since_statistics: int | None = None
+
+    @property
+    def partitions(self) -> int:
+        """Partitions with files."""
+        return len({b.partition for b in self.by_bucket})
+
+    @property
+    def buckets(self) -> int:
+        """Buckets with files, those of waiting rows among them."""
+        return len(self.by_bucket)
+
+    @property
+    def files(self) -> int:
+        """Data files."""
+        return sum(b.files for b in self.by_bucket)
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+        return sum(b.bytes for b in self.by_bucket)
+
+    @property
+    def rows(self) -> int:
+        """Their rows, before merging."""
+        return sum(b.rows for b in self.by_bucket)
+
+    @property
+    def level0_files(self) -> int:
+        """Files of level 0, which compactions have not seen yet; 0 for append tables."""
+        return sum(b.level0_files for b in self.by_bucket)
+
+    @property
+    def small_files(self) -> int:
+        """Files smaller than `compaction.small-file-ratio` of the target size."""
+        return sum(b.small_files for b in self.by_bucket)
+
+    @property
+    def spare_files(self) -> int:
+        """Files that a full compaction would save by joining small ones."""
+        return sum(b.spare_files for b in self.by_bucket)
+
+    @property
+    def runs_max(self) -> int:
+        """The most sorted runs of a bucket; 0 for an empty table."""
+        return max((b.runs for b in self.by_bucket), default=0)
+
+    @property
+    def read_amplification(self) -> float:
+        """How many sorted runs a read merges, averaged over the bytes; 1.0 after a full compaction."""
+        total = self.bytes
+        excess = sum(b.bytes * (b.read_amplification - 1) for b in self.by_bucket)
+        return 1.0 + excess / total if total else 1.0
+
+    @property
+    def delete_rows(self) -> int:
+        """Records that delete, and rows that deletion vectors mark."""
+        return sum(b.delete_rows for b in self.by_bucket)
+
+    @property
+    def delete_ratio(self) -> float:
+        """Which part of the rows these are."""
+        return part(self.delete_rows, self.rows)
+
+    @property
+    def vector_files(self) -> int:
+        """Data files with a deletion vector."""
+        return sum(b.vector_files for b in self.by_bucket)
+
+    @property
+    def duplicate_ratio(self) -> float:
+        """Which part of the bytes lies outside of the oldest sorted runs."""
+        return part(sum(b.duplicate_bytes for b in self.by_bucket), self.bytes)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that a full compaction would write anew, about."""
+        return sum(b.pending_bytes for b in self.by_bucket)
+
+    @property
+    def last_full_millis(self) -> int | None:
+        """When a bucket was last compacted in full; None for never."""
+        return max((b.last_full_millis for b in self.by_bucket if b.last_full_millis is not None), default=None)
+
+    @property
+    def score(self) -> int:
+        """How healthy the table is, from 0 to 100; see `interbed.storage.upkeep.health_score`."""
+        return score_of(self)
+
+    @property
+    def reasons(self) -> tuple[HealthReason, ...]:
+        """Why the score is less than 100, what takes the most points first."""
+        return reasons_of(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON values, with those of the buckets."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "newest_millis": self.newest_millis,
+            "has_primary_key": self.has_primary_key,
+            "score": self.score,
+            "reasons": [r.to_json() for r in self.reasons],
+            "partitions": self.partitions,
+            "buckets": self.buckets,
+            "files": self.files,
+            "bytes": self.bytes,
+            "rows": self.rows,
+            "level0_files": self.level0_files,
+            "small_files": self.small_files,
+            "spare_files": self.spare_files,
+            "runs_max": self.runs_max,
+            "read_amplification": round(self.read_amplification, 4),
+            "delete_rows": self.delete_rows,
+            "delete_ratio": round(self.delete_ratio, 4),
+            "vector_files": self.vector_files,
+            "duplicate_ratio": round(self.duplicate_ratio, 4),
+            "pending_bytes": self.pending_bytes,
+            "last_full_millis": self.last_full_millis,
+            "manifests": self.manifests,
+            "manifests_due": self.manifests_due,
+            "snapshots": self.snapshots,
+            "snapshots_due": self.snapshots_due,
+            "statistics_snapshot_id": self.statistics_snapshot_id,
+            "statistics_rows": self.statistics_rows,
+            "rows_since_statistics": self.rows_since_statistics,
+            "by_bucket": [b.to_json() for b in self.by_bucket],
+        }
+
+
+def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time) -> TableHealth:
+    """The health of the newest snapshot, from metadata alone; `now_millis` is the time since the epoch.
+
+    The read amplification of a table with a primary key is the number of sorted runs that a read merges where their key
+    ranges overlap, averaged over the bytes. Append tables merge nothing: theirs is what a read costs against what it
+    would cost after a full compaction, when the bytes are counted and for each file `source.split.open-file-cost`
+    more, as splits are packed. Either is 1.0 for an empty table, and for one that was compacted in full.
+
+    Raises CorruptFileError naming the metadata that can't be read, InvalidInputError for a table that was replaced.
+    """
+    snapshot = store.snapshots.latest()
+    keyed = store.schema.has_primary_key
+    if snapshot is None:
+        return TableHealth(has_primary_key=keyed)
+    check_not_replaced(store, snapshot)
+    now = now_millis()
+    live = LiveFiles(store, postponed=True)
+    entries, _ = live.entries(snapshot)
+    vectors = _vectors(live.index_entries(snapshot))
+    rules = BucketRules.of(store)
+    names: dict[bytes, str] = {}
+    buckets = []
+    for bucket_id, found in sorted(by_bucket(entries).items()):
+        name = names.get(bucket_id.partition)
+        if name is None:
+            name = names[bucket_id.partition] = _name(store, bucket_id.partition)
+        files = [e.file for e in found]
+        marked = vectors.get(bucket_id, {})
+        buckets.append(bucket_health(bucket_id, files, marked, rules, partition_name=name, now_millis=now))
+    manifests = ManifestReader(store.file_io, store.paths).data(snapshot)
+    statistics = _statistics(store, snapshot)
+    expiry = SnapshotExpiry(store, clock=lambda: now / 1000)
+    return TableHealth(
+        snapshot_id=snapshot.id,
+        newest_millis=snapshot.time_millis,
+        has_primary_key=keyed,
+        by_bucket=tuple(buckets),
+        manifests=len(manifests),
+        manifests_due=_manifests_due(store, manifests),
+        snapshots=len(store.snapshots.ids()),
+        snapshots_due=expiry.due(),
+        statistics_snapshot_id=None if statistics is None else statistics.snapshot_id,
+        statistics_rows=None if statistics is None else statistics.row_count,
+        rows_since_statistics=None if statistics is None else _rows_since(store, snapshot, statistics.snapshot_id),
+    )
+
+
+def _vectors(entries: Iterable[IndexManifestEntry]) -> Mapping[BucketId, Mapping[str, int | None]]:
+    found: dict[BucketId, dict[str, int | None]] = {}
+    for entry in entries:
+        if entry.file.index_type == DELETION_VECTORS:
+            bucket = found.setdefault(entry.bucket_id, {})
+            bucket.update({v.data_file_name: v.cardinality for v in entry.file.deletion_vectors or ()})
+    return found
+
+
+def _name(store: TableStore, partition: bytes) -> str:
+    return "/".join(f"{name}={value}" for name, value in store.paths.partition_spec(partition).items())
+
+
+def _manifests_due(store: TableStore, manifests: Sequence[ManifestFileMeta]) -> int:
+    options = store.options
+    small = sum(m.file_size < options.manifest_target_file_size for m in manifests)
+    # A commit merges them when there are so many, and adds its own; twice as many are none that it is about to merge.
+    return max(0, small - 2 * max(2, options.manifest_merge_min_count))
+
+
+def _statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
+    try:
+        return read_statistics(store, snapshot)
+    except CorruptFileError as error:
+        # Everything else that there is to say of the table does not rest on them.
+        _log.warning("The statistics of snapshot %d are left out: %s", snapshot.id, error)
+        return None
+
+
+def _rows_since(store: TableStore, snapshot: Snapshot, analysed: int) -> int:
+    rows = 0
+    for seen, earlier in enumerate(store.snapshots.descending(snapshot.id)):
+        if earlier.id <= analysed or seen == _SNAPSHOTS_SINCE_STATISTICS:
+            break
+        if earlier.commit_kind in (CommitKind.APPEND, CommitKind.OVERWRITE):
+            rows += abs(earlier.delta_record_count)
+    return rows
