@@ -138,6 +138,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.compact_again",
         "upkeep.compact_result",
         "upkeep.compact_tasks",
+        "upkeep.job_files",
         "upkeep.rewrite_indexes",
         "version.orphans",
         "version.outside",

@@ -71,7 +71,7 @@ def _written(
                     counts[block[0]] += rows.num_rows
             block = next(blocks, None)
         messages = writer.prepare_commit()
-    if not token.is_marked(table):
+    if not token.files(table).is_marked():
         table.new_commit(token.commit_user).abort(messages)
         raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
     return encode_messages(messages), block

@@ -2,7 +2,7 @@
 
 A compaction is a Spark job: the planner finds what there is to do, each bucket (or group of files, or range of a sort)
 is one task on an executor, and the planner commits what they wrote as one COMPACT snapshot for each table. The files of
-the tasks bear the job's name, so that a job that fails leaves none of them (see `interbed.spark_ext.write.writer`).
+the tasks bear the job's name, so that a job that fails leaves none of them (see `interbed.storage.upkeep.job_files`).
 """
 
 import json
@@ -206,7 +206,7 @@ def _run_task(shared: bytes, payload: bytes) -> bytes:
         messages = run_task(table.store, task, token.commit_user)
     except InterbedError as error:
         return _FAILED + str(error).encode()
-    if not token.is_marked(table):
+    if not token.files(table).is_marked():
         table.new_commit(token.commit_user).abort(messages)
         return _FAILED + b"The job of this task has ended without it; its files were deleted."
     return _FILES + encode_messages(messages)
@@ -247,7 +247,7 @@ def _finished(call: ProcedureCall, work: _Work, results: Sequence[bytes]) -> _Wo
     except InterbedError as error:
         token.abort(table, messages)
         return _Work(token=token, tasks=(), failure=str(error))
-    token.sweep(table, messages)
+    token.files(table).sweep(messages)
     return _Work(token=token, tasks=())
 
 

@@ -56,8 +56,9 @@ def _shares(chosen: Sequence[CommitMessage]) -> Iterator[list[CommitMessage]]:
 def _run_task(shared: bytes, payload: bytes) -> bytes:
     token = CommitToken.from_bytes(shared)
     table = token.handle.open()
-    messages = index_files(table.store, decode_messages([payload]), prefix=token.file_prefix(table))
-    if not token.is_marked(table):
+    files = token.files(table)
+    messages = index_files(table.store, decode_messages([payload]), prefix=files.file_prefixes[0])
+    if not files.is_marked():
         delete_indexes(table.store, messages)
         raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
     return encode_messages(messages)
@@ -74,7 +75,7 @@ def _resume(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answ
     except BaseException:
         delete_indexes(table.store, messages)
         raise
-    job.sweep(table, messages)
+    job.files(table).sweep(messages)
     return ((len({m.partition for m in messages}), len(messages)),)
 
 

@@ -36,10 +36,10 @@ from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetT
 from interbed.spark_ext.ingestion.task_groups import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
 from interbed.spark_ext.procedures.table_job import begun, handle_of
-from interbed.spark_ext.write.sink import delete_unnamed
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep.job_files import delete_unnamed
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)
@@ -401,16 +401,16 @@ class Rounds:
 
     def _finish(self, token: CommitToken, messages: Sequence[CommitMessage]) -> None:
         """Tasks that are still at work find that the job has ended, and what others left is deleted."""
-        table = self._table_of(token)
-        token.unmark(table)
-        token.sweep(table, messages)
+        files = token.files(self._table_of(token))
+        files.unmark()
+        files.sweep(messages)
 
     def _discard(self, done: Round) -> None:
         """Delete what was written and is in no snapshot."""
         for token in (done.tokens or {}).values():
-            table = self._table_of(token)
-            token.unmark(table)
-            delete_unnamed(table, [token.commit_user])
+            files = token.files(self._table_of(token))
+            files.unmark()
+            delete_unnamed([files])
 
     def _table_of(self, token: CommitToken) -> Table:
         return token.handle.open()

@@ -12,7 +12,7 @@ from interbed.thrift_idl.planner.ttypes import WriteMode
 def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
     """The token of a job that writes to the table, `database.table`; the table is marked with it."""
     token = CommitToken(handle=handle_of(call, name, table), commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND)
-    token.mark(table)
+    token.files(table).mark()
     return token
 
 

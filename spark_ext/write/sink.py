@@ -9,7 +9,7 @@ the name of a job of their own; what a driver that died has left is removed when
 import json
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from interbed.spark_ext.handle.session_options import read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import type_from_spark
-from interbed.spark_ext.write.writer import CommitToken, files_with_prefix
+from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -29,11 +29,9 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
-from interbed.storage.version.orphans import named_files
+from interbed.storage.upkeep.job_files import delete_unnamed, marked_jobs
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
-
-_MARK = ".write-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +63,22 @@ class EpochToken:
         else:
             ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
         # Removed before the files are, so that a task that is still at work deletes its own.
-        table.storage_io.delete_quietly([_mark(table, name)])
+        self.job.files(table).unmark()
         if epochs.gave_up_compaction:
             compact_again(table.store)
         if ids is None and not epochs.is_job_of(epoch, name):
-            delete_unnamed(table, [name])
+            delete_unnamed([self.job.files(table)])
         return ids[-1] if ids else None
 
     def abort(self, table: Table, epoch: int) -> None:
         """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
-        name = self.job.commit_user
-        table.storage_io.delete_quietly([_mark(table, name)])
+        self.job.files(table).unmark()
         try:
             if table.new_epoch_commit(self.query).is_committed(epoch):
                 return
         except CommitStateUnknownError:
             return
-        delete_unnamed(table, [name])
+        delete_unnamed([self.job.files(table)])
 
 
 def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
@@ -102,7 +99,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
     )
     # Opened here for its checks: of the options, and that the table can be written at all.
     table.new_write(job.commit_user).close()
-    job.mark(table)
+    job.files(table).mark()
     return WritePlan(
         task=job.to_bytes(), token=EpochToken(job=job, query=request.queryId).to_bytes(), schemaJson=columns
     )
@@ -159,31 +156,13 @@ def _kind(arrow: pa.DataType) -> str:
     return "text" if pa.types.is_string(arrow) or pa.types.is_large_string(arrow) else str(arrow.id)
 
 
-def _mark(table: Table, job: str) -> str:
-    return f"{_snapshot_directory(table)}/{_MARK}{job}"
-
-
-def _snapshot_directory(table: Table) -> str:
-    return table.snapshot_directory
-
-
 def _remove_leftovers(table: Table, query: str) -> None:
     """Remove what jobs of the query have left whose driver died. A query has one job at a time."""
-    begin = f"{_MARK}{query}-"
-    file_io = table.storage_io
-    jobs = [f.name.removeprefix(_MARK) for f in file_io.list(_snapshot_directory(table)) if f.name.startswith(begin)]
+    jobs = marked_jobs(table.store, f"{query}-")
     if jobs:
         # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
         # work looks for its mark when it has written its last file.
-        delete_unnamed(table, jobs)
-        file_io.delete_quietly([_mark(table, job) for job in jobs])
-        delete_unnamed(table, jobs)
-
-
-def delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
-    """Delete those files of the jobs, which their names begin with, that no snapshot has."""
-    prefixes = (table.options.data_file_prefix, table.options.changelog_file_prefix)
-    found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
-    if found:
-        found.difference_update(named_files(table.store))
-        table.storage_io.delete_quietly(sorted(found))
+        delete_unnamed(jobs)
+        for job in jobs:
+            job.unmark()
+        delete_unnamed(jobs)

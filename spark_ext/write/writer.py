@@ -1,9 +1,7 @@
 """Writes: tasks write files that nobody sees yet; one commit on the driver shows them, or an abort deletes them.
 
 Spark drops the messages of tasks that end while their job fails, and does not wait for those that still run. So the
-names of a job's data files begin with the job's own name, by which the driver finds them, and while the job may succeed
-there is a mark, `snapshot/.write-<name>`. An abort removes the mark before it looks for files, and a task looks for the
-mark after its last file is written: whichever is later deletes the files.
+files bear the job's name, and a mark says that it may still succeed: see `interbed.storage.upkeep.job_files`.
 """
 
 import json
@@ -35,12 +33,12 @@ from interbed.spark_ext.write.change_writer import (
 )
 from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
@@ -49,9 +47,6 @@ from interbed.storage.write.table_write import TableWrite
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")
-_PREFIX = "data-file.prefix"
-_CHANGELOG_PREFIX = "changelog-file.prefix"
-_BUCKET = "bucket-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,26 +111,13 @@ class CommitToken:
             )
         return partition
 
-    def mark(self, table: Table) -> None:
-        """Say that the job may succeed."""
-        table.storage_io.create_exclusive(self._mark(table), b"")
-
-    def is_marked(self, table: Table) -> bool:
-        """Whether the job may still succeed."""
-        return table.storage_io.exists(self._mark(table))
-
-    def unmark(self, table: Table) -> None:
-        """Say that the job has ended; what its tasks write after that they delete themselves."""
-        table.storage_io.delete_quietly([self._mark(table)])
-
-    def file_prefix(self, table: Table) -> str:
-        """What the names of the job's data files begin with."""
-        return f"{table.options.data_file_prefix}{self.commit_user}-"
+    def files(self, table: Table) -> JobFiles:
+        """The job's files; `table` is as the handle opens it."""
+        return JobFiles(table.store, self.commit_user)
 
     def named(self, table: Table) -> Table:
         """The table for the job's tasks: what they write bears its name."""
-        data, changelog = self._file_prefixes(table)
-        return table.copy({_PREFIX: data, _CHANGELOG_PREFIX: changelog})
+        return table.copy(self.files(table).named())
 
     def commit(
         self,
@@ -153,31 +135,17 @@ class CommitToken:
             return self._commit(table, messages)
         finally:
             # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
-            table.storage_io.delete_quietly([self._mark(table)])
+            self.files(table).unmark()
 
     def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
-        table.storage_io.delete_quietly([self._mark(table)])
+        files = self.files(table)
+        files.unmark()
         if table.latest_snapshot_of(self.commit_user) is not None:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)
-        table.storage_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
-
-    def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
-        """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
-        rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
-        changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
-        named = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
-        for bucket_id in {m.bucket_id for m in messages}:
-            inner = table.store.paths.relative_bucket(bucket_id)
-            found = (f for root in table.store.data_roots for f in _files_below(table, f"{root}/{inner}"))
-            own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
-            table.storage_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
-
-    def _file_prefixes(self, table: Table) -> tuple[str, str]:
-        """What the names of the job's data files and of its changelog files begin with."""
-        return self.file_prefix(table), f"{table.options.changelog_file_prefix}{self.commit_user}-"
+        files.delete_all()
 
     def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> CommitResult:
         commit = table.new_commit(self.commit_user)
@@ -210,34 +178,6 @@ class CommitToken:
         partitions = partitions_scanned(self.handle.schema, self.scanned)
         return RowsRead(snapshot_id=self.handle.snapshot_id or 0, partitions=partitions)
 
-    def _mark(self, table: Table) -> str:
-        directory = table.snapshot_directory
-        return f"{directory}/.write-{self.commit_user}"
-
-
-def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
-    """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
-    names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
-    file_io = table.storage_io
-    data = table.store.paths.data_directory
-    directories = [f"{root}/{data}" if data else root for root in table.store.data_roots]
-    for _ in table.partition_keys:
-        directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]
-    for directory in directories:
-        for bucket in file_io.list(directory):
-            if bucket.is_directory and bucket.name.startswith(_BUCKET):
-                yield from (f.path for f in _files_below(table, bucket.path) if f.name.startswith(names))
-    yield from (f.path for f in file_io.list(table.store.paths.index("").rstrip("/")) if f.name.startswith(names))
-
-
-def _files_below(table: Table, directory: str) -> Iterator[FileStatus]:
-    """The files of a bucket; below external paths there may be directories between."""
-    for found in table.storage_io.list(directory):
-        if found.is_directory:
-            yield from _files_below(table, found.path)
-        else:
-            yield found
-
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
@@ -257,7 +197,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     # Opened here for its checks: of the options, and that the table can be written at all.
     table = token.handle.open()
     table.new_write(token.commit_user).close()
-    token.mark(table)
+    token.files(table).mark()
     content = token.to_bytes()
     return WritePlan(task=content, token=content)
 
@@ -307,7 +247,7 @@ class TaskWriter:
             replaced = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
         self._write.close()
-        if not self._token.is_marked(self._table):
+        if not self._token.files(self._table).is_marked():
             self._delete_prepared()
             raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
         content = encode_messages((*self._prepared, *replaced))

@@ -120,7 +120,7 @@ class Publication:
         )
         try:
             # Only writers of a local directory queue up.
-            directory = store.paths.latest_hint.rpartition("/")[0] if store.file_io.scheme == "file" else None
+            directory = store.paths.snapshot_directory if store.file_io.scheme == "file" else None
             with CommitQueue(directory) as queue:
                 snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:

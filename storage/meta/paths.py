@@ -66,6 +66,11 @@ class TablePaths:
         return self._of_branch(f"snapshot/snapshot-{snapshot_id}")
 
     @property
+    def snapshot_directory(self) -> str:
+        """The directory that holds the snapshots of the branch."""
+        return self._of_branch("snapshot")
+
+    @property
     def latest_hint(self) -> str:
         """The file with the id of what may be the newest snapshot."""
         return self._of_branch("snapshot/LATEST")

@@ -120,7 +120,7 @@ class TableAccess:
     @property
     def snapshot_directory(self) -> str:
         """The directory that holds the snapshots of this branch."""
-        return self.store.paths.latest_hint.rpartition("/")[0]
+        return self.store.paths.snapshot_directory
 
     # -- reads and writes ------------------------------------------------------------------------------------------
 

@@ -227,7 +227,7 @@ def _files(store: TableStore) -> Iterator[FileStatus]:
     for directory in ("manifest", "index", "statistics"):
         yield from _listed(store, f"{paths.location}/{directory}")
     for line in all_branches(store)[0]:
-        for file in _listed(store, line.paths.latest_hint.rpartition("/")[0]):
+        for file in _listed(store, line.paths.snapshot_directory):
             if not file.name.startswith(_KNOWN_IN_SNAPSHOT_DIRECTORY):
                 yield file
     root = f"{paths.location}/{paths.data_directory}" if paths.data_directory else paths.location

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions as sf
 
 from interbed import load_catalog
-from interbed.spark_ext.write.writer import files_with_prefix
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep.job_files import JobFiles
 from tests.spark_ext.conftest import Lake
 
 
@@ -146,7 +146,7 @@ def test_files_outside_of_the_table_are_written_and_swept(lake: Lake, tmp_path: 
     assert outside >= set(lake.files("db.t"))
     job = sorted(outside)[0].rpartition("/data-")[2][:36]
     table = _table(lake, "db.t")
-    assert set(files_with_prefix(table, f"data-{job}")) == {path for path in outside if f"data-{job}" in path}
+    assert set(JobFiles(table.store, job).paths()) == {path for path in outside if f"data-{job}" in path}
     lake.sql("DROP TABLE {lake}.db.t")
     assert not list((tmp_path / "outside").rglob("*.parquet"))
 

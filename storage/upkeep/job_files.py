@@ -1,0 +1,112 @@
+"""The files of a job that many processes work on: they bear its name, and a mark says that it may still succeed.
+
+Processes end while their job fails, and the job does not wait for those that still run; what these have to tell is
+lost. So the names of a job's data and changelog files begin with the job's own name after the table's prefix
+(`data-<name>-…`), and those of its index files too (`index-data-<name>-…`), by which the driver finds them; and while
+the job may succeed there is a mark, `snapshot/.write-<name>`. A job that ends removes the mark before it looks for
+files, and a task looks for the mark after its last file is written: whichever is later deletes the files.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.meta.store import TableStore
+from interbed.storage.version.orphans import named_files
+from interbed.storage.write.commit_message import CommitMessage
+
+_MARK = ".write-"
+_BUCKET = "bucket-"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files of the job of that name in a table: `store` is the table as the driver opened it, not as `named`."""
+
+    store: TableStore
+    name: str
+
+    @property
+    def file_prefixes(self) -> tuple[str, str]:
+        """What the names of the job's data files and of its changelog files begin with."""
+        options = self.store.options
+        return f"{options.data_file_prefix}{self.name}-", f"{options.changelog_file_prefix}{self.name}-"
+
+    def named(self) -> dict[str, str]:
+        """The dynamic options by which a table is opened for the job's tasks: what they write bears its name."""
+        data, changelog = self.file_prefixes
+        return {"data-file.prefix": data, "changelog-file.prefix": changelog}
+
+    def mark(self) -> None:
+        """Say that the job may succeed; raises StorageAccessError."""
+        self.store.file_io.create_exclusive(self._mark, b"")
+
+    def is_marked(self) -> bool:
+        """Whether the job may still succeed."""
+        return self.store.file_io.exists(self._mark)
+
+    def unmark(self) -> None:
+        """Say that the job has ended; what its tasks write after that they delete themselves."""
+        self.store.file_io.delete_quietly([self._mark])
+
+    def sweep(self, messages: Sequence[CommitMessage]) -> None:
+        """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
+        rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
+        changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
+        committed = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
+        for bucket_id in {m.bucket_id for m in messages}:
+            inner = self.store.paths.relative_bucket(bucket_id)
+            found = (f for root in self.store.data_roots for f in _files_below(self.store, f"{root}/{inner}"))
+            own = (f for f in found if f.name.startswith(self.file_prefixes))
+            self.store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(committed))])
+
+    def paths(self) -> Iterator[str]:
+        """The job's data and changelog files in all partitions and buckets, and its index files."""
+        names = (*self.file_prefixes, *(f"index-{prefix}" for prefix in self.file_prefixes))
+        file_io, paths = self.store.file_io, self.store.paths
+        data = paths.data_directory
+        directories = [f"{root}/{data}" if data else root for root in self.store.data_roots]
+        for _ in paths.partition_names:
+            directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]
+        for directory in directories:
+            for bucket in file_io.list(directory):
+                if bucket.is_directory and bucket.name.startswith(_BUCKET):
+                    yield from (f.path for f in _files_below(self.store, bucket.path) if f.name.startswith(names))
+        yield from (f.path for f in file_io.list(paths.index("").rstrip("/")) if f.name.startswith(names))
+
+    def delete_all(self) -> None:
+        """Delete all files of the job. Only for one that was not committed: see `delete_unnamed`."""
+        self.store.file_io.delete_quietly(self.paths())
+
+    @property
+    def _mark(self) -> str:
+        return f"{self.store.paths.snapshot_directory}/{_MARK}{self.name}"
+
+
+def marked_jobs(store: TableStore, beginning: str) -> list[JobFiles]:
+    """The jobs of a table that have a mark, and whose names begin so: at work, or left by a driver that died."""
+    listed = store.file_io.list(store.paths.snapshot_directory)
+    return [JobFiles(store, f.name.removeprefix(_MARK)) for f in listed if f.name.startswith(f"{_MARK}{beginning}")]
+
+
+def delete_unnamed(jobs: Iterable[JobFiles]) -> None:
+    """Delete those files of jobs on one table that no snapshot, tag or changelog names.
+
+    Raises CorruptFileError when it is unknown which these are.
+    """
+    store: TableStore | None = None
+    found: set[str] = set()
+    for job in jobs:
+        store = job.store
+        found.update(job.paths())
+    if store is not None and found:
+        store.file_io.delete_quietly(sorted(found - named_files(store)))
+
+
+def _files_below(store: TableStore, directory: str) -> Iterator[FileStatus]:
+    """The files of a bucket; below external paths there may be directories between."""
+    for found in store.file_io.list(directory):
+        if found.is_directory:
+            yield from _files_below(store, found.path)
+        else:
+            yield found
