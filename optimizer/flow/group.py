@@ -49,8 +49,8 @@ class ResourceGroup:
     def __post_init__(self) -> None:
         if self.workers < 0 or self.threads < 1 or self.window_millis < 1 or self.memory < 1:
             raise InvalidInputError(
-                f"Group '{self.name}' has {self.workers} workers of {self.threads} threads and {self.memory} bytes, and "
-                f"a window of {self.window_millis} ms; none may be negative, and only the workers may be 0."
+                f"Group '{self.name}' has {self.workers} workers of {self.threads} threads and {self.memory} bytes, "
+                f"and a window of {self.window_millis} ms; none may be negative, and only the workers may be 0."
             )
 
     def to_json(self) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from interbed.optimizer.flow.process import Standing
 class TableState:
     """One table. Times are epoch milliseconds.
 
-    `last` is when each kind of work was last done or found to have nothing to do, `settled` the snapshot then: while it is
-    the newest, that kind has nothing more to do. `failures` is how many processes in a row did not, `not_before` until
-    when it is left alone after that, `next_check` when something may become due though nobody writes.
+    `last` is when each kind of work was last done or found to have nothing to do, `settled` the snapshot then: while it
+    is the newest, that kind has nothing more to do. `failures` is how many processes in a row did not succeed,
+    `not_before` until when the table is left alone after that, `next_check` when something may become due though nobody
+    writes.
     """
 
     name: str

@@ -134,7 +134,8 @@ def _full(asked: _Question) -> _Answer:
     interval = wishes.full_interval_millis
     if interval is None or not health.files:
         return _NOTHING
-    last = max((t for t in (health.last_full_millis, asked.state.last.get(WorkKind.FULL)) if t is not None), default=None)
+    known = (health.last_full_millis, asked.state.last.get(WorkKind.FULL))
+    last = max((millis for millis in known if millis is not None), default=None)
     if last is not None and asked.now - last < interval:
         return None, last + interval
     since = "never" if last is None else f"{(asked.now - last) // 1000} s ago"
@@ -150,7 +151,7 @@ def _expire(asked: _Question) -> _Answer:
     if since is not None and since < interval:
         return None, asked.now - since + interval if next_check is not None else None
     if health.snapshots_due:
-        return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")[0], None
+        return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")
     if wanted:
         return _need(asked, WorkKind.EXPIRE, f"due every {interval // 1000} s for {', '.join(wanted)}")[0], next_check
     return None, next_check
@@ -165,7 +166,9 @@ def _orphans(asked: _Question) -> _Answer:
 
 def _manifests(asked: _Question) -> _Answer:
     due = asked.found.health.manifests_due
-    return _need(asked, WorkKind.MANIFESTS, f"{due} small manifests more than commits should leave") if due else _NOTHING
+    if not due:
+        return _NOTHING
+    return _need(asked, WorkKind.MANIFESTS, f"{due} small manifests more than commits should leave")
 
 
 def _analyze(asked: _Question) -> _Answer:
@@ -173,115 +176,6 @@ def _analyze(asked: _Question) -> _Answer:
     if counted is None or since * _PART_THAT_AGES <= counted:
         return _NOTHING
     return _need(asked, WorkKind.ANALYZE, f"{since} rows came or went since {counted} were counted")
-
-
-_RULES:
-        need, check = rule(asked)
-        if check is not None:
-            checks.append(check)
-        if need is not None and not asked.is_settled(need.kind):
-            needs.append(replace(need, due_millis=due_before.get(need.kind, now)))
-    return Decision(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
-
-
-def in_order(needs: Sequence[Need]) -> list[Need]:
-    """The needs of a table, the first one to be done first: of compactions only the widest, upkeep after them."""
-    compactions = [need for need in needs if need.kind.is_compaction]
-    widest = max(compactions, key=lambda need: _WIDTH[need.kind], default=None)
-    kept = [need for need in needs if not need.kind.is_compaction or need is widest]
-    return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
-
-
-_WIDTH = {WorkKind.MINOR: 0, WorkKind.MAJOR: 1, WorkKind.FULL: 2}
-
-_Answer = tuple[Need | None, int | None]
-_NOTHING: _Answer = (None, None)
-
-
-def _minor(asked: _Question) -> _Answer:
-    health, wishes = asked.found.health, asked.found.wishes
-    buckets = health.by_bucket
-    trigger = _number(asked.found.options, _TRIGGER, _TRIGGER_DEFAULT)
-    most = wishes.minor_file_count
-    if health.has_primary_key:
-        bound = wishes.max_read_amplification
-        if bound is not None:
-            trigger = max(1, min(trigger, int(bound)))
-        waiting = sum(b.files for b in buckets if b.bucket == POSTPONE_BUCKET)
-        if waiting:
-            return _need(asked, WorkKind.MINOR, f"{waiting} file(s) of rows that wait for their buckets")
-        runs = max((b.runs for b in buckets), default=0)
-        fragments = max((b.level0_files for b in buckets), default=0)
-        unseen = any(asked.found.options.get(key) == value for key, value in _UNSEEN.items())
-        if runs > trigger:
-            return _need(asked, WorkKind.MINOR, f"{runs} sorted runs > {trigger}", {_TRIGGER: str(trigger)})
-        if fragments and unseen:
-            reason = f"{fragments} file(s) of level 0, which are not read before they are compacted"
-            return _need(asked, WorkKind.MINOR, reason)
-        if fragments >= most:
-            return _need(asked, WorkKind.MINOR, f"{fragments} files of level 0 >= {most}", {_TRIGGER: _FEW_RUNS})
-        options, least = {_TRIGGER: _FEW_RUNS}, 1
-    else:
-        fragments = max((b.small_files for b in buckets), default=0)
-        if fragments >= most:
-            return _need(asked, WorkKind.MINOR, f"{fragments} small files >= {most}", {_LEAST_FILES: _FEW_RUNS})
-        options, least = {_LEAST_FILES: _FEW_RUNS}, 2
-    return _by_interval(asked, WorkKind.MINOR, wishes.minor_interval_millis, fragments >= least, options)
-
-
-def _major(asked: _Question) -> _Answer:
-    ratio = asked.found.wishes.major_duplicate_ratio
-    worst = max((b.delete_ratio for b in asked.found.health.by_bucket), default=0.0)
-    if worst <= 0.0 or worst < ratio:
-        return _NOTHING
-    return _need(asked, WorkKind.MAJOR, f"{worst:.0%} of the records of a bucket are deleted or deletes >= {ratio:.0%}")
-
-
-def _full(asked: _Question) -> _Answer:
-    health, wishes = asked.found.health, asked.found.wishes
-    interval = wishes.full_interval_millis
-    if interval is None or not health.files:
-        return _NOTHING
-    last = max((t for t in (health.last_full_millis, asked.state.last.get(WorkKind.FULL)) if t is not None), default=None)
-    if last is not None and asked.now - last < interval:
-        return None, last + interval
-    since = "never" if last is None else f"{(asked.now - last) // 1000} s ago"
-    rewrite = {_REWRITE_ALL: "true"} if wishes.full_rewrites_all_files else {}
-    return _need(asked, WorkKind.FULL, f"last full compaction {since}, due every {interval // 1000} s", rewrite)
-
-
-def _expire(asked: _Question) -> _Answer:
-    health, interval = asked.found.health, asked.settings.expire_interval
-    since = asked.since(WorkKind.EXPIRE)
-    wanted = [key for key in _EXPIRING if asked.found.options.get(key, "none") != "none"]
-    next_check = asked.now + interval if wanted or health.snapshots > 1 else None
-    if since is not None and since < interval:
-        return None, asked.now - since + interval if next_check is not None else None
-    if health.snapshots_due:
-        return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")[0], None
-    if wanted:
-        return _need(asked, WorkKind.EXPIRE, f"due every {interval // 1000} s for {', '.join(wanted)}")[0], next_check
-    return None, next_check
-
-
-def _orphans(asked: _Question) -> _Answer:
-    interval = asked.settings.orphans_interval
-    if interval is None:
-        return _NOTHING
-    return _by_interval(asked, WorkKind.ORPHANS, interval, True, {})
-
-
-def _manifests(asked: _Question) -> _Answer:
-    most = 2 * _number(asked.found.options, _MERGE_MIN_COUNT, _MERGE_MIN_COUNT_DEFAULT)
-    if asked.found.health.manifests <= most:
-        return _NOTHING
-    return _need(asked, WorkKind.MANIFESTS, f"{asked.found.health.manifests} manifests > {most}")
-
-
-def _analyze(asked: _Question) -> _Answer:
-    if not asked.found.health.statistics_are_stale:
-        return _NOTHING
-    return _need(asked, WorkKind.ANALYZE, "the statistics are older than much of the table")
 
 
 _RULES: tuple[Callable[[_Question], _Answer], ...] = (

@@ -157,7 +157,8 @@ class ProcessBoard:
             for task in list(self._tasks[process.id].values()):
                 if task.state is not TaskState.RUNNING:
                     continue
-                assert task.lease_until_millis is not None and task.started_millis is not None
+                assert task.lease_until_millis is not None
+                assert task.started_millis is not None
                 if task.lease_until_millis <= now:
                     self._stop(task, now)
                     self._lose(task, f"worker {task.worker} said nothing for {self._settings.lease} ms")

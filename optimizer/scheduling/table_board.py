@@ -1,4 +1,4 @@
-"""The tables as the scheduler sees them: which are to be measured, which wait for their turn, and when to look again."""
+"""The tables as the scheduler sees them: which are to be measured, which wait for their turn, when to look again."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence

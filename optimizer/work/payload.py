@@ -2,7 +2,7 @@
 
     {"options": {"num-sorted-run.compaction-trigger": "2"}, "tasks": ["…base64…"]}
 
-Of upkeep there are no tasks. What a compaction brings back are its commit messages, of upkeep the snapshot that it made:
+Of upkeep there are no tasks. What a compaction brings back are its commit messages, upkeep the snapshot that it made:
 
     {"messages": ["…base64…"]}          {"snapshot": 17}
 """
