@@ -39,7 +39,7 @@ class Engine:
         watch: Watch,
         *,
         clock: Callable[[], int],
-        lock: threading.Lock | None = None,
+        lock: "threading.Lock | None" = None,
         on_ended: Callable[[Process], None] = lambda process: None,
     ) -> None:
         self._scheduler = scheduler
