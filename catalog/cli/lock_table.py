@@ -17,7 +17,8 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import Lock, LockComponent, LockLevel, LockState, LockType
 from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.session import SqlStore, parse_database_url
+from interbed.catalog.repository.engine import parse_database_url
+from interbed.catalog.repository.session import SqlStore
 
 CHAIN_MAX = 1000
 """Locks in a chain of waiting: no two wait for each other, but what a foreign metastore reports can be wrong."""

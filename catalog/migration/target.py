@@ -29,7 +29,8 @@ from interbed.catalog.migration.record import CONSTRAINTS
 from interbed.catalog.migration.source import ENGINE, MetastoreSource
 from interbed.catalog.migration.structs import to_json
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.session import SqlStore, parse_database_url
+from interbed.catalog.repository.engine import parse_database_url
+from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.statistics import statistics_from_objects
 from interbed.thrift_idl.hive_metastore import ttypes

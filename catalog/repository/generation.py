@@ -166,7 +166,7 @@ class PostgresGenerations:
 
 
 def open_generations(url: URL) -> Generations:
-    """For a database url with the driver's name as in session.parse_database_url. GenerationError."""
+    """For a database url with the driver's name as in engine.parse_database_url. GenerationError."""
     if url.get_backend_name() == "sqlite":
         return SqliteGenerations(url)
     return PostgresGenerations(url)

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from interbed.catalog.repository.session import DatabaseError
+from interbed.catalog.repository.engine import DatabaseError
 
 logger = logging.getLogger(__name__)
 

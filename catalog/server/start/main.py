@@ -14,8 +14,9 @@ from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.metastore.warehouse import child, normalized_location
 from interbed.catalog.repository import schema
+from interbed.catalog.repository.engine import parse_database_url
 from interbed.catalog.repository.generation import open_generations
-from interbed.catalog.repository.session import SqlStore, parse_database_url
+from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.calls.all_calls import all_handlers
 from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.call import CallObserver

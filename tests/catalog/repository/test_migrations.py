@@ -13,8 +13,9 @@ from sqlalchemy import inspect, text
 from interbed.catalog.metastore.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
+from interbed.catalog.repository.engine import DatabaseError
 from interbed.catalog.repository.models import Base
-from interbed.catalog.repository.session import DatabaseError, SqlStore
+from interbed.catalog.repository.session import SqlStore
 from tests.support.servers.metastore import BACKENDS, new_database
 from tests.support.servers.postgres import postgres_server
 

@@ -11,7 +11,8 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.model import MetastoreCatalog
 from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.session import DatabaseError, SqlStore
+from interbed.catalog.repository.engine import DatabaseError
+from interbed.catalog.repository.session import SqlStore
 
 THREADS = 8
 UNITS = 40
