@@ -114,6 +114,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "scan.summary.estimate",
         "scan.top",
         "views.stream.eventual_batches",
+        "views.stream.log_step",
+        "views.stream.log_step_read",
         "views.stream.micro_batches",
         "views.stream.position",
     ),

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from interbed.storage.base.errors import InterbedError, SnapshotNotFoundError
+from interbed.storage.base.errors import InterbedError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings
-from interbed.storage.log.written import WrittenRow
+from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.snapshot.log_position import LogPosition
@@ -22,6 +22,10 @@ from interbed.storage.read.point.lookup import PointLookup
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.views.change_query import ChangeQuery
+from interbed.storage.views.stream.log_stream import check_log_stream
+
+KEYS_AT_ONCE = 10_000
+"""Keys that are looked up together, and whose changes are handed out together."""
 
 Values = Mapping[bytes, bytes | None]
 """By key the value of its record, None for a key without a row."""
@@ -137,6 +141,30 @@ class EventualRows:
             f"The stream of the log of {self._store.location} needs the rows of snapshot {snapshot_id}, which is not "
             "there. Start it anew; to keep snapshots longer, set 'snapshot.time-retained', or look for new ones more "
             "often ('continuous.discovery-interval')."
+        )
+
+
+def check_eventual_stream(store: TableStore) -> None:
+    """Raise NotSupportedError for a table without a log, and for options that streams of an eventual one do not carry
+    out.
+    """
+    check_log_stream(store)
+    if store.options.consumer_id is not None:
+        raise NotSupportedError(
+            "A stream of an eventual log does not know 'consumer-id'; remove it, and keep the checkpoint yourself."
+        )
+
+
+def check_told(told: tuple[int, int], bounds: WrittenRange, partition: int, settings: LogSettings) -> None:
+    """Raise SnapshotNotFoundError when records that were told before they were committed are gone from the log."""
+    begin, end = told
+    if begin >= end:
+        return
+    low, high = bounds.begins.get(partition, 0), bounds.ends.get(partition, 0)
+    if begin < low or end > high:
+        raise SnapshotNotFoundError(
+            f"Records {begin} to {end} of partition {partition} of the {settings.place} are gone, which the stream has "
+            "told before they were committed, so that it is not known any more what it told. Start the stream anew."
         )
 
 

@@ -12,10 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from interbed.storage.base.errors import (
-    LogUnavailableError,
-    NotSupportedError,
-)
+from interbed.storage.base.errors import LogUnavailableError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_written import KafkaWrittenReader
@@ -28,21 +25,19 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
 from interbed.storage.views.stream.eventual_rows import (
+    KEYS_AT_ONCE,
     EventualRows,
     Values,
     as_records,
+    check_eventual_stream,
     covered_by,
     differences,
     with_key_alone,
 )
 from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
-from interbed.storage.views.stream.log_stream import check_log_stream
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
-
-KEYS_AT_ONCE = 10_000
-"""Keys that are looked up together, and whose changes are handed out together."""
 
 CATCH_UP_SECONDS = 10.0
 """How long a log that gives nothing is waited for before a snapshot is looked at."""
@@ -88,17 +83,6 @@ class EventualLogStream(TableStream):
                     return
         finally:
             side.close()
-
-
-def check_eventual_stream(store: TableStore) -> None:
-    """Raise NotSupportedError for a table without a log, and for options that streams of an eventual one do not carry
-    out.
-    """
-    check_log_stream(store)
-    if store.options.consumer_id is not None:
-        raise NotSupportedError(
-            "A stream of an eventual log does not know 'consumer-id'; remove it, and keep the checkpoint yourself."
-        )
 
 
 class _EventualSide:
