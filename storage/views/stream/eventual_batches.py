@@ -73,14 +73,20 @@ class EventualBatches:
         """
         limits = limits or BatchLimits()
         position = LogBatchPosition.from_json(after)
+        if isinstance(position, StreamPosition) and not position.is_complete:
+            end = self._files.advance(position, limits, last_snapshot=position.snapshot_id)
+            if end is not None:
+                return end.to_json()
+        # Looked for once: what the base is compared with is what the batch ends at.
+        latest = self._store.snapshots.latest()
         if isinstance(position, StreamPosition):
-            if not position.is_complete:
-                end = self._files.advance(position, limits, last_snapshot=position.snapshot_id)
-                if end is not None:
-                    return end.to_json()
-            position = self._after(self._rows.found_again(position.snapshot_id, None))
-        base = self._rows.found_again(position.snapshot_id, position.uuid)
-        newest = self._store.snapshots.latest() if last_snapshot is None else self._rows.snapshot(last_snapshot)
+            base = self._rows.found_again(position.snapshot_id, None, latest)
+            position = self._after(base)
+        else:
+            base = self._rows.found_again(position.snapshot_id, position.uuid, latest)
+        newest = latest
+        if last_snapshot is not None and (latest is None or last_snapshot != latest.id):
+            newest = self._rows.snapshot(last_snapshot)
         if last_snapshot is not None and base is not None and base.id >= last_snapshot:
             return None
         if newest is not None:
@@ -107,9 +113,10 @@ class EventualBatches:
         first, last = LogBatchPosition.from_json(after), LogBatchPosition.from_json(end)
         if isinstance(last, StreamPosition):
             raise InvalidInputError(f"A stream of a log does not go from {after} to {end}.")
+        latest = self._store.snapshots.latest()
         if isinstance(first, StreamPosition):
-            first = self._after(self._rows.found_again(first.snapshot_id, None))
-        base, newest = (self._rows.found_again(p.snapshot_id, p.uuid) for p in (first, last))
+            first = self._after(self._rows.found_again(first.snapshot_id, None, latest))
+        base, newest = (self._rows.found_again(p.snapshot_id, p.uuid, latest) for p in (first, last))
         is_judged = first.snapshot_id != last.snapshot_id
         by_bucket: dict[int, list[Split]] = {}
         if newest is not None and is_judged:

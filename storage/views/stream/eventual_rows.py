@@ -54,15 +54,15 @@ class EventualRows:
             return
         raise self._taken_back(base.id)
 
-    def found_again(self, snapshot_id: int, uuid: str | None) -> Snapshot | None:
-        """A snapshot that a stream has come to, None for 0; raises SnapshotNotFoundError when the table was taken back
-        to an earlier one meanwhile, or does not have it any more.
+    def found_again(self, snapshot_id: int, uuid: str | None, newest: Snapshot | None) -> Snapshot | None:
+        """A snapshot that a stream has come to, None for 0; raises SnapshotNotFoundError when the table, whose newest
+        snapshot is given, was taken back to an earlier one meanwhile, or does not have it any more.
         """
         if not snapshot_id:
             return None
-        if (self._store.snapshots.latest_id() or 0) < snapshot_id:
+        if newest is None or newest.id < snapshot_id:
             raise self._taken_back(snapshot_id)
-        found = self.snapshot(snapshot_id)
+        found = newest if newest.id == snapshot_id else self.snapshot(snapshot_id)
         if None not in (found.uuid, uuid) and found.uuid != uuid:
             raise self._taken_back(snapshot_id)
         return found

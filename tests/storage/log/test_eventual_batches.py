@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.meta.store import StoreEnvironment
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.eventual_batches import EventualBatches
 from interbed.storage.views.stream.log_batch_position import LogBatchPosition
@@ -159,6 +161,28 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
     # Another snapshot has the number now.
     with pytest.raises(SnapshotNotFoundError, match="taken back"):
         query.step()
+
+
+def test_a_batch_ends_at_the_snapshot_by_which_its_beginning_was_judged(table: Table) -> None:
+    query = Query(table)
+    for value in "abc":
+        table.upsert([{"id": 1, "v": value}])
+    query.to_end()
+    questions = 0
+
+    def taken_back_at_the_second_question() -> None:
+        nonlocal questions
+        questions += 1
+        if questions == 2:
+            table.rollback_to(1)
+
+    # The catalog's answer is asked for with each look at the newest snapshot.
+    environment = StoreEnvironment(known_latest=taken_back_at_the_second_question)
+    batches = EventualBatches(open_store(table.location, environment=environment))
+    assert batches.advance(query.position) is None
+    assert questions == 1
+    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+        batches.advance(query.position)
 
 
 def test_options_that_micro_batches_do_not_carry_out_are_refused(table: Table) -> None:
