@@ -103,6 +103,10 @@ class LogConsumer:
             received += self._consume(_MESSAGES_AT_ONCE, 0.0) if received else []
         return self._good(received)
 
+    def log_what_waits(self) -> None:
+        """Have librdkafka's messages logged, which wait for `take` otherwise: for who takes nothing for long."""
+        self._consumer.poll(0)
+
     def close(self) -> None:
         """Let go of connections."""
         self._consumer.close()

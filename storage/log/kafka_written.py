@@ -54,6 +54,7 @@ class KafkaWrittenRanges:
 
     def bounds(self) -> WrittenRange | None:
         """See WrittenRanges."""
+        self._consumer.log_what_waits()
         partitions = self._consumer.partitions()
         if partitions is None:
             return None

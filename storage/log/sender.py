@@ -154,6 +154,7 @@ class _Connection:
         with self._turn:
             if self._consumer is None:
                 self._consumer = LogConsumer(self.settings, request_seconds=END_SECONDS, committed=False)
+            self._consumer.log_what_waits()
             ends = self._consumer.highest(range(self.partitions))
         return LogPosition(snapshot=0, offsets=ends).as_log_offsets
 

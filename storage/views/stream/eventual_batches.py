@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from interbed.storage.base.errors import InvalidInputError, LogUnavailableError, NotSupportedError
-from interbed.storage.log.kafka_written import KafkaWrittenRanges
+from interbed.storage.log.bounds import bounds_of
 from interbed.storage.log.settings import LogSettings
-from interbed.storage.log.written import WrittenRanges
+from interbed.storage.log.written import WrittenRange
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
@@ -30,13 +30,12 @@ _log = logging.getLogger(__name__)
 
 
 class EventualBatches:
-    """Plans the batches of a stream of a table with an eventual log; keeps no state. Errors are those of MicroBatches,
-    and LogUnavailableError.
+    """Plans the batches of a stream of a table with an eventual log; keeps no state. Errors are those of MicroBatches.
+
+    `bounds` says where a log begins and ends, as LogBounds.of does.
     """
 
-    def __init__(
-        self, store: TableStore, *, connect: Callable[[LogSettings], WrittenRanges] = KafkaWrittenRanges
-    ) -> None:
+    def __init__(self, store: TableStore, *, bounds: Callable[[LogSettings], WrittenRange | None] = bounds_of) -> None:
         """Raises NotSupportedError for a table without such a log, and for options that it does not carry out."""
         check_eventual_stream(store)
         if store.options.reads_raw_log:
@@ -49,7 +48,7 @@ class EventualBatches:
         self._rows = EventualRows(store)
         self._files = MicroBatches(store)
         self._settings = LogSettings.of(store.options)
-        self._connect = connect
+        self._bounds = bounds
 
     def start(self) -> str:
         """Where the stream begins now, by `scan.mode` and what goes with it."""
@@ -146,14 +145,11 @@ class EventualBatches:
 
     def _ends(self, position: LogBatchPosition) -> Offsets:
         """Where the log ends now; nothing when it can't be read, and the files are all that there is."""
-        log = self._connect(self._settings)
         try:
-            bounds = log.bounds()
+            bounds = self._bounds(self._settings)
         except LogUnavailableError as error:
             _log.warning("Changes of %s come from its snapshots: %s", self._store.location, error)
             return {}
-        finally:
-            log.close()
         if bounds is None:
             return {}
         for partition in bounds.begins:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from interbed.storage.log.bounds import forget_bounds
 from interbed.storage.log.publisher import forget_writers
 from interbed.storage.log.sender import forget_senders
 from tests.interop.conftest import java_paimon
@@ -21,3 +22,4 @@ def kafka() -> Iterator[KafkaServer]:
         yield server
         forget_writers()
         forget_senders()
+        forget_bounds()

@@ -1,0 +1,256 @@
+"""Asking logs where they end: one connection to each stays, for who asks again, and goes when it is of no more use."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Barrier, Event, Thread
+from typing import TypeVar
+
+import pytest
+
+from interbed.storage.base.errors import LogUnavailableError
+from interbed.storage.log.bounds import LogBounds
+from interbed.storage.log.kafka_written import KafkaWrittenRanges
+from interbed.storage.log.sender import forget_senders
+from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.written import WrittenRange, WrittenRow
+from interbed.storage.views.stream.eventual_batches import EventualBatches
+from tests.storage.log.tables import create
+from tests.support.servers.kafka import KafkaServer, running_kafka
+
+_Answer = TypeVar("_Answer")
+
+
+class Connection:
+    """A WrittenRanges without a log behind it, and what became of it."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self.topic = settings.topic
+        self.questions = 0
+        self.closed = Event()
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed.is_set()
+
+    def bounds(self) -> WrittenRange:
+        assert not self.is_closed
+        self.questions += 1
+        self.meanwhile()
+        return WrittenRange({0: 0}, {0: self.questions})
+
+    def between(self, partition: int, begin: int, end: int) -> Iterator[Sequence[WrittenRow]]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        assert not self.is_closed
+        self.closed.set()
+
+
+class World:
+    """What is outside of the bounds that are tested: connections, the time, timers and the process."""
+
+    def __init__(self, most: int = 3) -> None:
+        self.made: list[Connection] = []
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.process = 1
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.bounds = LogBounds(
+            self._connect,
+            most=most,
+            idle_seconds=60,
+            clock=lambda: self.now,
+            later=lambda seconds, call: self.timers.append((self.now + seconds, call)),
+            process=lambda: self.process,
+        )
+
+    def _connect(self, settings: LogSettings) -> Connection:
+        self.made.append(Connection(settings))
+        self.made[-1].meanwhile = self.meanwhile
+        return self.made[-1]
+
+    def ask(self, topic: str) -> int:
+        """Where the log of the topic ends, which is how often its connection was asked."""
+        found = self.bounds.of(settings_of(topic))
+        assert found is not None
+        return found.ends[0]
+
+    def wait_until(self, now: float) -> None:
+        """Let time go by, and timers go off."""
+        while due := [timer for timer in self.timers if timer[0] <= now]:
+            first = min(due, key=lambda timer: timer[0])
+            self.timers.remove(first)
+            self.now = first[0]
+            first[1]()
+        self.now = now
+
+    @property
+    def open(self) -> list[str]:
+        """The topics of the connections that are open."""
+        return [connection.topic for connection in self.made if not connection.is_closed]
+
+
+def settings_of(topic: str) -> LogSettings:
+    return LogSettings(topic=topic, servers="", partitions=1, retention_millis=None, settings={})
+
+
+def test_a_log_that_is_asked_again_is_asked_by_the_same_connection() -> None:
+    world = World()
+    assert [world.ask("a") for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert world.ask("b") == 1
+    assert world.open == ["a", "b"]
+
+
+def test_after_an_error_another_connection_is_made() -> None:
+    world = World()
+    world.ask("a")
+
+    def fail() -> None:
+        raise LogUnavailableError("The log can't be read.")
+
+    world.made[0].meanwhile = fail
+    with pytest.raises(LogUnavailableError):
+        world.ask("a")
+    assert world.open == []
+    assert world.ask("a") == 1
+
+
+def test_a_connection_goes_when_nobody_uses_it() -> None:
+    world = World()
+    world.ask("a")
+    for now in range(20, 200, 20):
+        world.wait_until(now)
+        world.ask("b")
+        # However often a log is asked, there is one timer.
+        assert len(world.timers) == 1
+    assert world.open == ["b"]
+    world.wait_until(400)
+    assert world.open == []
+    assert world.timers == []
+    assert world.ask("b") == 1
+
+
+def test_a_thread_looks_for_connections_that_nobody_uses() -> None:
+    made: list[Connection] = []
+
+    def connect(settings: LogSettings) -> Connection:
+        made.append(Connection(settings))
+        return made[-1]
+
+    LogBounds(connect, idle_seconds=0).of(settings_of("a"))
+    assert made[0].closed.wait(30)
+
+
+def test_of_many_connections_that_goes_which_was_used_least_recently() -> None:
+    world = World(most=2)
+    for topic in "abac":
+        world.ask(topic)
+    assert world.open == ["a", "c"]
+
+
+def test_threads_that_ask_at_a_time_have_a_connection_each_and_one_stays() -> None:
+    world = World()
+    together = Barrier(3)
+
+    def wait_for_the_others() -> None:
+        together.wait(30)
+
+    world.meanwhile = wait_for_the_others
+    threads = [Thread(target=world.ask, args=("a",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [connection.questions for connection in world.made] == [1, 1, 1]
+    assert world.open == ["a"]
+
+
+def test_a_process_that_was_forked_leaves_the_connections_of_its_parent_alone() -> None:
+    world = World()
+    world.ask("a")
+    world.process = 2
+    assert [world.ask("a"), world.ask("a")] == [1, 2]
+    world.wait_until(400)
+    world.bounds.close()
+    assert [connection.is_closed for connection in world.made] == [False, True]
+
+
+def test_closing_lets_go_of_all_and_questions_may_come_afterwards() -> None:
+    world = World()
+    world.ask("a")
+    world.ask("b")
+    world.bounds.close()
+    assert world.open == []
+    assert world.ask("a") == 1
+
+
+class Counted:
+    """Bounds of real logs, and how many connections were made."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.bounds = LogBounds(self._connect)
+
+    def _connect(self, settings: LogSettings) -> KafkaWrittenRanges:
+        self.connections += 1
+        return KafkaWrittenRanges(settings, request_seconds=3)
+
+
+@pytest.fixture
+def counted() -> Iterator[Counted]:
+    counted = Counted()
+    yield counted
+    counted.bounds.close()
+
+
+def test_the_batches_of_a_stream_are_planned_by_one_connection(
+    kafka: KafkaServer, tmp_path: Path, counted: Counted
+) -> None:
+    table = create(kafka, tmp_path, log__consistency="eventual")
+    position = EventualBatches(table.store, bounds=counted.bounds.of).start()
+    for number in range(6):
+        # Each question of Spark opens the table anew.
+        batches = EventualBatches(table.copy({}).store, bounds=counted.bounds.of)
+        end = batches.advance(position)
+        assert (end is None) is (number % 2 == 0)
+        position = end or position
+        if number % 2 == 0:
+            table.upsert([{"id": number, "v": "a"}])
+    assert counted.connections == 1
+
+
+def test_a_broker_that_was_started_again_is_asked_as_before(tmp_path: Path, counted: Counted) -> None:
+    with running_kafka() as broker:
+        table = create(broker, tmp_path, log__consistency="eventual")
+        _until_it_answers(lambda: table.upsert([{"id": 1, "v": "a"}]))
+        ask = partial(counted.bounds.of, LogSettings.of(table.options))
+        known = _until_it_answers(ask)
+        assert known is not None
+        assert sum(known.ends.values()) >= 1
+        # Nobody asks while it is down, and the connection that is kept has broken.
+        broker.kill()
+        broker.start()
+        assert _until_it_answers(ask) == known
+        broker.kill()
+        with pytest.raises(LogUnavailableError):
+            ask()
+        broker.start()
+        before = counted.connections
+        assert _until_it_answers(ask) == known
+        assert counted.connections > before
+        assert ask() == known
+    forget_senders()
+
+
+def _until_it_answers(ask: Callable[[], _Answer]) -> _Answer:
+    """The first answer of a broker that was just started."""
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            return ask()
+        except LogUnavailableError:
+            if time.monotonic() > give_up:
+                raise
