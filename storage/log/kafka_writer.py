@@ -11,6 +11,7 @@ from typing import Any
 
 from interbed.storage.base.errors import InterbedError, LogUnavailableError
 from interbed.storage.log.api import LogTakenOverError, Published
+from interbed.storage.log.kafka_producer import produce
 from interbed.storage.log.kafka_reader import read_last_marker
 from interbed.storage.log.marker import MARKER_HEADER, LogMarker
 from interbed.storage.log.records import LogRecords, kind_header
@@ -23,7 +24,6 @@ TRANSACTION_SECONDS = 120.0
 """How long the records of one snapshot may take to be delivered."""
 
 _MOST_COMMIT_TRIES = 2
-_FULL_QUEUE_SECONDS = 0.1
 _TAKEN_OVER = "_FENCED INVALID_PRODUCER_EPOCH PRODUCER_FENCED _UNKNOWN_TOPIC UNKNOWN_TOPIC_OR_PART"
 """What says that another writer took the topic over, or deleted it."""
 _KINDS = [kind_header(kind) for kind in range(4)]
@@ -114,41 +114,24 @@ class KafkaLogWriter:
             self._send_records(partition, some, time_millis)
         for partition, count in counts.items():
             header = (MARKER_HEADER, marker.with_records(count).to_json())
-            self._send(partition, None, None, [header], time_millis, on_delivery=self._on_marker)
+            produce(
+                self._producer,
+                self._settings.topic,
+                partition,
+                None,
+                None,
+                [header],
+                time_millis=time_millis,
+                on_delivery=self._on_marker,
+            )
 
     def _send_records(self, partition: int, records: LogRecords, time_millis: int) -> None:
-        # Kafka's client takes one message at a time.
+        producer, topic = self._producer, self._settings.topic
+        # Kafka's client takes one message at a time. What is not delivered fails the transaction.
         for key, value, kind in zip(records.keys, records.values, records.kinds.tolist(), strict=True):
             header = _KINDS[kind]
             headers = None if header is None else [("kind", header)]
-            self._send(partition, key, value, headers, time_millis)
-
-    def _send(
-        self,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[tuple[str, bytes]] | None,
-        time_millis: int,
-        on_delivery: Any = None,
-    ) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    self._settings.topic,
-                    value,
-                    key,
-                    partition,
-                    # What is not delivered fails the transaction.
-                    on_delivery=on_delivery,
-                    timestamp=time_millis,
-                    headers=headers,
-                )
-            except BufferError:
-                # The queue is full: some of it has to be delivered first.
-                self._producer.poll(_FULL_QUEUE_SECONDS)
-            else:
-                return
+            produce(producer, topic, partition, key, value, headers, time_millis=time_millis)
 
     def _on_marker(self, error: Any, message: Any) -> None:
         if error is None:
@@ -181,8 +164,3 @@ class KafkaLogWriter:
         if len(self._ends) != self._partitions:
             # It is committed; where it ends the next writer finds out.
             raise LogTakenOverError(self._settings.place)
-
-
-def partition_of(bucket: int, partitions: int) -> int:
-    """The partition of a bucket's records."""
-    return bucket % partitions

@@ -27,7 +27,8 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.log.api import LogTakenOverError, LogWriter, Published
 from interbed.storage.log.identity import identity_of
-from interbed.storage.log.kafka_writer import KafkaLogWriter, partition_of
+from interbed.storage.log.kafka_producer import partition_of
+from interbed.storage.log.kafka_writer import KafkaLogWriter
 from interbed.storage.log.marker import LogMarker
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings

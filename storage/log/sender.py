@@ -16,7 +16,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.log.identity import identity_of
 from interbed.storage.log.kafka_consumer import LogConsumer
-from interbed.storage.log.kafka_writer import partition_of
+from interbed.storage.log.kafka_producer import partition_of, produce
 from interbed.storage.log.records import RecordCodec
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 from interbed.storage.log.topic import ensure_topic
@@ -82,11 +82,26 @@ class KafkaWriteLog:
         connection = self._connected()
         records = self._codec.upserts(rows, kinds)
         partition = partition_of(bucket, connection.partitions)
-        for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
-            if number % _ROWS_BETWEEN_POLLS == 0:
-                connection.producer.poll(0)
-                self._check()
-            self._send(connection, partition, key, value)
+        producer, topic = connection.producer, self._settings.topic
+        try:
+            for number, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+                if number % _ROWS_BETWEEN_POLLS == 0:
+                    producer.poll(0)
+                    self._check()
+                produce(
+                    producer,
+                    topic,
+                    partition,
+                    key,
+                    value,
+                    self._headers,
+                    on_delivery=self._on_delivery,
+                    check=self._check,
+                )
+                self._sent += 1
+        except kafka_library().KafkaException as error:
+            _forget(self._settings, connection)
+            raise self._settings.unavailable("The log was not written", error) from error
 
     def flush(self) -> None:
         """See WriteLog."""
@@ -101,28 +116,6 @@ class KafkaWriteLog:
             self._headers = [(WRITTEN_HEADER, by.to_json())]
             self._connection = _connection_of(self._settings)
         return self._connection
-
-    def _send(self, connection: "_Connection", partition: int, key: bytes | None, value: bytes | None) -> None:
-        while True:
-            try:
-                connection.producer.produce(
-                    self._settings.topic,
-                    value,
-                    key,
-                    partition,
-                    on_delivery=self._on_delivery,
-                    headers=self._headers,
-                )
-            except BufferError:
-                # The queue is full: some of it has to be delivered first.
-                connection.producer.poll(_POLL_SECONDS)
-                self._check()
-            except kafka_library().KafkaException as error:
-                _forget(self._settings, connection)
-                raise self._settings.unavailable("The log was not written", error) from error
-            else:
-                self._sent += 1
-                return
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         # Whoever polls the producer that writers share is told of the records of all of them.
