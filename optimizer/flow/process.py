@@ -45,7 +45,7 @@ class Cleanup(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TableStanding:
     """How a table stands: what a decision is based on, and what it brought."""
 
     snapshot_id: int | None
@@ -63,9 +63,9 @@ class Standing:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Standing":
+    def from_json(value: Mapping[str, Any]) -> "TableStanding":
         """The standing of an object made by to_json."""
-        return Standing(**value)
+        return TableStanding(**value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Process:
     reason: str
     state: ProcessState
     created_millis: int
-    before: Standing
+    before: TableStanding
     options: Mapping[str, str] = field(default_factory=dict)
     ending: ProcessState | None = None
     cleanup: Cleanup | None = None
@@ -91,7 +91,7 @@ class Process:
     seconds: float = 0.0
     figures: TaskFigures = NO_FIGURES
     snapshot_id: int | None = None
-    after: Standing | None = None
+    after: TableStanding | None = None
     failure: str | None = None
 
     def to_json(self) -> dict[str, Any]:

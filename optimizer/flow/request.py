@@ -17,7 +17,7 @@ class RequestKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class TableRequest:
     """One request; `id` is the journal's. `work` goes with NOW."""
 
     table: str

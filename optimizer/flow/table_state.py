@@ -7,7 +7,7 @@ from typing import Any
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Standing
+from interbed.optimizer.flow.process import TableStanding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class TableState:
     quota: float = 0.5
     enabled: bool = True
     paused: bool = False
-    standing: Standing | None = None
+    standing: TableStanding | None = None
     measured_millis: int | None = None
     reasons: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
@@ -71,7 +71,7 @@ class TableState:
         requested = given.pop("requested")
         return TableState(
             name=given.pop("table"),
-            standing=None if standing is None else Standing.from_json(standing),
+            standing=None if standing is None else TableStanding.from_json(standing),
             reasons=tuple(given.pop("reasons")),
             needs=tuple(Need.from_json(need) for need in given.pop("needs")),
             requested=None if requested is None else WorkKind(requested),

@@ -11,7 +11,7 @@ from interbed.storage.upkeep.health import TableHealth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableChanges:
+class ChangedTables:
     """Names of tables that have changed, or came, since the last question, and of those that are gone."""
 
     changed: Collection[str] = ()
@@ -36,7 +36,7 @@ class PlannedTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkPlan:
     """The tasks of a piece of work, none when there is nothing to do, and the table options that it is done with."""
 
     tasks: Sequence[PlannedTask]
@@ -46,21 +46,21 @@ class Plan:
 class Watch(Protocol):
     """Which tables have changed; the first answer has all tables."""
 
-    def changes(self) -> TableChanges:
+    def changes(self) -> ChangedTables:
         """Since the last question; costs in proportion to what changed. Raises InterbedError when it can't be known,
         and the next answer has what this one lacked.
         """
         ...
 
 
-class Tables(Protocol):
+class OptimizedTables(Protocol):
     """The tables of a catalog by name. Each method raises TableNotFoundError for a table that is gone."""
 
     def measure(self, table: str) -> Measurement:
         """How the table stands, from its metadata. Raises InterbedError when they can't be read."""
         ...
 
-    def plan(self, process: Process, need: Need, slots: int) -> Plan:
+    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
         """The tasks for a need, for so many workers. The files of its tasks bear the id of the process, and while it
         may succeed there is a mark for them.
         """

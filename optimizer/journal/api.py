@@ -10,7 +10,7 @@ from typing import Protocol
 
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.request import Request
+from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.task import Task
 from interbed.optimizer.flow.worker import Worker
@@ -89,11 +89,11 @@ class Journal(Protocol):
         """All of the changes, durably, or none. Raises LeaseLostError."""
         ...
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[TableRequest]:
         """Requests that were not taken yet, oldest first."""
         ...
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: TableRequest) -> None:
         """Leave a request for the scheduler."""
         ...
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.request import Request
+from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.task import Task
 from interbed.optimizer.flow.worker import Worker
@@ -24,7 +24,7 @@ class MemoryJournal:
         self._tasks: dict[str, dict[int, Task]] = {}
         self._workers: Sequence[Worker] = ()
         self._groups: Sequence[ResourceGroup] = ()
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, TableRequest] = {}
         self._last_request = 0
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
@@ -78,12 +78,12 @@ class MemoryJournal:
             for number in changes.answered:
                 self._requests.pop(number, None)
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[TableRequest]:
         """See Journal."""
         with self._lock:
             return list(self._requests.values())
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: TableRequest) -> None:
         """See Journal."""
         with self._lock:
             self._last_request += 1

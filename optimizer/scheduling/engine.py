@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import Measurement, Tables, Watch
+from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError
 
@@ -35,7 +35,7 @@ class Engine:
     def __init__(
         self,
         scheduler: Scheduler,
-        tables: Tables,
+        tables: OptimizedTables,
         watch: Watch,
         *,
         clock: Callable[[], int],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Standing
+from interbed.optimizer.flow.process import TableStanding
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.scheduling.needs import needs_of
@@ -84,7 +84,7 @@ class TableBoard:
             state = replace(state, last={**dict.fromkeys(_FROM_FIRST_SIGHT, now), **state.last})
         health = found.health
         decision = needs_of(state, found, self._settings, now)
-        standing = Standing(
+        standing = TableStanding(
             snapshot_id=health.snapshot_id,
             score=health.score,
             read_amplification=health.read_amplification,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import DatabaseNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE
-from interbed.optimizer.flow.tables import TableChanges
+from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch.sweep import SnapshotSweep
 
 LIST_MILLIS = 30_000
@@ -22,7 +22,7 @@ class FilesWatch:
         self._names: frozenset[str] = frozenset()
         self._listed: int | None = None
 
-    def changes(self) -> TableChanges:
+    def changes(self) -> ChangedTables:
         """See Watch."""
         now = self._clock()
         new: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class FilesWatch:
             new, gone = names - self._names, self._names - names
             self._names, self._listed = names, now
             self._sweep.forget(gone)
-        return TableChanges(changed=sorted(new | self._sweep.round()), gone=sorted(gone))
+        return ChangedTables(changed=sorted(new | self._sweep.round()), gone=sorted(gone))
 
     def _list(self) -> list[str]:
         found = []

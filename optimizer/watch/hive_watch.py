@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, DatabaseNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.optimizer.flow.tables import TableChanges
+from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch.sweep import SnapshotSweep
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class HiveWatch:
         self._last_event: int | None = None
         self._has_log = True
 
-    def changes(self) -> TableChanges:
+    def changes(self) -> ChangedTables:
         """See Watch."""
         changed: set[str] = set()
         now = self._clock()
@@ -56,7 +56,7 @@ class HiveWatch:
         changed |= self._sweep.round()
         # Only now: what was not told has to be told by the next answer.
         self._last_event = last
-        return TableChanges(changed=sorted(changed - gone), gone=sorted(gone))
+        return ChangedTables(changed=sorted(changed - gone), gone=sorted(gone))
 
     def _events(self) -> tuple[int | None, set[str], bool]:
         """The last event now, tables that events since are about, and whether names may have changed."""

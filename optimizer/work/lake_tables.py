@@ -6,7 +6,7 @@ from interbed.catalog.api import Catalog
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
-from interbed.optimizer.flow.tables import Measurement, Plan, PlannedTask
+from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.meta.store import TableStore
@@ -17,8 +17,8 @@ from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.sort.order import SortOrder
 
 
-class CatalogTables:
-    """See Tables."""
+class LakeTables:
+    """See OptimizedTables."""
 
     def __init__(
         self, catalog: Catalog, on_measured: Callable[[str, TableStore], None] = lambda name, store: None
@@ -28,24 +28,24 @@ class CatalogTables:
         self._on_measured = on_measured
 
     def measure(self, table: str) -> Measurement:
-        """See Tables. Raises InvalidOptionError for wishes that are none."""
+        """See OptimizedTables. Raises InvalidOptionError for wishes that are none."""
         found = self._table(table)
         self._on_measured(table, found.store)
         options = found.schema.options
         return Measurement(health=table_health(found.store), wishes=SelfOptimizing.of(options), options=options)
 
-    def plan(self, process: Process, need: Need, slots: int) -> Plan:
-        """See Tables."""
+    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
+        """See OptimizedTables."""
         table = self._table(process.table)
         if not need.kind.is_compaction:
-            return Plan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
+            return WorkPlan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
         tasks = _compaction(table.copy(need.options), need.kind)
         if not tasks:
-            return Plan(tasks=())
+            return WorkPlan(tasks=())
         # Not before there is something to do: a mark is a file.
         JobFiles(table.store, process.id).mark()
         bundles = [(task,) for task in tasks]
-        return Plan(
+        return WorkPlan(
             tasks=[
                 PlannedTask(
                     payload=Payload(options=need.options, tasks=bundle).to_bytes(),
@@ -57,7 +57,7 @@ class CatalogTables:
         )
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """See Tables."""
+        """See OptimizedTables."""
         if not process.kind.is_compaction:
             return decode_snapshot(results[0])
         table = self._table(process.table)
@@ -72,7 +72,7 @@ class CatalogTables:
         return ids[-1] if ids else None
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """See Tables."""
+        """See OptimizedTables."""
         if not process.kind.is_compaction:
             return
         job = JobFiles(self._table(process.table).store, process.id)
