@@ -4,6 +4,7 @@ Every source of settings (a file, the environment, the command line, a Hive site
 accept and refuse the same.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,12 +41,13 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingKind(Generic[T]):
     """How a setting is read. `parse` raises ValueError for text that is none of the `allowed`; `choices` are the
-    allowed words where there are few.
+    allowed words where there are few, `bare` what the option means on the command line without a value.
     """
 
     allowed: str
     parse: Callable[[str], T]
     choices: tuple[str, ...] = ()
+    bare: str | None = None
 
 
 def optional(kind: SettingKind[T]) -> SettingKind[T | None]:
@@ -63,6 +65,11 @@ def choice(*words: str) -> SettingKind[Any]:
         raise ValueError
 
     return SettingKind(allowed=" or ".join(words), parse=parse, choices=words)
+
+
+def switch() -> SettingKind[Any]:
+    """On or off; the option alone is on."""
+    return dataclasses.replace(choice("off", "on"), bare="on")
 
 
 def integer(least: int, most: int, what: str) -> SettingKind[int]:

@@ -27,6 +27,7 @@ from interbed.catalog.server.setting_kinds import (
     choice,
     integer,
     optional,
+    switch,
 )
 from interbed.storage.base.errors import InvalidOptionError
 
@@ -166,6 +167,17 @@ class ServerSettings:
     reaper_seconds: float = field(
         default=30.0,
         metadata=_about("Time between two looks for what has run out: locks, events, executions, the trash.", SECONDS),
+    )
+    optimizer: Literal["off", "on"] = field(
+        default="off",
+        metadata=_about("Whether an optimizer beside the server keeps its tables in shape.", switch()),
+    )
+    optimizer_groups: Path | None = field(
+        default=None, metadata=_about("The optimizer's file of resource groups, TOML.", optional(PATH))
+    )
+    optimizer_port: int = field(
+        default=0,
+        metadata=_about("Port for the optimizer's remote workers, on the server's address; 0 takes a free one.", PORT),
     )
 
 
@@ -343,6 +355,7 @@ def _toml_type(value: object) -> str:
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """What has to fit together."""
     _check_trash(settings, sources)
+    _check_optimizer(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")
@@ -363,6 +376,18 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
             )
         if port:
             taken[port] = name
+
+
+def _check_optimizer(settings: ServerSettings, sources: Mapping[str, str]) -> None:
+    if settings.optimizer == "off":
+        return
+    for name in ("tls_certificate", "protocol"):
+        value = getattr(settings, name)
+        if value not in (None, "binary"):
+            raise ServerSettingsError(
+                f"{sources['optimizer']}: the optimizer beside the server speaks to it without TLS and in the binary "
+                f"protocol, and {name} is {value} ({sources[name]}); run `interbed optimizer run` by itself instead"
+            )
 
 
 def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:

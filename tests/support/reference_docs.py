@@ -162,6 +162,9 @@ NAMED = {
     "TableModifiedError": ("Another client altered the table at the same time; repeat the call.", Retry.SAME),
     "LockGoneError": ("The lock's lease ran out: repeat the commit; see `lock_lease_seconds`.", Retry.SAME),
     "LockError": ("Repeat the call; `interbed locks explain` shows who holds the lock.", Retry.SAME),
+    "UnknownWorkerError": ("None: workers of the optimizer register again by themselves.", Retry.SAME),
+    "JournalError": ("Look after the database of the optimizer's journal; nothing was decided without it.", Retry.SAME),
+    "LeaseLostError": ("None: another optimizer has taken over, and this one stands by.", Retry.NO),
 }
 """What to do about each class that callers meet, and whether to try again."""
 

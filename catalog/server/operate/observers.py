@@ -15,6 +15,7 @@ from interbed.catalog.server.operate.audit import AuditLog
 from interbed.catalog.server.operate.health import HealthServer, Probe
 from interbed.catalog.server.operate.logs import SlowCallLog
 from interbed.catalog.server.operate.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
+from interbed.catalog.server.operate.optimizer import OptimizerBeside
 from interbed.catalog.server.operate.reaper import Reaper
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
@@ -47,8 +48,8 @@ class Operating:
     """The threads of the supervising process: health port and reaper. What dies of them, and of others that are given
     the same `deaths`, makes the server unready; `workers_problem` says what is wrong in other processes.
 
-    `store` and `locks` are this process's own; `workers` counts the processes that serve. MetastoreError if the
-    health port cannot be had.
+    `store` and `locks` are this process's own; `workers` counts the processes that serve. With the `address` where the
+    server listens an optimizer may run beside it. MetastoreError if the health port cannot be had.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Operating:
         workers_problem: Callable[[], str | None] = lambda: None,
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
+        address: tuple[str, int] | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._problem_of_workers = workers_problem
@@ -78,6 +80,9 @@ class Operating:
             deaths=self._deaths,
             trash=trash,
         )
+        self._optimizer: OptimizerBeside | None = None
+        if settings.optimizer == "on" and address is not None:
+            self._optimizer = OptimizerBeside(settings, address, self._deaths)
         self._health: HealthServer | None = None
         if settings.health_port is not None and metrics is not None:
             self._health = self._health_server(settings, settings.health_port, metrics)
@@ -98,6 +103,8 @@ class Operating:
             self._health.start()
             host, port = self._health.address
             logger.info(HEALTH_LINE.format(host=f"[{host}]" if ":" in host else host, port=port))
+        if self._optimizer is not None:
+            self._optimizer.start()
 
     def end_soon(self) -> None:
         """The server has been asked to stop: it is not ready any more. Safe in a signal handler."""
@@ -105,7 +112,9 @@ class Operating:
             self._health.end_soon()
 
     def stop(self) -> None:
-        """End the threads."""
+        """End the threads, and the optimizer first, which asks this server."""
+        if self._optimizer is not None:
+            self._optimizer.stop()
         self._reaper.stop()
         if self._health is not None:
             self._health.stop()

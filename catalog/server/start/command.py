@@ -37,6 +37,8 @@ def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
             setting.option,
             setting.name,
             type=click.Choice(setting.kind.choices, case_sensitive=False) if setting.kind.choices else str,
+            is_flag=False,
+            flag_value=setting.kind.bare,
             metavar=None if setting.kind.choices else setting.name.rpartition("_")[2].upper(),
             help=setting.help + default,
         )(command)

@@ -76,12 +76,14 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-metrics-")))
         metrics = metrics_for(settings, directory)
         services = services_for(settings)
+        listeners = [listen(host, port) for host, port, _ in services]
+        address: tuple[str, int] = listeners[0].getsockname()[:2]
         supervisor = Supervisor(
-            [listen(host, port) for host, port, _ in services],
+            listeners,
             partial(_serve_worker, settings, [service for _, _, service in services], metrics),
             count=settings.workers,
             connections_max=settings.connections_max,
-            companion=partial(_operate, settings, metrics),
+            companion=partial(_operate, settings, metrics, address),
             on_death=lambda pid: None if metrics is None else metrics.process_died(pid),
         )
         supervisor.start()
@@ -196,6 +198,7 @@ class _OneProcess:
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
             deaths=deaths,
+            address=self._addresses[0],
         )
 
     @property
@@ -253,8 +256,14 @@ def _serve_worker(
         loop.serve()
 
 
-def _operate(settings: ServerSettings, metrics: ServerMetrics | None, link: socket.socket, board: SharedBoard) -> None:
-    """What the companion of the workers does: health port and reaper."""
+def _operate(
+    settings: ServerSettings,
+    metrics: ServerMetrics | None,
+    address: tuple[str, int],
+    link: socket.socket,
+    board: SharedBoard,
+) -> None:
+    """What the companion of the workers does: health port, reaper, and the optimizer."""
     with _opened(settings) as (store, metastore):
         operating = Operating(
             settings,
@@ -265,6 +274,7 @@ def _operate(settings: ServerSettings, metrics: ServerMetrics | None, link: sock
             trash=metastore.trash,
             workers=lambda: board.serving,
             workers_problem=board.problem,
+            address=address,
         )
         operating.start()
         link.send(READY)
