@@ -248,7 +248,7 @@ def merged_runs(files: Sequence[DataFileMeta], rules: BucketRules) -> float:
         if rules.skips_level_0:
             fresh = [i for i in inside if files[i].level == 0]
             depth = partition_intervals([least[i] for i in fresh], [greatest[i] for i in fresh])
-            runs = max(1, max(map(len, depth), default=0) + (len(fresh) < len(inside)))
+            runs = min(runs, max(map(len, depth), default=0) + (len(fresh) < len(inside)))
         size = sum(files[i].file_size for i in inside)
         total += size
         excess += size * (runs - 1)

@@ -12,9 +12,11 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.clock import now_millis as the_time
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
@@ -146,6 +148,16 @@ class TableHealth:
         """Why the score is less than 100, what takes the most points first."""
         return reasons_of(self)
 
+    def __str__(self) -> str:
+        if self.snapshot_id is None:
+            return f"health {self.score} of 100, no snapshot"
+        lines = (
+            f"health {self.score} of 100, snapshot {self.snapshot_id}: {self.files} files in {self.buckets} bucket(s), "
+            f"{self.bytes:,} bytes, {self.pending_bytes:,} of them to compact",
+            *map(str, self.reasons),
+        )
+        return "\n".join(lines)
+
     def to_json(self) -> dict[str, Any]:
         """The figures as JSON values, with those of the buckets."""
         return {
@@ -197,8 +209,10 @@ def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time)
         return TableHealth(has_primary_key=keyed)
     check_not_replaced(store, snapshot)
     now = now_millis()
-    live = LiveFiles(store, postponed=True)
+    live = LiveFiles(store)
     entries, _ = live.entries(snapshot)
+    if bucket_mode(store.schema, store.options) is BucketMode.POSTPONED:
+        entries += LiveFiles(store, buckets=[POSTPONE_BUCKET]).entries(snapshot)[0]
     vectors = _vectors(live.index_entries(snapshot))
     rules = BucketRules.of(store)
     names: dict[bytes, str] = {}
