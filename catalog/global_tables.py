@@ -1,7 +1,8 @@
 """The system tables of a whole catalog, in its database `sys`: `catalog.get_table("sys.tables").scan().to_arrow()`.
 
 `sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options`, with Paimon's names and columns
-(documentation: concepts/system-tables, global system tables). What an option keeps secret is masked.
+(documentation: concepts/system-tables, global system tables), and `sys.table_health`, which is our own. What an option
+keeps secret is masked.
 """
 
 import logging
@@ -19,7 +20,7 @@ from interbed.catalog.partition import Partition, epoch_millis, partition_name
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.outline import SchemaOutline
-from interbed.storage.views.system.column import Row, bigint, text
+from interbed.storage.views.system.column import Row, bigint, integer, text
 from interbed.storage.views.system.rows_table import RowsTable
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ ALL_TABLES = "tables"
 ALL_PARTITIONS = "partitions"
 ALL_TABLE_OPTIONS = "all_table_options"
 CATALOG_OPTIONS = "catalog_options"
+TABLE_HEALTH = "table_health"
 
 _TABLE_TYPE = "type"
 _OWNER, _CREATED_AT, _CREATED_BY, _UPDATED_AT, _UPDATED_BY = "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"
@@ -242,6 +244,27 @@ def _all_table_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Ro
     ]
 
 
+def _table_health(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
+    looks = not _HEALTH_FIGURES.isdisjoint(wanted)
+    return [
+        (shown.identifier.database, shown.identifier.table, *(_health_of(shown) if looks else _HEALTH_UNKNOWN))
+        for shown in _all_tables(catalog)
+    ]
+
+
+def _health_of(shown: _Shown) -> Row:
+    """The figures of a table's health; null for those of one that can't be read."""
+    if shown.table is None:
+        return _HEALTH_UNKNOWN
+    try:
+        found = shown.table.health()
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The health of the table '%s' can't be shown: %s", shown.identifier, error)
+        return _HEALTH_UNKNOWN
+    reasons = "; ".join(map(str, found.reasons))
+    return (found.score, reasons, *(getattr(found, figure) for figure in _HEALTH_COLUMNS.values()))
+
+
 def _catalog_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [(key, masked(key, value)) for key, value in sorted(catalog.options.raw.items())]
 
@@ -255,6 +278,30 @@ def _figures(*names: str) -> "tuple[pa.Field[Any], ...]":
 
 
 _FIGURES = _figures("record_count", "file_size_in_bytes", "file_count", "last_file_creation_time")
+
+_HEALTH_COLUMNS: Mapping[str, str] = {
+    "read_amplification": "read_amplification",
+    "runs_max": "runs_max",
+    "files": "files",
+    "file_size_in_bytes": "bytes",
+    "record_count": "rows",
+    "level0_files": "level0_files",
+    "small_files": "small_files",
+    "delete_ratio": "delete_ratio",
+    "vector_files": "vector_files",
+    "duplicate_ratio": "duplicate_ratio",
+    "pending_bytes": "pending_bytes",
+    "manifests": "manifests",
+    "snapshots": "snapshots",
+    "snapshots_due": "snapshots_due",
+    "snapshot_id": "snapshot_id",
+    "last_commit": "newest_millis",
+    "last_full_compaction": "last_full_millis",
+}
+"""The columns of `sys.table_health` behind score and reasons, each with the figure of TableHealth that it shows."""
+_RATIOS = frozenset({"read_amplification", "delete_ratio", "duplicate_ratio"})
+_HEALTH_FIGURES = frozenset({"score", "reasons", *_HEALTH_COLUMNS})
+_HEALTH_UNKNOWN: Row = (None,) * len(_HEALTH_FIGURES)
 
 GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
     ALL_TABLES: GlobalTableKind(
@@ -277,6 +324,18 @@ GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
     ),
     ALL_TABLE_OPTIONS: GlobalTableKind(
         columns=_said("database_name", "table_name", "key", "value"), rows=_all_table_options
+    ),
+    TABLE_HEALTH: GlobalTableKind(
+        columns=(
+            *_said("database_name", "table_name"),
+            integer("score", nullable=True),
+            *_said("reasons"),
+            *(
+                pa.field(name, pa.float64()) if name in _RATIOS else bigint(name, nullable=True)
+                for name in _HEALTH_COLUMNS
+            ),
+        ),
+        rows=_table_health,
     ),
     CATALOG_OPTIONS: GlobalTableKind(columns=(text("key"), text("value")), rows=_catalog_options),
 }

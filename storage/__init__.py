@@ -41,6 +41,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.rescale",
         "version.expire",
         "views.levels.view",
+        "views.levels.words",
         "views.stream.table_stream",
     ),
     "values: errors, types, rows, predicates, files": (
@@ -138,10 +139,12 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.table_write",
     ),
     "jobs over a whole table, cut into tasks": (
+        "upkeep.bucket_health",
         "upkeep.compact_again",
         "upkeep.compact_result",
         "upkeep.compact_tasks",
         "upkeep.health",
+        "upkeep.health_score",
         "upkeep.job_files",
         "upkeep.maintenance",
         "upkeep.rewrite_indexes",

@@ -1,6 +1,7 @@
 """The command line, run as a program would run it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,32 @@ def test_levels_are_shown_for_people_and_for_programs(warehouse: Path) -> None:
     assert "level" in shown.output.lower()
     levels = json.loads(run(warehouse, "levels", "shop.orders", "--json").output)
     assert levels == interbed.load_table(f"{warehouse}/shop.db/orders").levels().to_json()
+
+
+def test_the_health_of_a_table_is_shown_for_people_and_for_programs(warehouse: Path) -> None:
+    shown = run(warehouse, "health", "shop.orders").output
+    assert re.match(r"shop\.orders, snapshot 2: \d+ of 100\n  -\d+ ", shown)
+    assert re.search(r"a read merges 1\.\d sorted runs on average", shown)
+    assert "buckets to compact" in shown
+    found = json.loads(run(warehouse, "health", "shop.orders", "--json").output)
+    assert found.pop("table") == "shop.orders"
+    assert found == interbed.load_table(f"{warehouse}/shop.db/orders").health().to_json()
+    run(warehouse, "compact", "shop.orders")
+    shown = run(warehouse, "health", "shop.orders").output
+    assert "snapshot 3: 100 of 100\n  content" in shown
+    assert "buckets to compact" not in shown
+
+
+def test_the_worst_buckets_are_shown_unless_all_are_asked_for(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
+    catalog.create_database("shop")
+    table = catalog.create_table("shop.orders", SCHEMA, partition_keys=["dt"])
+    for _ in range(2):
+        table.append(pa.table({"id": [1] * 7, "amount": [1.0] * 7, "dt": list("abcdefg")}, schema=SCHEMA))
+    assert "2 more buckets to compact; --all shows them" in run(tmp_path / "lake", "health", "shop.orders").output
+    shown = run(tmp_path / "lake", "health", "shop.orders", "--all").output
+    assert "--all" not in shown
+    assert all(f"dt={name}" in shown for name in "abcdefg")
 
 
 def test_an_explanation_is_shown_for_people_and_for_programs(warehouse: Path) -> None:

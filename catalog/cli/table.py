@@ -20,6 +20,7 @@ from interbed.catalog.cli.compact import scope_of, scope_options, shown_progress
 from interbed.catalog.cli.define import DEFINITION_COMMANDS
 from interbed.catalog.cli.describe import DESCRIPTION_COMMANDS
 from interbed.catalog.cli.group import CatalogChoice, CatalogGroup, pairs
+from interbed.catalog.cli.health import health
 from interbed.catalog.cli.load import load
 from interbed.catalog.cli.maintenance import CARE_COMMANDS
 from interbed.catalog.cli.row_options import ROWS_SHOWN
@@ -188,5 +189,13 @@ def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
     click.echo(json_line(row))
 
 
-for _command in (*DESCRIPTION_COMMANDS, *ROW_COMMANDS, *DEFINITION_COMMANDS, load, *VERSION_COMMANDS, *CARE_COMMANDS):
+for _command in (
+    *DESCRIPTION_COMMANDS,
+    *ROW_COMMANDS,
+    *DEFINITION_COMMANDS,
+    load,
+    *VERSION_COMMANDS,
+    health,
+    *CARE_COMMANDS,
+):
     table.add_command(_command)

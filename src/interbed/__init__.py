@@ -144,7 +144,10 @@ if TYPE_CHECKING:
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
+    from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
+    from interbed.storage.upkeep.health import TableHealth
+    from interbed.storage.upkeep.health_score import HealthReason
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.orphans import OrphansResult
@@ -161,6 +164,7 @@ __all__ = [
     "AtomicType",
     "BadMessageError",
     "BranchNotFoundError",
+    "BucketHealth",
     "CallStateUnknownError",
     "Catalog",
     "CatalogError",
@@ -187,6 +191,7 @@ __all__ = [
     "FileGoneError",
     "FileSystemCatalog",
     "FilterError",
+    "HealthReason",
     "HiveCatalog",
     "Identifier",
     "InterbedError",
@@ -232,6 +237,7 @@ __all__ = [
     "SystemTable",
     "Table",
     "TableExistsError",
+    "TableHealth",
     "TableLevels",
     "TableModifiedError",
     "TableNotFoundError",
@@ -299,7 +305,10 @@ _HOLDS = {
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
     "interbed.storage.meta.statistics": "TableStatistics",
+    "interbed.storage.upkeep.bucket_health": "BucketHealth",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
+    "interbed.storage.upkeep.health": "TableHealth",
+    "interbed.storage.upkeep.health_score": "HealthReason",
     "interbed.storage.upkeep.rescale": "RescaleResult",
     "interbed.storage.version.expire": "ExpiryResult",
     "interbed.storage.version.orphans": "OrphansResult",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.store import TableStore
     from interbed.storage.scan.partition_filter import PartitionChoice, Partitions
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
+    from interbed.storage.upkeep.health import TableHealth
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.upkeep.rewrite_indexes import IndexRewrite
     from interbed.storage.write.sort.order import SortOrder
@@ -84,6 +85,15 @@ class TableUpkeep:
         return plan_table_compaction(
             self.store, full=full, partition=chosen, bucket=bucket, partition_idle_time=partition_idle_time
         )
+
+    def health(self) -> "TableHealth":
+        """How much upkeep the table needs, from 0 to 100 with reasons, and the figures behind that, bucket by bucket.
+
+        Only metadata of the newest snapshot are read. Raises CorruptFileError naming a file that can't be.
+        """
+        from interbed.storage.upkeep.health import table_health
+
+        return table_health(self.store)
 
     def rescale(
         self,

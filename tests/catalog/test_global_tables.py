@@ -60,6 +60,24 @@ def test_the_options_of_all_tables_are_shown(catalog: Catalog) -> None:
     assert shown.to_pylist() == [{"database_name": "shop", "table_name": "users", "key": "bucket", "value": "1"}]
 
 
+def test_the_health_of_all_tables_is_shown(catalog: Catalog) -> None:
+    sales = catalog.get_table("shop.sales")
+    sales.append(pa.table({"id": [4], "dt": ["x"]}))
+    health = sales.health()
+    shown = catalog.get_table("sys.table_health").scan().to_arrow().to_pylist()
+
+    assert [(row["table_name"], row["score"], row["snapshot_id"]) for row in shown] == [
+        ("sales", health.score, 2),
+        ("users", 100, None),
+    ]
+    assert shown[0]["score"] < 100
+    assert shown[0]["reasons"] == "; ".join(map(str, health.reasons))
+    assert (shown[0]["files"], shown[0]["runs_max"], shown[0]["last_commit"]) == (3, 1, health.newest_millis)
+    assert shown[1]["reasons"] == ""
+    named = catalog.get_table("sys.table_health").scan(["table_name"], "score < 100").to_arrow()
+    assert named.to_pylist() == [{"table_name": "sales"}]
+
+
 def test_the_options_of_the_catalog_are_shown_without_its_secrets(catalog: Catalog) -> None:
     shown = {row["key"]: row["value"] for row in catalog.get_table("sys.catalog_options").scan().to_arrow().to_pylist()}
 
@@ -78,15 +96,21 @@ def test_a_password_in_an_address_is_masked() -> None:
 
 def test_the_options_of_the_catalog_are_hidden_when_told_so(tmp_path: Path) -> None:
     with interbed.load_catalog("lake", warehouse=tmp_path, **{"catalog-options-table.enabled": "false"}) as hidden:
-        assert hidden.list_tables("sys") == ["all_table_options", "partitions", "tables"]
-        with pytest.raises(TableNotFoundError, match="there are all_table_options, partitions, tables"):
+        assert hidden.list_tables("sys") == ["all_table_options", "partitions", "table_health", "tables"]
+        with pytest.raises(TableNotFoundError, match="there are all_table_options, partitions, table_health, tables"):
             hidden.get_table("sys.catalog_options")
 
 
 def test_the_database_of_system_tables_is_there_and_stays_as_it_is(catalog: Catalog) -> None:
     assert "sys" not in catalog.list_databases()
     assert catalog.get_database("sys").name == "sys"
-    assert catalog.list_tables("sys") == ["all_table_options", "catalog_options", "partitions", "tables"]
+    assert catalog.list_tables("sys") == [
+        "all_table_options",
+        "catalog_options",
+        "partitions",
+        "table_health",
+        "tables",
+    ]
     assert catalog.table_exists("sys.TABLES")
     assert not catalog.table_exists("sys.nothing")
     for change in (

@@ -175,14 +175,18 @@ ends by an error. `catalog.alter_table` takes the same changes as values. A nest
     ),
     Section(
         "What upkeep returns",
-        "Results of `compact`, `plan_compaction`, `rescale`, `analyze`, `levels`, `expire_snapshots` and\n"
-        "`remove_orphan_files`. Each prints itself, and has `to_json`, but TableStatistics.",
+        "Results of `compact`, `plan_compaction`, `rescale`, `analyze`, `levels`, `health`, `expire_snapshots` and\n"
+        "`remove_orphan_files`. Each prints itself, and has `to_json`, but TableStatistics. A TableHealth has a\n"
+        "BucketHealth for each bucket, and a HealthReason for each thing that takes points from its score.",
         (
             "CompactionResult",
             "PlannedCompaction",
             "RescaleResult",
             "TableStatistics",
             "TableLevels",
+            "TableHealth",
+            "BucketHealth",
+            "HealthReason",
             "ExpiryResult",
             "OrphansResult",
         ),

@@ -14,6 +14,7 @@ CREATE TABLE {lake}.db.t (id INT, p STRING) PARTITIONED BY (p);
 INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b'), (3, 'b');
 USE {lake}.sys;
 SHOW TABLES LIKE 't*';
+-- sys, table_health, false
 -- sys, tables, false
 SELECT table_name FROM tables WHERE record_count = 3 AND NOT primary_key;
 -- t
@@ -21,6 +22,9 @@ SELECT count(*), max(record_count), min(partition_name) FROM {lake}.sys.partitio
 -- 2, 2, p=a
 SELECT o.key FROM {lake}.sys.all_table_options o JOIN {lake}.sys.tables t USING (table_name) WHERE t.partitioned;
 -- path
+SELECT score, reasons, read_amplification, runs_max, files, small_files, delete_ratio, vector_files, snapshot_id,
+       last_full_compaction FROM table_health WHERE table_name = 't';
+-- 100, , 1.0, 1, 2, 2, 0.0, 0, 1, null
 DESCRIBE {lake}.sys.catalog_options;
 -- key, string, null
 -- value, string, null
