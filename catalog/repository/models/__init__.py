@@ -10,6 +10,15 @@ from interbed.catalog.repository.models.constraints import ConstraintRow
 from interbed.catalog.repository.models.events import EventRow, MoveRow, PropertyRow
 from interbed.catalog.repository.models.locks import LockRow, SequenceRow
 from interbed.catalog.repository.models.objects import CatalogRow, DatabaseRow, FunctionRow, TableRow
+from interbed.catalog.repository.models.optimizer import (
+    OptimizerGroupRow,
+    OptimizerLeaseRow,
+    OptimizerProcessRow,
+    OptimizerRequestRow,
+    OptimizerTableRow,
+    OptimizerTaskRow,
+    OptimizerWorkerRow,
+)
 from interbed.catalog.repository.models.partitions import (
     PartitionMarkRow,
     PartitionRow,
@@ -28,6 +37,13 @@ __all__ = [
     "FunctionRow",
     "LockRow",
     "MoveRow",
+    "OptimizerGroupRow",
+    "OptimizerLeaseRow",
+    "OptimizerProcessRow",
+    "OptimizerRequestRow",
+    "OptimizerTableRow",
+    "OptimizerTaskRow",
+    "OptimizerWorkerRow",
     "PartitionMarkRow",
     "PartitionRow",
     "PartitionSetRow",
