@@ -103,6 +103,8 @@ class Process:
             "group": self.group,
             "reason": self.reason,
             "state": self.state.value,
+            "ending": None if self.ending is None else self.ending.value,
+            "cleanup": None if self.cleanup is None else self.cleanup.value,
             "created_millis": self.created_millis,
             "ended_millis": self.ended_millis,
             "tasks": self.tasks,
@@ -114,3 +116,21 @@ class Process:
             "options": dict(self.options),
             "failure": self.failure,
         }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Process":
+        """The process of an object made by to_json."""
+        given = dict(value)
+        after = given.pop("after")
+        ending = given.pop("ending")
+        cleanup = given.pop("cleanup")
+        return Process(
+            kind=WorkKind(given.pop("kind")),
+            state=ProcessState(given.pop("state")),
+            ending=None if ending is None else ProcessState(ending),
+            cleanup=None if cleanup is None else Cleanup(cleanup),
+            before=TableStanding.from_json(given.pop("before")),
+            after=None if after is None else TableStanding.from_json(after),
+            figures=TaskFigures.from_json({name: given.pop(name) for name in NO_FIGURES.to_json()}),
+            **given,
+        )

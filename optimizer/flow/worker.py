@@ -1,5 +1,6 @@
 """A worker: a process, here or elsewhere, that carries out tasks of one group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,3 +32,8 @@ class Worker:
             "lease_until_millis": self.lease_until_millis,
             "running": self.running,
         }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Worker":
+        """The worker of an object made by to_json."""
+        return Worker(**value)

@@ -18,16 +18,19 @@ from interbed.storage.base.errors import InterbedError
 
 
 class JournalError(InterbedError):
-    """The journal could not be read or written; what a scheduler knows beyond it does not count."""
+    """The journal could not be read or written; what a scheduler knows beyond it does not count.
+
+    Whether changes that were being stored are in it is then unknown. To store the same ones again is safe.
+    """
 
 
 class LeaseLostError(JournalError):
-    """Another scheduler has taken over; this one has nothing to say any more."""
+    """Another scheduler has taken over, or this one has let go; it has nothing to say any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """That `holder` schedules until then (epoch milliseconds); `number` grows with each holder."""
+    """That `holder` schedules until a time (epoch milliseconds), or has let go (0); `number` grows with each holder."""
 
     holder: str
     number: int
@@ -36,7 +39,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """What a scheduler begins with: all tables, the processes that have not ended with their tasks."""
+    """What a scheduler begins with: all tables by name; the processes that have not ended, the oldest first, with their
+    tasks, by process and number.
+    """
 
     tables: Sequence[TableState] = ()
     processes: Sequence[Process] = ()
@@ -47,8 +52,9 @@ class JournalState:
 class JournalChanges:
     """What one step of a scheduler changed. Each value replaces the one with its name or id.
 
-    Of a process that has ended the tasks are forgotten. `workers` and `groups` are all that there are, None for no
-    change; `answered` are the ids of requests that were taken, `gone` the names of tables that are no more.
+    Tasks are kept of processes that are there and have not ended; those of others are forgotten. `workers` and `groups`
+    are all that there are, None for no change; `answered` are the ids of requests that were taken, `gone` the names of
+    tables that are no more.
     """
 
     tables: Sequence[TableState] = ()
@@ -67,14 +73,18 @@ class JournalChanges:
 
 
 class Journal(Protocol):
-    """Safe for use by threads. All methods raise JournalError when the store can't be reached."""
+    """Safe for use by threads. All methods raise JournalError when the store can't be reached, and those that are given
+    names InvalidInputError for one that has no room in it (names.py).
+    """
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
         """Become the scheduler; None while somebody else is. A holder that asks again gets a new number."""
         ...
 
     def renew(self, lease: Lease, until_millis: int) -> Lease:
-        """Stay the scheduler for longer. Raises LeaseLostError."""
+        """Stay the scheduler for longer. Raises LeaseLostError, also for a lease that was released: a renewal that
+        comes late does not bring it back.
+        """
         ...
 
     def release(self, lease: Lease) -> None:
@@ -86,7 +96,9 @@ class Journal(Protocol):
         ...
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
-        """All of the changes, durably, or none. Raises LeaseLostError."""
+        """All of the changes, durably, or none. What stands twice counts as it stands last, and what is gone is gone.
+        Raises LeaseLostError.
+        """
         ...
 
     def requests(self) -> Sequence[TableRequest]:
@@ -94,7 +106,7 @@ class Journal(Protocol):
         ...
 
     def ask(self, request: TableRequest) -> None:
-        """Leave a request for the scheduler."""
+        """Leave a request for the scheduler; the journal gives it an id that no other has had."""
         ...
 
     def holder(self) -> Lease | None:
@@ -106,7 +118,7 @@ class Journal(Protocol):
         ...
 
     def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
-        """Processes, the newest first, of all tables or of one."""
+        """Processes, the newest first, of all tables or of one; those of the same time by id."""
         ...
 
     def workers(self) -> Sequence[Worker]:
@@ -120,3 +132,11 @@ class Journal(Protocol):
     def expire(self, lease: Lease, ended_before_millis: int) -> int:
         """Forget processes that ended before a time; how many. Raises LeaseLostError."""
         ...
+
+
+def check_lease(lease: Lease, held: Lease | None) -> None:
+    """Whether a lease still counts, by the one that the journal has now. Raises LeaseLostError."""
+    if held is None or held.number != lease.number:
+        raise LeaseLostError(f"{lease.holder} does not schedule any more; {held and held.holder} does.")
+    if held.until_millis == 0:
+        raise LeaseLostError(f"{lease.holder} does not schedule any more; it has let go.")

@@ -10,7 +10,8 @@ from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.task import Task
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, LeaseLostError
+from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, check_lease
+from interbed.optimizer.journal.names import check_changes, check_name
 
 
 class MemoryJournal:
@@ -29,6 +30,7 @@ class MemoryJournal:
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
         """See Journal."""
+        check_name("scheduler", holder)
         with self._lock:
             held = self._lease
             if held is not None and held.holder != holder and held.until_millis > now_millis:
@@ -40,7 +42,7 @@ class MemoryJournal:
     def renew(self, lease: Lease, until_millis: int) -> Lease:
         """See Journal."""
         with self._lock:
-            self._check(lease)
+            check_lease(lease, self._lease)
             self._lease = replace(lease, until_millis=until_millis)
             return self._lease
 
@@ -53,24 +55,28 @@ class MemoryJournal:
     def load(self, lease: Lease) -> JournalState:
         """See Journal."""
         with self._lock:
-            self._check(lease)
+            check_lease(lease, self._lease)
+            tables = [self._tables[name] for name in sorted(self._tables)]
             processes = [p for p in self._processes.values() if not p.state.has_ended]
-            tasks = [task for p in processes for task in self._tasks.get(p.id, {}).values()]
-            return JournalState(tables=list(self._tables.values()), processes=processes, tasks=tasks)
+            processes.sort(key=lambda p: (p.created_millis, p.id))
+            tasks = [task for p in sorted(self._tasks) for _, task in sorted(self._tasks[p].items())]
+            return JournalState(tables=tables, processes=processes, tasks=tasks)
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
         """See Journal."""
+        check_changes(changes)
         with self._lock:
-            self._check(lease)
+            check_lease(lease, self._lease)
             self._tables.update((table.name, table) for table in changes.tables)
             for name in changes.gone:
                 self._tables.pop(name, None)
             for task in changes.tasks:
                 self._tasks.setdefault(task.process, {})[task.number] = task
-            for process in changes.processes:
-                self._processes[process.id] = process
-                if process.state.has_ended:
-                    self._tasks.pop(process.id, None)
+            self._processes.update((process.id, process) for process in changes.processes)
+            for name in {task.process for task in changes.tasks} | {process.id for process in changes.processes}:
+                process = self._processes.get(name)
+                if process is None or process.state.has_ended:
+                    self._tasks.pop(name, None)
             if changes.workers is not None:
                 self._workers = tuple(changes.workers)
             if changes.groups is not None:
@@ -85,6 +91,7 @@ class MemoryJournal:
 
     def ask(self, request: TableRequest) -> None:
         """See Journal."""
+        check_name("table", request.table)
         with self._lock:
             self._last_request += 1
             self._requests[self._last_request] = replace(request, id=self._last_request)
@@ -95,11 +102,15 @@ class MemoryJournal:
 
     def tables(self, names: Sequence[str] | None = None) -> Sequence[TableState]:
         """See Journal."""
+        for name in names or ():
+            check_name("table", name)
         with self._lock:
-            return [self._tables[n] for n in sorted(self._tables) if names is None or n in names]
+            wanted = self._tables.keys() if names is None else self._tables.keys() & set(names)
+            return [self._tables[name] for name in sorted(wanted)]
 
     def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
         """See Journal."""
+        check_name("table", table or "")
         with self._lock:
             found = [p for p in self._processes.values() if table is None or p.table == table]
         return sorted(found, key=lambda p: (-p.created_millis, p.id))[:limit]
@@ -115,16 +126,12 @@ class MemoryJournal:
     def expire(self, lease: Lease, ended_before_millis: int) -> int:
         """See Journal."""
         with self._lock:
-            self._check(lease)
+            check_lease(lease, self._lease)
             old = [
-                p.id for p in self._processes.values() if (p.ended_millis or ended_before_millis) < ended_before_millis
+                p.id
+                for p in self._processes.values()
+                if p.state.has_ended and p.ended_millis is not None and p.ended_millis < ended_before_millis
             ]
             for each in old:
                 del self._processes[each]
             return len(old)
-
-    def _check(self, lease: Lease) -> None:
-        if self._lease is None or self._lease.number != lease.number:
-            raise LeaseLostError(
-                f"{lease.holder} does not schedule any more; {self._lease and self._lease.holder} does."
-            )
