@@ -34,3 +34,21 @@ def _statement(dialect_name: str, model: type[DeclarativeBase], returning: tuple
     # Statements are built once: composing one takes as long as running it.
     dialect = postgresql if dialect_name == "postgresql" else sqlite
     return dialect.insert(model).on_conflict_do_nothing().returning(*returning)
+
+
+def insert_or_replace(connection: Connection, model: type[DeclarativeBase]) -> Any:
+    """An insert of whole rows into the model's table that replaces those with the same primary key.
+
+    It returns the keys: so SQLAlchemy stores a list of rows by statements of many rows, and not each by its own. A list
+    must have no key twice.
+    """
+    return _replacement(connection.dialect.name, model)
+
+
+@lru_cache(maxsize=100)
+def _replacement(dialect_name: str, model: type[DeclarativeBase]) -> Any:
+    insert: Any = (postgresql if dialect_name == "postgresql" else sqlite).insert(model)
+    columns = list(model.__table__.columns)
+    keys = [column for column in columns if column.primary_key]
+    values = {column.name: insert.excluded[column.name] for column in columns if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=keys, set_=values).returning(*keys)

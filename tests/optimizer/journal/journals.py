@@ -1,0 +1,84 @@
+"""Journals of all kinds for tests, and values with what matters to a test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, delete, text, update
+
+from interbed.catalog.repository.engine import open_engine
+from interbed.catalog.repository.models import Base, OptimizerLeaseRow
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.process import Process, ProcessState, TableStanding
+from interbed.optimizer.flow.task import Task
+from interbed.optimizer.journal.api import Journal, Lease
+from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.sql import SqlJournal
+
+STANDING = TableStanding(snapshot_id=3, score=70, read_amplification=2.5, pending_bytes=1 << 30)
+
+Closing = Callable[[SqlJournal], SqlJournal]
+"""Has a journal closed when the test ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalPlace:
+    """Where journals are: a database by its url, or memory."""
+
+    url: str | None
+
+    def empty(self, closing: Closing) -> Journal:
+        """A journal of which nobody knows anything."""
+        if self.url is None:
+            return MemoryJournal()
+        engine = open_engine(self.url)
+        empty_database(engine)
+        engine.dispose()
+        return closing(SqlJournal(self.url))
+
+    def another(self, journal: Journal, closing: Closing) -> Journal:
+        """The same journal, as another process has it."""
+        return journal if self.url is None else closing(SqlJournal(self.url))
+
+
+def empty_database(engine: Engine) -> None:
+    """Take everything out of the database of a journal."""
+    with engine.execution_options(interbed_write=True).connect() as connection, connection.begin():
+        for table in Base.metadata.tables.values():
+            if table.name.startswith("optimizer_") and table.name != "optimizer_lease":
+                connection.execute(delete(table))
+        connection.execute(update(OptimizerLeaseRow).values(holder="", number=0, until_millis=0))
+        if connection.dialect.name == "sqlite":
+            # Requests are numbered from 1 again, as in memory.
+            connection.execute(text("DELETE FROM sqlite_sequence WHERE name = 'optimizer_requests'"))
+
+
+def scheduler(journal: Journal, holder: str = "first", *, until: int = 1000, now: int = 0) -> Lease:
+    """The lease of somebody who gets it."""
+    lease = journal.acquire(holder, now, until)
+    assert lease is not None
+    return lease
+
+
+def process(name: str, **fields: Any) -> Process:
+    """A process that runs, unless the fields say otherwise."""
+    given: dict[str, Any] = {
+        "table": "db.t",
+        "kind": WorkKind.MINOR,
+        "group": "default",
+        "reason": "12 files of level 0",
+        "state": ProcessState.RUNNING,
+        "created_millis": 1,
+        "before": STANDING,
+    }
+    return Process(id=name, **{**given, **fields})
+
+
+def ended(name: str, at: int, **fields: Any) -> Process:
+    """A process that has ended."""
+    return process(name, state=ProcessState.SUCCEEDED, ended_millis=at, **fields)
+
+
+def task(process_id: str, number: int, **fields: Any) -> Task:
+    """A task that waits, unless the fields say otherwise."""
+    return Task(process=process_id, number=number, payload=b"work", cost=5, **fields)
