@@ -1,0 +1,69 @@
+"""Where the journal of a catalog is when nobody says."""
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from interbed.optimizer.journal.api import JournalError
+from interbed.optimizer.journal.place import default_url
+from interbed.optimizer.journal.sql import SqlJournal
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's state directory, not made yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a state"))
+    return tmp_path / "a state"
+
+
+def file_of(url: str) -> Path:
+    """The file of a database url."""
+    database = make_url(url).database
+    assert database is not None
+    return Path(database)
+
+
+def test_a_journal_has_a_file_of_its_catalog_in_directories_for_the_user_alone(state: Path) -> None:
+    file = file_of(default_url("warehouse=s3://lake/Sales & more"))
+    assert file.parent == state / "interbed" / "optimizer"
+    assert re.fullmatch(r"warehouse-s3-lake-sales-more-[0-9a-f]{12}\.db", file.name)
+    for directory in (state, state / "interbed", file.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_the_same_catalog_has_the_same_journal_and_another_one_has_its_own(state: Path) -> None:
+    assert default_url("/tmp/lake") == default_url("/tmp/lake")
+    assert default_url("/tmp/lake") != default_url("/tmp-lake")
+    assert len(file_of(default_url("/x" * 500)).name) < 100
+    assert file_of(default_url("\u6e56\udcff")).name.endswith(".db")
+
+
+def test_a_password_does_not_get_into_the_name(state: Path) -> None:
+    assert "secret" not in default_url("postgresql://user:secret@host/lake")
+
+
+def test_the_url_opens_a_journal(state: Path) -> None:
+    journal = SqlJournal.open(default_url("/tmp/lake"))
+    assert journal.holder() is None
+    journal.close()
+
+
+@pytest.mark.parametrize("given", [None, "", "relative/path"])
+def test_without_an_absolute_directory_it_is_below_the_home(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if given is None:
+        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", given)
+    assert file_of(default_url("lake")).parent == tmp_path / ".local" / "state" / "interbed" / "optimizer"
+
+
+def test_a_directory_that_can_not_be_made_is_named(state: Path) -> None:
+    state.write_text("a file")
+    with pytest.raises(JournalError, match=r"no place for the optimizer's journal of lake: .*Name a database"):
+        default_url("lake")
