@@ -2,8 +2,8 @@
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk before it is acknowledged, and readers never
 wait for the writer. Writers take the write lock at their beginning (`BEGIN IMMEDIATE`): a transaction that read first
-and then failed to upgrade would have to start anew. How threads share the file is in units.py. PostgreSQL runs READ
-COMMITTED with explicit row locks, named at the calls that take them.
+and then failed to upgrade would have to start anew. How threads share the file is in connections/units.py. PostgreSQL
+runs READ COMMITTED with explicit row locks, named at the calls that take them.
 """
 
 import logging
@@ -19,8 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from interbed.catalog.metastore.errors import MetastoreError, OutcomeUnknownError
-from interbed.catalog.repository.postgres import postgres_defaults
-from interbed.catalog.repository.units import MANAGED, LateError, Readers, Writer
+from interbed.catalog.repository.connections.postgres import postgres_defaults
+from interbed.catalog.repository.connections.units import MANAGED, LateError, Readers, Writer
 from interbed.storage.base.extras import load_extra
 
 logger = logging.getLogger(__name__)
