@@ -20,8 +20,8 @@ from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.formats.arrays import taken
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import BadMessages
-from interbed.ingest.sources.dead_letters import KafkaDeadLetters
-from interbed.ingest.sources.kafka_ranges import KafkaRange, read_ranges
+from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
+from interbed.ingest.sources.kafka.ranges import KafkaRange, read_ranges
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed

@@ -25,8 +25,8 @@ from interbed.ingest.errors import BadMessageError, SourceUnavailableError, what
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
-from interbed.ingest.sources.kafka import KafkaSource
-from interbed.ingest.sources.kafka_ranges import KafkaRange, packed, ranges_between
+from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
+from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.progress import Progress, digest

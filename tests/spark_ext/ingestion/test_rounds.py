@@ -14,7 +14,7 @@ from interbed.catalog.api import Catalog
 from interbed.ingest.errors import BadMessageError, SourceGapError
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion, IngestSettings
-from interbed.ingest.sources.kafka import KafkaSource
+from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion import reading, writing

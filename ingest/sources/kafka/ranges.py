@@ -12,7 +12,7 @@ import numpy as np
 
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.sources.kafka import KafkaSource
+from interbed.ingest.sources.kafka.source import KafkaSource
 
 POLL_SECONDS = 0.5
 POLL_MESSAGES = 20_000

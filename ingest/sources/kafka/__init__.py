@@ -1,0 +1,1 @@
+"""Kafka as a source, and as the place for messages that can't be taken."""

@@ -1,0 +1,338 @@
+"""Topics of Apache Kafka as a source.
+
+Positions come from the tables, and not from Kafka: the partitions are assigned by the source itself, all of them, and
+nobody else is given any. A consumer group only bears what was committed to the tables, for Kafka's own tools. New
+partitions and, with a pattern, new topics are looked for while messages are read.
+
+Kafka's protocol numbers more than messages: the end of a transaction has an offset of its own, and messages of a
+transaction that was aborted keep theirs. Readers of committed messages see neither, so that the last message that they
+get may stand well before the end of its partition. `KafkaSource.positions` counts what was passed over.
+
+See https://kafka.apache.org/documentation/#design.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from interbed.ingest.errors import SourceUnavailableError
+from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.sources.kafka.client import KafkaClient
+from interbed.ingest.sources.kafka.gaps import check_no_gap, made_anew
+from interbed.ingest.sources.kafka.messages import KafkaMessages, Partition
+from interbed.ingest.sources.kafka.topics import BEGINNING, END, KafkaTopics, TopicChoice, start_millis
+from interbed.storage.base.errors import InterbedError
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0
+"""How often new partitions and topics are looked for."""
+
+REQUEST_SECONDS = 10.0
+"""How long the answer to one question about topics and offsets is waited for."""
+
+LINGER_SECONDS = 0.05
+"""How long more messages are waited for when there are some: a batch costs more than a message."""
+
+_MESSAGES_AT_ONCE = 1_000
+_BYTES_MAX = 64 << 20
+"""A poll ends when its messages have so many bytes."""
+
+
+class KafkaSource:
+    """Messages of some topics of a Kafka cluster: those that are named, and those whose whole name matches a pattern.
+
+    `start` says where reading begins when no positions are known at all: "earliest", "latest" or "timestamp:<millis>",
+    milliseconds since 1970 in UTC. Partitions that are found later are read from their beginning.
+
+    `settings` are librdkafka's, for connections, security and sizes; those that decide about positions are refused.
+    Their secrets are in no name, error or line of the log. Up to `queued.max.messages.kbytes` (64 MB) are read ahead.
+    With `only`, topics with the numbers of partitions, no others are read.
+    `look_seconds` is how often new partitions are looked for, `request_seconds` how long an answer is waited for,
+    `linger_seconds` how long more messages are waited for when there are some; `clock` counts seconds.
+
+    Raises MissingExtraError without confluent-kafka, and InvalidOptionError; nothing is connected to yet.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topics: Sequence[str] = (),
+        topic_pattern: str | None = None,
+        *,
+        group: str,
+        start: str = "earliest",
+        settings: Mapping[str, str] | None = None,
+        only: Collection[Partition] | None = None,
+        look_seconds: float = LOOK_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
+        linger_seconds: float = LINGER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._choice = TopicChoice(topics, topic_pattern, only)
+        self._start_millis = start_millis(start)
+        self._look_seconds = look_seconds
+        self._linger_seconds = linger_seconds
+        self._clock = clock
+        self._name = f"Kafka topics {self._choice} at {bootstrap_servers}"
+        self._client = KafkaClient(
+            bootstrap_servers, group, settings or {}, name=self._name, request_seconds=request_seconds
+        )
+        self._topics = KafkaTopics(self._client, self._choice)
+        self._positions: dict[Partition, int] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._paused: set[Partition] = set()
+        self._largest_message = 1
+        self._next_look = 0.0
+        self._look_failed = False
+        # Whether the consumer stands where `_positions` says. After an error it may have gone further.
+        self._is_placed = False
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """The topics, and where they are."""
+        return self._name
+
+    def positions(self) -> Positions:
+        """How far the source itself has come, for every partition that it reads.
+
+        It is past all messages that `poll` has returned, and past what readers do not see: ends of transactions, and
+        messages that were aborted. Once everything was polled `positions().has_reached(ends())` holds, which positions
+        made of messages alone may never do. Partitions without messages are named as well, at the offset where reading
+        begins: after a start at "latest", these are the positions to keep. Empty before the first seek or poll.
+        """
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self._positions.items():
+            found.setdefault(topic, {})[partition] = offset
+        return Positions(found)
+
+    def seek(self, positions: Positions) -> None:
+        """Read from these positions on; partitions that are not named from their beginning.
+
+        Without any position, all begin where `start` says. Topics that are not of this source are left out of account.
+        Raises SourceGapError when a position is before the first message that is still there, or after the last one,
+        and SourceUnavailableError when a topic does not exist, or Kafka does not answer; a poll tries the same again.
+        """
+        self._is_placed = False
+        self._client.failure = None
+        self.resume(set(self._paused))
+        self._positions = {(topic, p): offset for topic, p, offset in positions if self._choice.has(topic)}
+        try:
+            there = self._topics.partitions()
+        except SourceUnavailableError:
+            # Why there is no connection is told to a callback, which is called while messages are waited for.
+            self._client.consume(1, 0.0)
+            self._raise_failure()
+            raise
+        lows, highs = self._topics.offsets(there, BEGINNING), self._topics.offsets(there, END)
+        begins = dict(lows if positions else self._topics.starts(self._start_millis, lows, highs))
+        topics = {topic for topic, _ in there}
+        for topic, partition, wanted in positions:
+            place = (topic, partition)
+            if place in lows:
+                check_no_gap(self._client.servers, place, wanted, lows[place], highs[place])
+                begins[place] = wanted
+            elif topic in topics:
+                count = sum(t == topic for t, _ in there)
+                raise made_anew(self._client.servers, place, wanted, f"the topic has {count} partitions")
+            elif self._choice.has(topic):
+                # A topic that comes back under its old name is read from here, which makes a gap of it.
+                _log.warning("Topic %s is not in Kafka any more; it was read up to offset %d", topic, wanted)
+                begins[place] = wanted
+        self._client.assign(begins)
+        self._positions = begins
+        self._gone = frozenset(topic for topic, _ in begins if topic not in topics)
+        self._next_look = self._clock() + self._look_seconds
+        self._look_failed = False
+        self._is_placed = True
+        if not begins:
+            _log.warning("%s: there are none yet; they are looked for every %g s", self.name, self._look_seconds)
+
+    def poll(self, *, timeout_seconds: float, most: int) -> Sequence[Messages]:
+        """The next messages, at most so many, and not many more than 64 MB; empty when none came in time, and when all
+        that came is that an end was reached. At most one for each topic.
+
+        Begins at `start` without a seek before. Takes up to `request_seconds` longer when it looks for new partitions.
+        Raises SourceGapError when the next messages are gone, and SourceUnavailableError: then the next call goes on
+        after the last messages that were returned.
+        """
+        self._raise_failure()
+        if not self._is_placed:
+            self.seek(self.positions())
+        self._look_when_due()
+        # Until all is accounted for, an exception has the next call go back to what was returned.
+        self._is_placed = False
+        received = self._receive(timeout_seconds, most)
+        self._is_placed = True
+        if not received:
+            self._raise_failure()
+        return received
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Bring no messages of these partitions until they are resumed; a seek forgets about it."""
+        self._let(self._client.consumer.pause, set(partitions) - self._paused)
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Bring messages of these partitions again."""
+        self._let(self._client.consumer.resume, set(partitions) & self._paused)
+        self._paused -= set(partitions)
+
+    def _let(self, what: Callable[[list[Any]], None], partitions: Iterable[Partition]) -> None:
+        named = [self._client.kafka.TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
+        if named:
+            what(named)
+
+    def ends(self) -> Positions:
+        """The positions after the last message of each partition at this time; a transaction that is not finished is
+        beyond the end.
+
+        New partitions are looked for first. Raises SourceUnavailableError.
+        """
+        if not self._is_placed:
+            self.seek(self.positions())
+        self._look()
+        partitions = [place for place in self._positions if place[0] not in self._gone]
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), end in self._topics.offsets(partitions, END).items():
+            found.setdefault(topic, {})[partition] = end
+        return Positions(found)
+
+    def has_reached(self, ends: Positions) -> bool:
+        """See MessageSource."""
+        return self.positions().has_reached(ends)
+
+    @property
+    def is_transactional(self) -> bool:
+        """False: what transactions a message belongs to is known to its format alone."""
+        return False
+
+    def is_whole(self, *, wanted: bool = False) -> bool:
+        """True, see MessageSource."""
+        return True
+
+    def note(self, positions: Positions) -> None:
+        """Commit the positions as the offsets of the group, without waiting: Kafka's tools show what is still to be
+        read. Failures are only logged, and those of Kafka itself at a later poll.
+        """
+        offsets = [self._client.kafka.TopicPartition(*position) for position in positions]
+        if offsets:
+            self._client.note(offsets)
+
+    def close(self) -> None:
+        """Let go of connections, when offsets that were noted are with Kafka or `request_seconds` are over; may be
+        called again.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._client.close()
+
+    # What is there
+
+    def _look_when_due(self) -> None:
+        if self._clock() < self._next_look:
+            return
+        try:
+            self._look()
+        except SourceUnavailableError as error:
+            # A broker that starts again is not worth an error; one that is still not there at the next look is.
+            if self._look_failed:
+                raise
+            self._look_failed = True
+            _log.warning("New partitions were not looked for: %s", error)
+
+    def _look(self) -> None:
+        """Begin to read partitions that are new, from their beginning."""
+        self._next_look = self._clock() + self._look_seconds
+        there = self._topics.partitions()
+        new = self._topics.offsets([place for place in there if place not in self._positions], BEGINNING)
+        gone = frozenset({topic for topic, _ in self._positions} - {topic for topic, _ in there})
+        if gone - self._gone:
+            _log.warning("Topics are not in Kafka any more: %s", ", ".join(sorted(gone - self._gone)))
+        self._gone = gone
+        if new:
+            _log.info("Reading new partitions: %s", ", ".join(f"{topic}-{partition}" for topic, partition in new))
+            self._client.assign(new, also=True)
+            self._positions |= new
+        self._look_failed = False
+
+    # What is received
+
+    def _receive(self, timeout_seconds: float, most: int) -> list[Messages]:
+        """Messages, as soon as there are some and no more follow at once. The positions are after them then, and after
+        ends that were reached; an error is kept to be raised after the messages.
+        """
+        deadline = self._clock() + timeout_seconds
+        found = KafkaMessages()
+        count = 0
+        failed: Any = None
+        # What is there already is taken before anything is waited for.
+        received = self._client.consume(self._step(most), 0.0) or self._client.consume(1, timeout_seconds)
+        while received:
+            count += len(received)
+            failed = self._take(received, found)
+            self._largest_message = max(self._largest_message, found.largest)
+            if count >= most or found.bytes >= _BYTES_MAX or failed is not None or self._client.failure is not None:
+                break
+            left = max(0.0, deadline - self._clock())
+            received = self._client.consume(self._step(most - count), min(self._linger_seconds, left))
+        columns = found.by_topic()
+        for place, position in found.positions.items():
+            self._positions[place] = max(self._positions.get(place, 0), position)
+        if failed is not None:
+            self._client.failure = self._failure_of(failed)
+        return columns
+
+    def _step(self, most: int) -> int:
+        """How many messages to ask for, so that a step has not many more bytes than a poll may have."""
+        return max(1, min(most, _MESSAGES_AT_ONCE, _BYTES_MAX // self._largest_message))
+
+    def _take(self, received: list[Any], found: KafkaMessages) -> Any:
+        """Add what was received to what was found. The event before which it ends, because a partition can't be read
+        there; None without one.
+        """
+        if not [event for event in received if event.error() is not None]:
+            found.add(received)
+            return None
+        messages: list[Any] = []
+        ends: list[Any] = []
+        failed: Any = None
+        for event in received:
+            error = event.error()
+            if error is None:
+                messages.append(event)
+            elif error.code() == self._client.kafka.KafkaError._PARTITION_EOF:
+                ends.append(event)
+            elif self._client.is_passing(error):
+                _log.warning("Reading %s goes on after an error: %s", self.name, self._client.shown(error))
+            else:
+                # What follows may be beyond what could not be read; the consumer goes back to it.
+                failed = event
+                break
+        found.add(messages)
+        for event in ends:
+            found.reached(event.topic(), event.partition(), event.offset())
+        return failed
+
+    def _failure_of(self, event: Any) -> InterbedError:
+        """What an error of a partition means; `positions` are as far as messages were read before it."""
+        codes, error, place = self._client.kafka.KafkaError, event.error(), (event.topic(), event.partition())
+        if error.code() not in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE, codes._LOG_TRUNCATION):
+            return self._client.unavailable(f"Topic {place[0]}, partition {place[1]} can't be read", error)
+        wanted, servers = self._positions.get(place, 0), self._client.servers
+        try:
+            low, high = (self._topics.offsets([place], when)[place] for when in (BEGINNING, END))
+            check_no_gap(servers, place, wanted, low, high)
+        except InterbedError as found:
+            return found
+        # The offset is there by now, with another message: the log was cut off and has grown again.
+        return made_anew(servers, place, wanted, f"{self._client.shown(error)}, and the earliest is {low}")
+
+    def _raise_failure(self) -> None:
+        failure, self._client.failure = self._client.failure, None
+        if failure is not None:
+            self._is_placed = False
+            raise failure

@@ -1,0 +1,71 @@
+"""Topics that are missing, and brokers that do not answer for a while."""
+
+import logging
+import socket
+from contextlib import closing
+
+import pytest
+
+from interbed.ingest.errors import SourceUnavailableError
+from interbed.ingest.flow.messages import Positions
+from interbed.ingest.sources.kafka.source import KafkaSource
+from tests.ingest.sources.kafka.topics import (
+    QUICK,
+    Open,
+    Topics,
+    is_answering,
+    numbered,
+    read,
+    wait_until,
+)
+from tests.support.servers.kafka import KafkaServer
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def test_a_missing_topic_is_named_and_not_made(topics: Topics, opened: Open) -> None:
+    near = topics.create("customers")
+    source = opened(near + "x")
+    with pytest.raises(SourceUnavailableError, match=f"no topic {near}x in Kafka at .*among them {near}[.,]") as raised:
+        source.seek(Positions())
+    assert "__" not in str(raised.value)
+    assert near + "x" not in topics.admin.list_topics(timeout=10).topics
+
+
+def test_a_broker_that_is_not_there_is_said_to_be(unused_port: int, caplog: pytest.LogCaptureFixture) -> None:
+    source = KafkaSource(f"127.0.0.1:{unused_port}", ["orders"], group="readers", request_seconds=0.3, settings=QUICK)
+    with closing(source), caplog.at_level(logging.WARNING):
+        with pytest.raises(SourceUnavailableError, match=f"orders at 127.0.0.1:{unused_port}"):
+            source.seek(Positions())
+        with pytest.raises(SourceUnavailableError):
+            source.poll(timeout_seconds=0.1, most=1)
+
+
+def test_reading_goes_on_when_a_broker_was_killed_and_has_started_again(
+    kafka: KafkaServer, topics: Topics, opened: Open
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(0, 10))
+    source = opened(topic)
+    looking = opened(topic, look_seconds=0.0, request_seconds=0.2)
+    assert len(read(source, 10)) == len(read(looking, 10)) == 10
+    kafka.kill()
+    try:
+        assert source.poll(timeout_seconds=0.3, most=10) == []
+        # One look for new partitions may fail, and is logged; the next one is not passed over.
+        assert looking.poll(timeout_seconds=0.1, most=10) == []
+        with pytest.raises(SourceUnavailableError):
+            looking.poll(timeout_seconds=0.1, most=10)
+    finally:
+        kafka.start()
+    topics.write(topic, numbered(10, 20))
+    assert [record[3] for record in read(source, 10)] == numbered(10, 20)
+    wait_until(lambda: is_answering(looking))
+    assert [record[3] for record in read(looking, 10)] == numbered(10, 20)

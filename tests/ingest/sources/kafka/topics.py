@@ -1,0 +1,132 @@
+"""What tests of Kafka as a source do with topics, and with what they read of them."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from interbed.ingest.errors import SourceUnavailableError
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.sources.kafka.source import KafkaSource
+from tests.support.servers.kafka import KafkaServer
+
+DEADLINE_SECONDS = 60.0
+
+QUICK = {"reconnect.backoff.max.ms": "200", "fetch.wait.max.ms": "50", "fetch.error.backoff.ms": "50"}
+"""Settings that let a consumer notice sooner what a test has done."""
+
+Open = Callable[..., KafkaSource]
+"""Makes a source of topics by their names, which is closed after the test."""
+
+Record = tuple[int, int, bytes | None, bytes | None]
+"""Partition, offset, key and value."""
+
+
+class Topics:
+    """What tests do with topics, whose names they get with a random end."""
+
+    def __init__(self, kafka: KafkaServer) -> None:
+        self._settings: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        self.admin = AdminClient(self._settings)
+
+    def create(self, name: str = "orders", partitions: int = 1) -> str:
+        """A new topic, whose name is returned."""
+        topic = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.create_as(topic, partitions)
+        return topic
+
+    def create_as(self, topic: str, partitions: int = 1) -> None:
+        """A topic of just this name, which may have been deleted a moment ago."""
+
+        def is_created() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+            except KafkaException as error:
+                if "EXISTS" not in error.args[0].name():
+                    raise
+                return False
+            return True
+
+        wait_until(is_created)
+        wait_until(lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete it, and wait until it is gone."""
+        self.admin.delete_topics([topic])[topic].result()
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+
+    def write(self, topic: str, values: Iterable[bytes | None], partition: int = 0, key: bytes | None = None) -> None:
+        """Messages for a partition, which have arrived on return."""
+        producer = self.producer()
+        for value in values:
+            producer.produce(topic, value, key, partition)
+        assert producer.flush(DEADLINE_SECONDS) == 0
+
+    def producer(self) -> Producer:
+        """A producer that remembers nothing: an older one may know less partitions than there are."""
+        return Producer({**self._settings, "linger.ms": 0})
+
+    def transactions(self) -> Producer:
+        """A producer of transactions that is ready to begin one."""
+        producer = Producer({**self._settings, "transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(DEADLINE_SECONDS)
+        return producer
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not become so in time"
+
+
+def records(received: Iterable[Messages]) -> list[Record]:
+    return [
+        record
+        for messages in received
+        for record in zip(
+            messages.partitions.tolist(),
+            messages.offsets.tolist(),
+            messages.keys.to_pylist(),
+            messages.values.to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def read_until(source: KafkaSource, is_enough: Callable[[list[Messages]], bool]) -> list[Messages]:
+    received: list[Messages] = []
+
+    def poll() -> bool:
+        received.extend(source.poll(timeout_seconds=0.2, most=1000))
+        return is_enough(received)
+
+    wait_until(poll)
+    return received
+
+
+def read(source: KafkaSource, count: int) -> list[Record]:
+    """So many messages, of one topic or several; it fails when there are more."""
+    found = records(read_until(source, lambda received: sum(map(len, received)) >= count))
+    assert len(found) == count
+    return sorted(found, key=lambda record: record[:2])
+
+
+def read_to_the_end(source: KafkaSource) -> list[Record]:
+    ends = source.ends()
+    return sorted(records(read_until(source, lambda _: source.positions().has_reached(ends))), key=lambda r: r[:2])
+
+
+def is_answering(source: KafkaSource) -> bool:
+    try:
+        source.ends()
+    except SourceUnavailableError:
+        return False
+    return True
+
+
+def numbered(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
