@@ -209,7 +209,9 @@ class Ingestion:
                 self._sinks[name] = sink
         if isinstance(self._source, SnapshotSource):
             self._fill(self._source, stopped, committed)
-        self._source.seek(self._least())
+        known = {name: s.positions or Positions() for name, s in self._sinks.items()}
+        self._source.check(known)
+        self._source.seek(least_of(known.values()))
         # With where partitions begin that have no messages yet: they begin there in the next run as well.
         self._read = self._committed = self._source.positions()
         self._is_whole, self._is_hurried = True, False
@@ -406,9 +408,11 @@ class Ingestion:
         if self._dead_letters is not None:
             self._dead_letters.flush()
         written = {name: sink.rows for name, sink in self._sinks.items() if sink.has_changes}
+        idle = everything or self._clock() - self._idle_noted >= IDLE_NOTE_SECONDS
+        if written or idle:
+            self._source.check(dict.fromkeys(self._sinks, self._read))
         for name in written:
             self._sinks[name].commit(self._read)
-        idle = everything or self._clock() - self._idle_noted >= IDLE_NOTE_SECONDS
         if idle:
             for name, sink in self._sinks.items():
                 if name not in written:

@@ -78,6 +78,10 @@ class Positions:
     """The next offset of each partition of each topic; partitions that are not named are read from their beginning."""
 
     of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The ids of topics, where they are known. A topic of the same name with another id has other messages at these
+    offsets; see sources.kafka.topic_ids.
+    """
 
     def __bool__(self) -> bool:
         return any(self.of.values())
@@ -96,15 +100,15 @@ class Positions:
         for partition in np.unique(messages.partitions):
             last = int(messages.offsets[messages.partitions == partition].max())
             known[int(partition)] = max(known.get(int(partition), 0), last + 1)
-        return Positions({**self.of, messages.topic: known})
+        return Positions({**self.of, messages.topic: known}, self.ids)
 
     def beyond(self, other: "Positions | None") -> "Positions":
-        """The later one of both offsets of each partition."""
+        """The later one of both offsets of each partition; of ids, these ones."""
         found = {topic: dict(partitions) for topic, partitions in self.of.items()}
         for topic, partition, offset in other or ():
             known = found.setdefault(topic, {})
             known[partition] = max(offset, known.get(partition, 0))
-        return Positions(found)
+        return Positions(found, self.ids if other is None else {**other.ids, **self.ids})
 
     def new_in(self, messages: Messages) -> "npt.NDArray[np.bool_]":
         """Which of the messages have not been read at these positions."""
@@ -120,7 +124,7 @@ class Positions:
             offset = self.get(topic, partition)
             if offset is not None:
                 found.setdefault(topic, {})[partition] = offset
-        return Positions(found)
+        return Positions(found, self.ids)
 
     def has_reached(self, ends: "Positions") -> bool:
         """Whether everything before the other positions has been read."""
@@ -132,12 +136,19 @@ class Positions:
             {t: {str(p): o for p, o in sorted(partitions.items())} for t, partitions in sorted(self.of.items())}
         )
 
+    def ids_to_json(self) -> str | None:
+        """The ids as text, which stands beside that of the positions: {"topic": "yZQJ_7CtSxGOFW324gQ7iQ"}. None without
+        any.
+        """
+        return json.dumps(dict(sorted(self.ids.items()))) if self.ids else None
+
     @staticmethod
-    def from_json(text: str, source: str) -> "Positions":
-        """Positions made by to_json; raises CorruptFileError naming the source."""
+    def from_json(text: str, source: str, ids: str | None = None) -> "Positions":
+        """Positions made by to_json, with ids made by ids_to_json; raises CorruptFileError naming the source."""
         try:
             return Positions(
-                {str(t): {int(p): int(o) for p, o in partitions.items()} for t, partitions in json.loads(text).items()}
+                {str(t): {int(p): int(o) for p, o in partitions.items()} for t, partitions in json.loads(text).items()},
+                {} if ids is None else {str(t): str(i) for t, i in json.loads(ids).items()},
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise CorruptFileError(f"{source} holds no positions in topics: {error}: {text[:200]!r}") from error
@@ -157,4 +168,4 @@ def least_of(all_positions: Iterable[Positions]) -> Positions:
         known = [offset for offset in offsets if offset is not None]
         if len(known) == len(offsets):
             found.setdefault(topic, {})[partition] = min(known)
-    return Positions(found)
+    return Positions(found, {topic: id_ for each in given for topic, id_ in each.ids.items()})

@@ -16,6 +16,14 @@ class MessageSource(Protocol):
         """What it is, for people: the topics, and where they are."""
         ...
 
+    def check(self, known: Mapping[str, Positions]) -> None:
+        """See that what is read is still the same that these tables, by their names in the lake, were filled from up to
+        their positions. Called before a seek, and before what was read is committed.
+
+        Raises SourceGapError when something else has taken its place.
+        """
+        ...
+
     def seek(self, positions: Positions) -> None:
         """Read from these positions on; partitions that are not named from their beginning. Without any positions,
         begin where the source was told to.

@@ -16,7 +16,7 @@ nothing was given.
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -127,6 +127,10 @@ class TransactionalSource:
         """True."""
         return True
 
+    def check(self, known: Mapping[str, Positions]) -> None:
+        """See MessageSource."""
+        self._source.check(known)
+
     def seek(self, positions: Positions) -> None:
         """See MessageSource."""
         self._forget(is_first=not positions)
@@ -165,7 +169,8 @@ class TransactionalSource:
 
     def positions(self) -> Positions:
         """See MessageSource."""
-        found = {topic: dict(partitions) for topic, partitions in self._source.positions().of.items()}
+        below = self._source.positions()
+        found = {topic: dict(partitions) for topic, partitions in below.of.items()}
         for messages in [*(each.messages for each in self._waiting.values()), *self._given]:
             of_topic = found.setdefault(messages.topic, {})
             for partition, offset in _first_offsets(messages):
@@ -173,7 +178,7 @@ class TransactionalSource:
         following = self._last_given + 1 - self._first
         if following < len(self._ended):
             found[self._topic] = {0: self._ended[following].end.offset}
-        return Positions(found)
+        return Positions(found, below.ids)
 
     def is_whole(self, *, wanted: bool = False) -> bool:
         """See MessageSource; raises SourceGapError when the rest of a transaction does not come."""

@@ -73,8 +73,8 @@ class TableSink:
     @property
     def positions(self) -> Positions | None:
         """How far topics were read whose rows are in the table; None when nothing is known of it."""
-        text = self._commit.position
-        return None if text is None else Positions.from_json(text, f"The position of '{self._group}' in {self.name}")
+        text, name = self._commit.position, f"The position of '{self._group}' in {self.name}"
+        return None if text is None else Positions.from_json(text, name, self._commit.source)
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
@@ -107,7 +107,8 @@ class TableSink:
     def publish(self, messages: Sequence[CommitMessage], positions: Positions) -> list[int]:
         """Commit what writers have prepared, which may be others than this one, with the positions after it."""
         commit = self._commit.overwrite if self._is_emptied else self._commit.commit
-        ids = commit(self._table.store, messages, self._furthest(positions))
+        furthest = self._furthest(positions)
+        ids = commit(self._table.store, messages, furthest.to_json(), furthest.ids_to_json())
         if self._is_emptied:
             self.close()
         self.rows = 0
@@ -125,7 +126,8 @@ class TableSink:
 
     def advance(self, positions: Positions) -> None:
         """Note that the topics were read on without rows for the table."""
-        self._commit.advance(self._furthest(positions))
+        furthest = self._furthest(positions)
+        self._commit.advance(furthest.to_json(), furthest.ids_to_json())
 
     def close(self) -> None:
         """Forget what was written and not committed."""
@@ -135,9 +137,9 @@ class TableSink:
             self._write.close()
             self._write = None
 
-    def _furthest(self, positions: Positions) -> str:
+    def _furthest(self, positions: Positions) -> Positions:
         """The positions, or those that the table has where it is ahead: of what is read for other tables' sake."""
-        return positions.beyond(self.positions).to_json()
+        return positions.beyond(self.positions)
 
     def _writer(self) -> TableWrite:
         if self._write is None and self._is_emptied:

@@ -37,16 +37,19 @@ class Progress:
         """The progress as text."""
         value = {name: each for name, each in asdict(self).items() if name not in ("read", "ends")}
         ends = None if self.ends is None else json.loads(self.ends.to_json())
-        return json.dumps({**value, "read": json.loads(self.read.to_json()), "ends": ends})
+        read = json.loads(self.read.to_json())
+        return json.dumps({**value, "read": read, "topic_ids": dict(self.read.ids), "ends": ends})
 
     @staticmethod
     def from_json(text: str) -> "Progress":
         """The progress of a text made by to_json; what is lacking is as at the beginning. Raises InvalidInputError."""
         try:
             value: dict[str, Any] = json.loads(text)
+            ids = json.dumps(value.pop("topic_ids", {}))
             for name in ("read", "ends"):
                 if value.get(name) is not None:
-                    value[name] = Positions.from_json(json.dumps(value[name]), "the progress")
+                    of_read = ids if name == "read" else None
+                    value[name] = Positions.from_json(json.dumps(value[name]), "the progress", of_read)
             return Progress(**value)
         except (ValueError, TypeError) as error:
             raise InvalidInputError(f"{text[:100]!r} is no progress of ingestion: {error}") from error

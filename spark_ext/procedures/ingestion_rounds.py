@@ -26,7 +26,8 @@ from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
 from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
-from interbed.ingest.sources.kafka.source import KafkaSource
+from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
+from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.progress import Progress, digest
@@ -188,6 +189,7 @@ class Rounds:
             kafka.servers, kafka.topics, kafka.pattern, group=kafka.group, start=kafka.start, settings=kafka.client
         )
         with closing(source):
+            source.check({**{name: each for name, each in own.items() if each is not None}, "": progress.read})
             source.seek(begins)
             progress = replace(
                 progress,
@@ -351,6 +353,8 @@ class Rounds:
         self._committed.clear()
         notes = dict(done.progress.notes)
         read = done.read
+        if done.tokens or done.limits:
+            self._check_topics(done, read)
         for number, token in (done.tokens or {}).items():
             target = done.targets[number]
             sink = self._unchanged(target, done)
@@ -383,6 +387,14 @@ class Rounds:
             failures=0,
         )
         return Round(progress=progress)
+
+    def _check_topics(self, done: Round, read: Positions) -> None:
+        """Raises SourceGapError when the tasks may have read other topics than those that the round was planned for,
+        which were made anew under their names.
+        """
+        kafka = self._settings.kafka
+        ids = KafkaTopicIds(kafka.servers, kafka.client, request_seconds=REQUEST_SECONDS)
+        ids.check({**{target.name: read for target in done.targets}, "": read})
 
     def _unchanged(self, target: TargetTable, done: Round) -> TableSink:
         """The sink of a table that is where it was when the round was planned."""

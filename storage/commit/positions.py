@@ -4,7 +4,11 @@ What a position is only the stream knows; here it is a text. It is a property of
 expire, it is kept beside them as well:
 
     <location>/position/position-<commit user>
-    {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false}
+    {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
+     "source": "…", "source_before": "…"}
+
+The source is what the position is in, another text, by which the stream finds out that it reads something else. It
+stands apart from the position for the sake of older versions, which do not know of it and leave it out.
 
 The note is written before the commit, and after it, when `done` is true and `snapshot` the one that was made. Between
 the two the snapshots after `after` show whether the commit happened: then its position holds, and else `before`. When
@@ -31,6 +35,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 POSITION_PROPERTY = "interbed.stream.position"
+SOURCE_PROPERTY = "interbed.stream.source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,8 @@ class PositionNote:
     after: int
     snapshot: int
     done: bool
+    source: str | None = None
+    source_before: str | None = None
 
     def to_bytes(self) -> bytes:
         """The note as it is kept."""
@@ -60,6 +67,8 @@ class PositionNote:
                 after=int(value["after"]),
                 snapshot=int(value["snapshot"]),
                 done=bool(value["done"]),
+                source=_text(value.get("source")),
+                source_before=_text(value.get("source_before")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(
@@ -89,40 +98,56 @@ class PositionedCommit:
         """How far the stream was read whose rows are in the table; None when nothing is known of it."""
         return self._last.position
 
-    def commit(self, store: TableStore, messages: Sequence[CommitMessage], position: str) -> list[int]:
+    @property
+    def source(self) -> str | None:
+        """What the position is in; None when nothing is known of it."""
+        return self._last.source
+
+    def commit(
+        self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
+    ) -> list[int]:
         """Commit rows with the position after them; the snapshots' ids. `store` is the table at the rows' schema.
 
         Raises as FileStoreCommit.commit does. After a CommitStateUnknownError a new object finds out what became of it.
         """
-        commit = self._begun(store, position)
-        facts = {POSITION_PROPERTY: position}
+        commit, facts = self._begun(store, position, source)
         return self._done(
             commit, commit.commit(messages, identifier=self._last.epoch, properties=facts, allow_empty=True)
         )
 
-    def overwrite(self, store: TableStore, messages: Sequence[CommitMessage], position: str) -> list[int]:
+    def overwrite(
+        self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
+    ) -> list[int]:
         """Replace all rows by those of the messages, with the position after them; the snapshots' ids.
 
         The messages are those of a writer that knows of no rows before (storage.write.replacing). Raises as
         FileStoreCommit.overwrite does, and otherwise as `commit`.
         """
-        commit = self._begun(store, position)
-        facts = {POSITION_PROPERTY: position}
+        commit, facts = self._begun(store, position, source)
         return self._done(commit, commit.overwrite(messages, identifier=self._last.epoch, properties=facts))
 
-    def advance(self, position: str) -> None:
+    def advance(self, position: str, source: str | None = None) -> None:
         """Note that the stream was read on without rows for this table."""
-        if position != self._last.position:
-            self._write(replace(self._last, position=position))
+        if (position, source) != (self._last.position, self._last.source):
+            self._write(replace(self._last, position=position, source=source))
 
-    def _begun(self, store: TableStore, position: str) -> FileStoreCommit:
+    def _begun(self, store: TableStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
+        """The commit that is noted to be begun, and the properties of its snapshots."""
         last = self._last
         begun = replace(
-            last, epoch=last.epoch + 1, position=position, before=last.position, after=self._seen, done=False
+            last,
+            epoch=last.epoch + 1,
+            position=position,
+            before=last.position,
+            after=self._seen,
+            done=False,
+            source=source,
+            source_before=last.source,
         )
         self._write(begun)
+        facts = {POSITION_PROPERTY: position} | ({} if source is None else {SOURCE_PROPERTY: source})
         # Whether the user has committed is known by now, so that it need not be looked for.
-        return FileStoreCommit(store, self._user, new_user=True, alone_since=self._seen)
+        return FileStoreCommit(store, self._user, new_user=True, alone_since=self._seen), facts
 
     def _done(self, commit: FileStoreCommit, ids: list[int]) -> list[int]:
         self._seen = ids[-1]
@@ -157,7 +182,7 @@ class PositionedCommit:
                 f'{self._path} and, if they are not, "position": {json.dumps(note.before)}.'
             )
         # Its number is used for nothing else: a snapshot of it may still be on its way, and is refused then.
-        return replace(note, position=note.before, done=True)
+        return replace(note, position=note.before, source=note.source_before, done=True)
 
     def _of_newest(self, since: int, epoch: int) -> PositionNote:
         """What the newest snapshot of the user after `since` says; `snapshot` is 0 when there is none."""
@@ -170,14 +195,23 @@ class PositionedCommit:
                 break
         if found is None:
             return PositionNote(epoch=epoch, position=None, before=None, after=since, snapshot=0, done=True)
-        position = (found.properties or {}).get(POSITION_PROPERTY)
+        properties = found.properties or {}
+        position = properties.get(POSITION_PROPERTY)
         if position is None:
             raise InvalidInputError(
                 f"'{self._user}' has committed to {self._store.location} without a position in a stream (snapshot "
                 f"{found.id}). Read the stream under another name."
             )
         epoch = max(epoch, found.commit_identifier)
-        return PositionNote(epoch=epoch, position=position, before=None, after=since, snapshot=found.id, done=True)
+        return PositionNote(
+            epoch=epoch,
+            position=position,
+            before=None,
+            after=since,
+            snapshot=found.id,
+            done=True,
+            source=properties.get(SOURCE_PROPERTY),
+        )
 
     def _was_taken_back(self, snapshot_id: int) -> bool:
         """Whether the snapshot of the last commit is gone because the table was rolled back, not by its age."""

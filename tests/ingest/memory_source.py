@@ -1,7 +1,7 @@
 """A source in memory, for what does not depend on Kafka: topics are lists, and a poll brings any number of messages."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,8 @@ class MemorySource:
     def __init__(self, topics: dict[str, list[list[tuple[Value, Value]]]], sizes: Sequence[int] = (1000,)) -> None:
         self.topics = topics
         self.noted = Positions()
+        self.ids: dict[str, str] = {}
+        self.checked: Mapping[str, Positions] = {}
         self._sizes = list(sizes)
         self._polls = 0
         self._at: dict[tuple[str, int], int] = {}
@@ -60,6 +62,9 @@ class MemorySource:
 
     def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
         self._paused -= set(partitions)
+
+    def check(self, known: Mapping[str, Positions]) -> None:
+        self.checked = known
 
     def seek(self, positions: Positions) -> None:
         self._paused.clear()
@@ -89,7 +94,7 @@ class MemorySource:
         found: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in self._at.items():
             found.setdefault(topic, {})[partition] = offset
-        return Positions(found)
+        return Positions(found, self.ids)
 
     def has_reached(self, ends: Positions) -> bool:
         return self.positions().has_reached(ends)

@@ -42,6 +42,19 @@ def test_positions_are_texts_and_back(positions: Positions) -> None:
     assert list(Positions.from_json(positions.to_json(), "x")) == sorted(positions)
 
 
+def test_positions_keep_the_ids_of_their_topics() -> None:
+    one, other = Positions({"t": {0: 3}}, {"t": "a"}), Positions({"t": {0: 5}, "u": {0: 1}}, {"t": "b", "u": "c"})
+    some = messages_of([{}], topic="t", first=3)
+    kept = [one.after(some), one.of_partitions([("t", 0)]), one.beyond(None)]
+    assert [each.ids for each in kept] == [{"t": "a"}] * 3
+    assert one.beyond(other).ids == {"t": "a", "u": "c"}
+    assert least_of([one, Positions({"t": {0: 1}})]).ids == {"t": "a"}
+    assert Positions.from_json(other.to_json(), "x", other.ids_to_json()).ids == other.ids
+    assert Positions({"t": {0: 1}}).ids_to_json() is None
+    with pytest.raises(CorruptFileError, match="the note holds no positions"):
+        Positions.from_json("{}", "the note", "[]")
+
+
 def test_positions_go_on_with_messages() -> None:
     some = messages_of([{}, {}, {}], topic="t", partition=1, first=5)
     positions = Positions({"t": {0: 3, 1: 6}, "u": {0: 1}})

@@ -21,6 +21,7 @@ from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.sources.kafka.client import KafkaClient
 from interbed.ingest.sources.kafka.gaps import check_no_gap, made_anew
 from interbed.ingest.sources.kafka.messages import KafkaMessages, Partition
+from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds, check_same
 from interbed.ingest.sources.kafka.topics import BEGINNING, END, KafkaTopics, TopicChoice, start_millis
 from interbed.storage.base.errors import InterbedError
 
@@ -80,6 +81,9 @@ class KafkaSource:
             bootstrap_servers, group, settings or {}, name=self._name, request_seconds=request_seconds
         )
         self._topics = KafkaTopics(self._client, self._choice)
+        self._topic_ids = KafkaTopicIds(bootstrap_servers, settings or {}, request_seconds=request_seconds)
+        self._ids: dict[str, str] = {}
+        self._tables: Mapping[str, Positions] = {}
         self._positions: dict[Partition, int] = {}
         self._gone: frozenset[str] = frozenset()
         self._paused: set[Partition] = set()
@@ -106,14 +110,27 @@ class KafkaSource:
         found: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in self._positions.items():
             found.setdefault(topic, {})[partition] = offset
-        return Positions(found)
+        return Positions(found, self._ids)
+
+    def check(self, known: Mapping[str, Positions]) -> None:
+        """See MessageSource: topics that were made anew under their names have other ids. What is not known of a topic,
+        because the positions are older, or the broker has no ids, is passed over; so are topics that are not there.
+
+        Raises SourceUnavailableError as well.
+        """
+        self._tables = {
+            table: Positions(positions.of, {t: id_ for t, id_ in positions.ids.items() if self._choice.has(t)})
+            for table, positions in known.items()
+        }
+        self._topic_ids.check(self._tables)
 
     def seek(self, positions: Positions) -> None:
         """Read from these positions on; partitions that are not named from their beginning.
 
         Without any position, all begin where `start` says. Topics that are not of this source are left out of account.
-        Raises SourceGapError when a position is before the first message that is still there, or after the last one,
-        and SourceUnavailableError when a topic does not exist, or Kafka does not answer; a poll tries the same again.
+        Raises SourceGapError when a position is before the first message that is still there, or after the last one, or
+        in a topic that had another id; SourceUnavailableError when a topic does not exist, or Kafka does not answer; a
+        poll tries the same again.
         """
         self._is_placed = False
         self._client.failure = None
@@ -126,9 +143,13 @@ class KafkaSource:
             self._client.consume(1, 0.0)
             self._raise_failure()
             raise
+        topics = {topic for topic, _ in there}
+        kept = {topic: id_ for topic, id_ in positions.ids.items() if self._choice.has(topic)}
+        # Before the offsets: should a topic be made anew between the two, the next check finds it.
+        ids = {} if self._choice.only is not None else self._topic_ids.of(topics)
+        check_same(self._client.servers, {"": Positions({}, kept)}, ids)
         lows, highs = self._topics.offsets(there, BEGINNING), self._topics.offsets(there, END)
         begins = dict(lows if positions else self._topics.starts(self._start_millis, lows, highs))
-        topics = {topic for topic, _ in there}
         for topic, partition, wanted in positions:
             place = (topic, partition)
             if place in lows:
@@ -142,7 +163,7 @@ class KafkaSource:
                 _log.warning("Topic %s is not in Kafka any more; it was read up to offset %d", topic, wanted)
                 begins[place] = wanted
         self._client.assign(begins)
-        self._positions = begins
+        self._positions, self._ids = begins, {**kept, **ids}
         self._gone = frozenset(topic for topic, _ in begins if topic not in topics)
         self._next_look = self._clock() + self._look_seconds
         self._look_failed = False
@@ -255,6 +276,8 @@ class KafkaSource:
         self._gone = gone
         if new:
             _log.info("Reading new partitions: %s", ", ".join(f"{topic}-{partition}" for topic, partition in new))
+            # What is known of topics that came back stays: they may be others.
+            self._ids = {**self._topic_ids.of({topic for topic, _ in new} - set(self._ids)), **self._ids}
             self._client.assign(new, also=True)
             self._positions |= new
         self._look_failed = False
@@ -324,6 +347,7 @@ class KafkaSource:
             return self._client.unavailable(f"Topic {place[0]}, partition {place[1]} can't be read", error)
         wanted, servers = self._positions.get(place, 0), self._client.servers
         try:
+            self._topic_ids.check({**self._tables, "": self.positions()})
             low, high = (self._topics.offsets([place], when)[place] for when in (BEGINNING, END))
             check_no_gap(servers, place, wanted, low, high)
         except InterbedError as found:

@@ -107,6 +107,9 @@ class PostgresSource:
         with snapshot_of(self._connections, self._publication, tables, topic) as found:
             yield found
 
+    def check(self, known: Mapping[str, Positions]) -> None:
+        """See MessageSource: `begin` sees to it, and a connection stays with the database that it is of."""
+
     def seek(self, positions: Positions) -> None:
         """See MessageSource; without positions begin where the slot does."""
         self._close_replication()

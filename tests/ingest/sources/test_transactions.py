@@ -208,3 +208,13 @@ def test_a_topic_of_transactions_has_one_partition() -> None:
     stream.topics[OF_TRANSACTIONS].append([])
     with pytest.raises(InvalidInputError, match="has 2 partitions"):
         source_of(stream, [1]).seek(Positions())
+
+
+def test_topics_are_told_apart_by_the_source_below() -> None:
+    below = MemorySource(stream_of([[("s.a", 0)]]).topics)
+    below.ids = {"s.a": "one"}
+    source = TransactionalSource(below, OF_TRANSACTIONS, DebeziumJsonTransactions())
+    source.seek(Positions())
+    assert source.positions().ids == below.ids
+    source.check({"shop.a": source.positions()})
+    assert list(below.checked) == ["shop.a"]

@@ -16,7 +16,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.positions import POSITION_PROPERTY, PositionedCommit
+from interbed.storage.commit.positions import POSITION_PROPERTY, SOURCE_PROPERTY, PositionedCommit
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
@@ -82,6 +82,33 @@ def test_a_commit_that_was_begun_and_did_not_happen_leaves_the_position_before(t
     assert stream.position == "a"
     commit(table, stream, 2, "b")
     assert opened(table).position == "b"
+
+
+def test_a_position_is_kept_with_what_it_is_in(table: Table) -> None:
+    opened(table).commit(table.store, messages(table, 1), "a", "one")
+    assert opened(table).source == "one"
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert latest.properties == {POSITION_PROPERTY: "a", SOURCE_PROPERTY: "one"}
+    # A commit that was begun and did not happen leaves this, too.
+    done = json.loads(note(table).read_text())
+    begun = {"epoch": 2, "position": "b", "before": "a", "after": 1, "source": "two", "source_before": "one"}
+    note(table).write_text(json.dumps({**done, **begun, "done": False}))
+    assert (opened(table).position, opened(table).source) == ("a", "one")
+    note(table).unlink()
+    assert (opened(table).position, opened(table).source) == ("a", "one")
+    # A source that becomes known is noted without a commit.
+    opened(table).advance("a", "two")
+    assert opened(table).source == "two"
+
+
+def test_notes_and_snapshots_of_earlier_versions_do_not_say_what_positions_are_in(table: Table) -> None:
+    commit(table, opened(table), 1, "a")
+    kept = json.loads(note(table).read_text())
+    note(table).write_text(json.dumps({n: v for n, v in kept.items() if not n.startswith("source")}))
+    assert (opened(table).position, opened(table).source) == ("a", None)
+    note(table).unlink()
+    assert (opened(table).position, opened(table).source) == ("a", None)
 
 
 def test_a_commit_that_happened_before_its_process_died_holds(table: Table) -> None:

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -58,6 +58,16 @@ class Topics:
         """Delete it, and wait until it is gone."""
         self.admin.delete_topics([topic])[topic].result()
         wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+
+    def make_anew(self, topic: str, partitions: int = 1) -> None:
+        """Delete it, and make another one of the same name."""
+        self.delete(topic)
+        self.create_as(topic, partitions)
+
+    def id_of(self, topic: str) -> str:
+        """Its id, as Kafka's own tools show it."""
+        described = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
+        return str(described.topic_id).replace("+", "-").replace("/", "_")
 
     def write(self, topic: str, values: Iterable[bytes | None], partition: int = 0, key: bytes | None = None) -> None:
         """Messages for a partition, which have arrived on return."""

@@ -1,0 +1,129 @@
+"""Topics that are deleted and made anew under their names, between the runs of a job and while it runs.
+
+The new topic has more messages than were read of the old one: its offsets alone tell nothing.
+"""
+
+import json
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from interbed.ingest.errors import SourceGapError
+from interbed.ingest.flow.messages import Positions
+from interbed.ingest.formats.debezium_json import DebeziumJson
+from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.sources.kafka.source import KafkaSource
+from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
+from interbed.storage.commit.positions import SOURCE_PROPERTY
+from tests.ingest.shop import event, job, lake, rows_of
+from tests.ingest.sources.kafka.topics import Topics
+from tests.ingest.test_kafka_to_tables import command, ingest, make_topic, produce
+from tests.support.servers.kafka import KafkaServer
+
+
+def write(kafka: KafkaServer, topic: str, value: str, count: int) -> None:
+    produce(kafka, topic, [event("c", None, {"id": i, "v": value}) for i in range(count)])
+
+
+def note(warehouse: Path) -> Path:
+    return warehouse / "shop.db" / "orders" / "position" / "position-interbed"
+
+
+def test_a_run_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic, topics = "anew.between", Topics(kafka)
+    make_topic(kafka, topic)
+    write(kafka, topic, "old", 3)
+    arguments = ["--topic", topic, "--table", "shop.orders"]
+    ingest(kafka, tmp_path, *arguments)
+    before = topics.id_of(topic)
+    topics.make_anew(topic)
+    write(kafka, topic, "new", 5)
+
+    stopped = subprocess.run(
+        command(kafka, tmp_path, *arguments, "--until-end"), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert stopped.returncode == 1
+    told = " ".join(stopped.stderr.split())
+    for each in (topic, "the table shop.orders", f"its id was {before}", f"is {topics.id_of(topic)} now", "--group"):
+        assert each in told
+    assert {row["v"] for row in rows_of(lake(tmp_path))} == {"old"}
+
+    assert ingest(kafka, tmp_path, *arguments, "--group", "second")["rows"] == {"shop.orders": 5}
+    assert [row["v"] for row in rows_of(lake(tmp_path))] == ["new"] * 5
+
+
+def test_a_group_goes_on_with_its_other_topics(kafka: KafkaServer, tmp_path: Path) -> None:
+    topics, names = Topics(kafka), ("anew.left", "anew.stays")
+    for topic in names:
+        make_topic(kafka, topic)
+        write(kafka, topic, "old", 2)
+    ingest(kafka, tmp_path, "--topic", ",".join(names), "--table", "shop.orders")
+    topics.make_anew("anew.left")
+    write(kafka, "anew.left", "new", 5)
+    write(kafka, "anew.stays", "more", 1)
+    assert ingest(kafka, tmp_path, "--topic", "anew.stays", "--table", "shop.orders")["rows"] == {"shop.orders": 1}
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics, catalog = "anew.meanwhile", Topics(kafka), lake(tmp_path)
+    make_topic(kafka, topic)
+    write(kafka, topic, "old", 3)
+    source = KafkaSource(kafka.bootstrap_servers, [topic], group="interbed")
+    run = Ingestion(
+        catalog,
+        source,
+        DebeziumJson,
+        TableNames(database="shop"),
+        TableSettings(options={"bucket": "1"}),
+        IngestSettings(commit_rows=1),
+    )
+
+    def committed() -> None:
+        topics.make_anew(topic)
+        write(kafka, topic, "new", 5)
+
+    with closing(source), pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders"):
+        run.run(lambda: run.result.rows.get("shop.orders", 0) > 3, committed)
+    assert (run.result.messages, run.result.rows) == (5, {"shop.orders": 3})
+    assert [row["v"] for row in rows_of(catalog)] == ["old"] * 3
+
+
+def test_positions_of_earlier_versions_go_on_and_get_the_id_with_the_next_commit(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic, topics, catalog = "anew.earlier", Topics(kafka), lake(tmp_path)
+    make_topic(kafka, topic)
+    write(kafka, topic, "a", 2)
+    arguments = ["--topic", topic, "--table", "shop.orders"]
+    ingest(kafka, tmp_path, *arguments)
+    kept = json.loads(note(tmp_path).read_text())
+    # What earlier versions read is as it was: each of them passes over the source.
+    assert Positions.from_json(kept["position"], "the note") == Positions({topic: {0: 2}})
+    note(tmp_path).write_text(json.dumps({n: v for n, v in kept.items() if not n.startswith("source")}))
+    produce(kafka, topic, [event("c", None, {"id": 7, "v": "b"})])
+    assert ingest(kafka, tmp_path, *arguments)["rows"] == {"shop.orders": 1}
+    snapshot = catalog.get_table("shop.orders").latest_snapshot()
+    assert snapshot is not None
+    source = (snapshot.properties or {})[SOURCE_PROPERTY]
+    assert json.loads(source) == {topic: topics.id_of(topic)}
+    assert json.loads(note(tmp_path).read_text())["source"] == source
+
+
+def test_brokers_without_ids_are_read_as_ever(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, catalog = "anew.unknown", lake(tmp_path)
+    make_topic(kafka, topic)
+    monkeypatch.setattr(KafkaTopicIds, "of", lambda self, topics: {})
+    for value in ("a", "b"):
+        write(kafka, topic, value, 2)
+        with closing(KafkaSource(kafka.bootstrap_servers, [topic], group="interbed")) as source:
+            job(catalog, source).run()
+    assert [row["v"] for row in rows_of(catalog)] == ["b"] * 2
+    assert json.loads(note(tmp_path).read_text())["source"] is None
