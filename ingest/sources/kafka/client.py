@@ -79,9 +79,26 @@ class KafkaClient:
         except self.kafka.KafkaException as error:
             raise self.unavailable("Partitions can't be assigned", error) from error
 
-    def is_passing(self, error: Any) -> bool:
-        """Whether the consumer tries again by itself after an error."""
-        return bool(error.retriable()) or error.code() in self._passing_codes
+    def parted(self, received: list[Any]) -> tuple[list[Any], list[Any], Any]:
+        """What was received: messages, ends of partitions that were reached, and the event at which both end, because a
+        partition can't be read there; None without one.
+        """
+        if not [event for event in received if event.error() is not None]:
+            return received, [], None
+        messages: list[Any] = []
+        ends: list[Any] = []
+        for event in received:
+            error = event.error()
+            if error is None:
+                messages.append(event)
+            elif error.code() == self.kafka.KafkaError._PARTITION_EOF:
+                ends.append(event)
+            elif error.retriable() or error.code() in self._passing_codes:
+                _log.warning("Reading %s goes on after an error: %s", self.name, self.shown(error))
+            else:
+                # What follows may be beyond what could not be read; the consumer goes back to it.
+                return messages, ends, event
+        return messages, ends, None
 
     def unavailable(self, what: str, error: Any) -> SourceUnavailableError:
         """The error that says what can't be done now."""

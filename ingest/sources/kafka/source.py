@@ -296,7 +296,10 @@ class KafkaSource:
         received = self._client.consume(self._step(most), 0.0) or self._client.consume(1, timeout_seconds)
         while received:
             count += len(received)
-            failed = self._take(received, found)
+            messages, ends, failed = self._client.parted(received)
+            found.add(messages)
+            for end in ends:
+                found.reached(end.topic(), end.partition(), end.offset())
             self._largest_message = max(self._largest_message, found.largest)
             if count >= most or found.bytes >= _BYTES_MAX or failed is not None or self._client.failure is not None:
                 break
@@ -312,33 +315,6 @@ class KafkaSource:
     def _step(self, most: int) -> int:
         """How many messages to ask for, so that a step has not many more bytes than a poll may have."""
         return max(1, min(most, _MESSAGES_AT_ONCE, _BYTES_MAX // self._largest_message))
-
-    def _take(self, received: list[Any], found: KafkaMessages) -> Any:
-        """Add what was received to what was found. The event before which it ends, because a partition can't be read
-        there; None without one.
-        """
-        if not [event for event in received if event.error() is not None]:
-            found.add(received)
-            return None
-        messages: list[Any] = []
-        ends: list[Any] = []
-        failed: Any = None
-        for event in received:
-            error = event.error()
-            if error is None:
-                messages.append(event)
-            elif error.code() == self._client.kafka.KafkaError._PARTITION_EOF:
-                ends.append(event)
-            elif self._client.is_passing(error):
-                _log.warning("Reading %s goes on after an error: %s", self.name, self._client.shown(error))
-            else:
-                # What follows may be beyond what could not be read; the consumer goes back to it.
-                failed = event
-                break
-        found.add(messages)
-        for event in ends:
-            found.reached(event.topic(), event.partition(), event.offset())
-        return failed
 
     def _failure_of(self, event: Any) -> InterbedError:
         """What an error of a partition means; `positions` are as far as messages were read before it."""
