@@ -30,7 +30,7 @@ from interbed.ingest.errors import BadMessageError, SourceUnavailableError, what
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.formats.format import Decoder
-from interbed.ingest.sources.source import MessageSource, SnapshotSource
+from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames
@@ -108,7 +108,8 @@ class IngestResult:
     commits: int = 0
     positions: Positions = field(default_factory=Positions)
     lag: int = 0
-    """Messages that the topics had more when it was looked last."""
+    """What the source had more when it was looked last."""
+    lag_unit: LagUnit = LagUnit.MESSAGES
     seconds: float = 0.0
     """How long it has run."""
 
@@ -165,7 +166,7 @@ class Ingestion:
         self._idle_noted = clock()
         self._began = clock()
         self._lag_looked: float | None = None
-        self.result = IngestResult()
+        self.result = IngestResult(lag_unit=source.lag_unit)
         """What was done so far; rows count when they are committed."""
 
     def run(self, stopped: Callable[[], bool] = lambda: False, committed: Callable[[], None] = lambda: None) -> None:

@@ -31,9 +31,9 @@ class IngestMetrics:
         for name, count in sorted(result.rows.items()):
             rows.add_metric([name], count)
         yield rows
-        yield GaugeMetricFamily(
-            "interbed_ingest_lag_messages", "Not yet read: messages, or bytes of a WAL.", value=result.lag
-        )
+        # Its name ends with the unit, as Prometheus wants it: a metric has one unit, whatever it is of.
+        unit = result.lag_unit.value
+        yield GaugeMetricFamily(f"interbed_ingest_lag_{unit}", f"Not yet read, in {unit}.", value=result.lag, unit=unit)
 
 
 @contextmanager
@@ -79,5 +79,5 @@ def _line(job: Ingestion) -> Text:
     bad = f", {result.bad:,} bad" if result.bad else ""
     return Text(
         f"{result.messages:,} messages{bad} · {rows:,} rows in {result.commits:,} commits · "
-        f"{result.messages_per_second:,.0f} messages/s · lag {result.lag:,}"
+        f"{result.messages_per_second:,.0f} messages/s · lag {result.lag:,} {result.lag_unit}"
     )

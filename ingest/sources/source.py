@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
+
+
+class LagUnit(StrEnum):
+    """What lies between a position and an end: bytes where positions are places in a log of bytes."""
+
+    MESSAGES = "messages"
+    BYTES = "bytes"
 
 
 class MessageSource(Protocol):
@@ -14,6 +22,11 @@ class MessageSource(Protocol):
     @property
     def name(self) -> str:
         """What it is, for people: the topics, and where they are."""
+        ...
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """What offsets count."""
         ...
 
     def check(self, known: Mapping[str, Positions]) -> None:

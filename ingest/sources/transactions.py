@@ -26,7 +26,7 @@ import pyarrow as pa
 from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.transactions import EndedTransaction, TransactionReader
-from interbed.ingest.sources.source import MessageSource
+from interbed.ingest.sources.source import LagUnit, MessageSource
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -126,6 +126,11 @@ class TransactionalSource:
     def is_transactional(self) -> bool:
         """True."""
         return True
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """See MessageSource."""
+        return self._source.lag_unit
 
     def check(self, known: Mapping[str, Positions]) -> None:
         """See MessageSource."""

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.sources.source import LagUnit
 
 Value = object
 """Bytes as they are, None for none, everything else as JSON."""
@@ -42,6 +43,8 @@ class MemorySource:
     """Topics with partitions as lists of (key, value); `sizes` says how many messages polls bring of a partition, by
     turns, so that some are ahead of others.
     """
+
+    lag_unit = LagUnit.MESSAGES
 
     def __init__(self, topics: dict[str, list[list[tuple[Value, Value]]]], sizes: Sequence[int] = (1000,)) -> None:
         self.topics = topics

@@ -23,6 +23,7 @@ from interbed.ingest.sources.kafka.gaps import check_no_gap, made_anew
 from interbed.ingest.sources.kafka.messages import KafkaMessages, Partition
 from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds, check_same
 from interbed.ingest.sources.kafka.topics import BEGINNING, END, KafkaTopics, TopicChoice, start_millis
+from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.errors import InterbedError
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,11 @@ class KafkaSource:
         for (topic, partition), offset in self._positions.items():
             found.setdefault(topic, {})[partition] = offset
         return Positions(found, self._ids)
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """See MessageSource."""
+        return LagUnit.MESSAGES
 
     def check(self, known: Mapping[str, Positions]) -> None:
         """See MessageSource: topics that were made anew under their names have other ids. What is not known of a topic,

@@ -26,6 +26,7 @@ from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
 from interbed.ingest.sources.postgres.slot import Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import PostgresPublication
+from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -106,6 +107,11 @@ class PostgresSource:
         topic = self._topic_of(self._connection())
         with snapshot_of(self._connections, self._publication, tables, topic) as found:
             yield found
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """See MessageSource: places in the WAL."""
+        return LagUnit.BYTES
 
     def check(self, known: Mapping[str, Positions]) -> None:
         """See MessageSource: `begin` sees to it, and a connection stays with the database that it is of."""
