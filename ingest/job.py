@@ -287,7 +287,7 @@ class Ingestion:
         self.result.seconds = now - self._began
         if ending or self._lag_looked is None or now - self._lag_looked >= LAG_SECONDS:
             self._lag_looked = now
-            self.result.lag = sum(max(0, end - (self._read.get(t, p) or 0)) for t, p, end in self._source.ends())
+            self.result.lag = self._read.lag_behind(self._source.ends())
 
     def _take(self, messages: Messages) -> None:
         """Write the rows of messages that follow on those that were read."""

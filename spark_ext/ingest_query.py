@@ -3,8 +3,14 @@
 The query is a clock: it begins a micro-batch when it is time for a commit, and shows in Spark's UI, to listeners and
 to `spark.streams`. How far was read is in the tables alone. Spark's checkpoint, which would be a second opinion on
 that, is a temporary one, and nothing is read of it.
+
+What Spark counts of such a query are the rows of the clock: its progress has the figures of sources, and of expressions
+over their rows, and what comes of a micro-batch is known to nobody but the function that is called with it. So each one
+that has committed is told as a line of the log, in the form of `interbed ingest kafka --json`.
 """
 
+import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +20,8 @@ from interbed.storage.meta.options.reader import parse_duration_millis
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
 
 _CLOCK = "rate-micro-batch"
 """A source that has a row for each micro-batch, whenever it is asked."""
@@ -104,13 +112,31 @@ def _batches(catalog: str, arguments: Mapping[str, Any], *, ends: bool) -> "Call
     time; with a Spark Connect server this runs there, in a process that lives as long as the query.
     """
     progress = None if ends else "{}"
+    commits = 0
 
     def run(batch: "DataFrame", _: int) -> None:
-        nonlocal progress
+        nonlocal progress, commits
         (row,) = _called(batch.sparkSession, catalog, {**arguments, **({} if ends else {"progress": progress})})
         progress = row["progress"]
+        if row["commits"] != commits:
+            commits = row["commits"]
+            _log.info("%s", _told(row))
 
     return run
+
+
+def _told(row: Any) -> str:
+    """What a call answers, since the query began, as `interbed ingest kafka --json` says it after a commit."""
+    value = {
+        "event": "commit",
+        "messages": row["messages"],
+        "rows": json.loads(row["tables"]),
+        "bad": row["bad_messages"],
+        "commits": row["commits"],
+        "lag": row["lag"],
+        "positions": json.loads(row["progress"])["read"],
+    }
+    return json.dumps(value)
 
 
 def _called(spark: "SparkSession", catalog: str, arguments: Mapping[str, Any]) -> Any:

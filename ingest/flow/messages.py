@@ -130,6 +130,10 @@ class Positions:
         """Whether everything before the other positions has been read."""
         return all((self.get(topic, partition) or 0) >= end for topic, partition, end in ends)
 
+    def lag_behind(self, ends: "Positions") -> int:
+        """How much there is between these positions and the others, of all partitions together."""
+        return sum(max(0, end - (self.get(topic, partition) or 0)) for topic, partition, end in ends)
+
     def to_json(self) -> str:
         """The positions as text: {"topic": {"0": 17}}."""
         return json.dumps(

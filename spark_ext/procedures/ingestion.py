@@ -94,6 +94,7 @@ PROCEDURES = (
             column("commits", _LONG),
             column("tables"),
             column("progress"),
+            column("lag", _LONG),
         ),
         call=_ingest_kafka,
         run_task=_run_task,

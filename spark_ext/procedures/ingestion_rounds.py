@@ -191,11 +191,12 @@ class Rounds:
         with closing(source):
             source.check({**{name: each for name, each in own.items() if each is not None}, "": progress.read})
             source.seek(begins)
+            latest = source.ends()
             progress = replace(
                 progress,
                 read=source.positions(),
                 notes={name: digest(own[name] or Positions()) for name in known},
-                ends=progress.ends or (source.ends() if self._settings.until_end else None),
+                ends=progress.ends or (latest if self._settings.until_end else None),
             )
             if progress.commits and not before.passes:
                 source.note(progress.read)
@@ -210,7 +211,7 @@ class Rounds:
         progress = self._told(progress, sinks, known, is_at_end=is_at_end)
         planned = replace(before, progress=progress, ranges=ranges, reports=(), tokens=None)
         if is_at_end:
-            return [_answer(progress)]
+            return [_answer(progress, progress.read.lag_behind(latest))]
         if not ranges and before.limits:
             return self._commit(planned, {})
         if ranges:
@@ -223,7 +224,7 @@ class Rounds:
         until = time.monotonic() + WAIT_SECONDS
         while True:
             ends = source.ends()
-            lag = sum(max(0, end - (progress.read.get(t, p) or 0)) for t, p, end in ends)
+            lag = progress.read.lag_behind(ends)
             if lag >= self._settings.round_rows or (lag and time.time() >= due):
                 return ends
             if time.monotonic() >= until:
@@ -445,7 +446,7 @@ def _balanced(groups: Mapping[str, int], tasks: int) -> list[list[str]]:
     return found
 
 
-def _answer(progress: Progress) -> tuple[Any, ...]:
+def _answer(progress: Progress, lag: int) -> tuple[Any, ...]:
     rows = dict(sorted(progress.rows.items()))
     after = replace(progress, ends=None)
     return (
@@ -455,4 +456,5 @@ def _answer(progress: Progress) -> tuple[Any, ...]:
         progress.commits,
         json.dumps(rows),
         after.to_json(),
+        lag,
     )

@@ -62,6 +62,7 @@ def test_positions_go_on_with_messages() -> None:
     assert positions.after(some) == Positions({"t": {0: 3, 1: 8}, "u": {0: 1}})
     assert not positions.has_reached(Positions({"t": {1: 8}}))
     assert positions.after(some).has_reached(Positions({"t": {1: 8}}))
+    assert positions.lag_behind(Positions({"t": {0: 5, 1: 6, 2: 1}, "u": {0: 0}})) == 3
     assert some.slice(1, 3).place(0) == "topic t, partition 1, offset 6"
     with pytest.raises(CorruptFileError, match="the note holds no positions"):
         Positions.from_json("[]", "the note")

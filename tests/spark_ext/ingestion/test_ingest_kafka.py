@@ -34,6 +34,7 @@ def test_topics_become_tables_and_later_calls_go_on(kafka: KafkaServer, lake: La
         "bad_messages": 0,
         "commits": 1,
         "tables": '{"shop.items": 100, "shop.orders": 100}',
+        "lag": 0,
     }
     catalog = interbed.load_catalog("lake", warehouse=str(lake.warehouse))
     assert [row["id"] for row in rows_of(catalog)] == list(range(100))

@@ -1,8 +1,11 @@
 """interbed.spark_ext.ingest: a query that is watched and stopped as any of structured streaming."""
 
+import json
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -19,7 +22,10 @@ from tests.support.servers.kafka import KafkaServer
 DEADLINE_SECONDS = 120
 
 
-def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(kafka: KafkaServer, lake: Lake) -> None:
+def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(
+    kafka: KafkaServer, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "interbed.spark_ext.ingest_query")
     make_topic(kafka, "query", 2)
     produce(kafka, "query", [event("c", None, {"id": i, "v": "a"}) for i in range(50)])
     query = ingest(
@@ -38,7 +44,11 @@ def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(kafka
     until(table.exists, query)
     produce(kafka, "query", [event("d", {"id": 7, "v": "a"}, None)])
     until(lambda: len(rows_of(catalog)) == 49, query)
+    until(lambda: [told["messages"] for told in commits_told(caplog)][-1:] == [51], query)
     query.stop()
+    last = commits_told(caplog)[-1]
+    assert (last["event"], last["messages"], last["rows"], last["lag"]) == ("commit", 51, {"shop.orders": 51}, 0)
+    assert sum(last["positions"]["query"].values()) == 51
     assert not query.isActive
     assert query.exception() is None
     produce(kafka, "query", [event("c", None, {"id": 7, "v": "b"})])
@@ -77,6 +87,12 @@ def test_arguments_that_do_not_go_together_are_refused_at_once(lake: Lake) -> No
         ingest(lake.spark, catalog=lake.name, bootstrap_servers="127.0.0.1:1", topics=["a"])
     with pytest.raises(InvalidInputError, match="a topic_pattern"):
         ingest(lake.spark, catalog=lake.name, bootstrap_servers="127.0.0.1:1", table="db.t")
+
+
+def commits_told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """What the log says of commits."""
+    records = [record for record in caplog.records if record.name == "interbed.spark_ext.ingest_query"]
+    return [json.loads(record.getMessage()) for record in records]
 
 
 def until(condition: Callable[[], bool], query: StreamingQuery) -> None:

@@ -221,6 +221,15 @@ def test_of_two_runs_of_a_group_one_reads_again(kafka: KafkaServer, tmp_path: Pa
     check_nothing_is_left(catalog, "shop.log")
 
 
+def test_an_answer_says_what_has_come_since(kafka: KafkaServer, tmp_path: Path) -> None:
+    make_topic(kafka, "since", 2)
+    produce(kafka, "since", [event("c", None, {"id": i}) for i in range(10)])
+    more = [event("c", None, {"id": i}) for i in range(3)]
+    answer = carried_out(call(kafka, tmp_path, "since"), lambda: produce(kafka, "since", more))
+    assert (answer["messages"], answer["lag"]) == (10, 3)
+    assert called(kafka, tmp_path, "since")["lag"] == 0
+
+
 def test_a_table_that_was_taken_back_gets_its_messages_again(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "back")
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
