@@ -47,6 +47,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "values: errors, types, rows, predicates, files": (
         "base.arrays",
         "base.avro.varints",
+        "base.balance",
         "base.bucket_id",
         "base.clock",
         "base.errors",

@@ -27,6 +27,7 @@ from interbed.spark_ext.procedures.procedure import (
 )
 from interbed.spark_ext.procedures.table_job import begun, table_of
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
+from interbed.storage.base.balance import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -178,7 +179,8 @@ def _summary(done: int, failures: Sequence[str]) -> Answer:
 
 def _job(description: str, works: Sequence[_Work], noted: Mapping[str, Any] | None = None) -> Job:
     # Where ranges have to be found first nothing else is done, lest it is done again afterwards.
-    tasks = [n.to_bytes(4) + task.to_bytes() for n, work in enumerate(works) for task in _first(works, work)]
+    first = [n.to_bytes(4) + task.to_bytes() for n, task in _first_of_all(works)]
+    tasks = [first[place] for place in _turns(works)]
     return Job(
         description=description,
         tasks=tasks,
@@ -187,6 +189,16 @@ def _job(description: str, works: Sequence[_Work], noted: Mapping[str, Any] | No
             {"description": description, "works": [work.to_json() for work in works], "noted": noted or {}}
         ).encode(),
     )
+
+
+def _first_of_all(works: Sequence[_Work]) -> list[tuple[int, CompactionTask]]:
+    """The tasks that come before all others, each with the place of its table."""
+    return [(n, task) for n, work in enumerate(works) for task in _first(works, work)]
+
+
+def _turns(works: Sequence[_Work]) -> list[int]:
+    """The places of these tasks in the order in which Spark is to start them: one that is long must not come last."""
+    return longest_first([task.cost for _, task in _first_of_all(works)])
 
 
 def _first(works: Sequence[_Work], work: _Work) -> list[CompactionTask]:
@@ -216,8 +228,10 @@ def _after_tasks(call: ProcedureCall, token: bytes, results: Sequence[bytes]) ->
     """Each table committed, or aborted with the failure noted; or the job that has to follow first."""
     noted = json.loads(token)
     works = [_Work.from_json(work) for work in noted["works"]]
-    found = iter(results)
-    outcomes = [[next(found) for _ in _first(works, work)] for work in works]
+    outcomes: list[list[bytes]] = [[] for _ in works]
+    by_place = dict(zip(_turns(works), results, strict=True))
+    for place, (n, _) in enumerate(_first_of_all(works)):
+        outcomes[n].append(by_place[place])
     if any(result.startswith(_RANGES) for outcome in outcomes for result in outcome):
         again = [_with_ranges(work, outcome) for work, outcome in zip(works, outcomes, strict=True)]
         return works, _job(noted["description"], again, noted["noted"])

@@ -38,6 +38,7 @@ from interbed.spark_ext.ingestion.task_groups import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
 from interbed.spark_ext.procedures.table_job import begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
+from interbed.storage.base.balance import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.job_files import delete_unnamed
@@ -437,13 +438,8 @@ def _limited(ends: Positions, limit: Place) -> Positions:
 
 def _balanced(groups: Mapping[str, int], tasks: int) -> list[list[str]]:
     """The groups by task, so that tasks have about as many rows each."""
-    found: list[list[str]] = [[] for _ in range(min(max(1, tasks), len(groups)))]
-    sizes = [0] * len(found)
-    for group, rows in sorted(groups.items(), key=lambda item: (-item[1], item[0])):
-        least = sizes.index(min(sizes))
-        found[least].append(group)
-        sizes[least] += rows
-    return found
+    names = sorted(groups)
+    return [[names[i] for i in each] for each in spread([groups[name] for name in names], max(1, tasks))]
 
 
 def _answer(progress: Progress, lag: int) -> tuple[Any, ...]:

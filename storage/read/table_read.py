@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.balance import longest_first
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.file_index.api import EVERYTHING
@@ -97,8 +98,9 @@ class TableRead:
 
         By default there is one per core, up to MAX_DEFAULT_THREADS, or just one where the filter selects few keys.
 
-        With more than one thread the batches of several splits alternate, always in the same way. Whoever takes only
-        the first `limit` rows gets them from one split after the other, without what lies behind being read ahead.
+        With more than one thread the batches of several splits alternate, always in the same way, and where there are
+        more splits than threads they begin with the largest. Whoever takes only the first `limit` rows gets them from
+        one split after the other, without what lies behind being read ahead.
         """
         count = self._default_threads(splits) if threads is None else max(threads, 1)
         few = limit if limit is not None and limit < BLOCK_ROWS and self._predicate is None else None
@@ -107,6 +109,9 @@ class TableRead:
         # Threads that are not needed for splits decode columns in parallel.
         use_threads = count > len(splits)
         readers = min(count, len(splits))
+        if 1 < readers < len(splits):
+            # A large one that begins last would keep one thread at work while the others have nothing to do.
+            splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
         sources = [
             partial(self.to_batches, split, use_threads=use_threads, readers=readers, limit=few) for split in splits
         ]

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from interbed.storage.base.balance import longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InvalidInputError
@@ -96,29 +97,32 @@ def compact_buckets(
 ) -> list[CommitMessage]:
     """Compact the buckets given; a message for each one in which there was something to do.
 
-    On an error the new files of all buckets are deleted.
+    They begin with the largest, so that no thread is left with it at the end. On an error the new files of all buckets
+    are deleted.
     """
     work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
     if store.schema.has_primary_key:
         work = partial(_merge_bucket, store, CompactionPlanner(store), full)
     else:
         work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
-    futures: list[Future[CommitMessage | None]] = []
+    buckets = restored.buckets()
+    sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
+    futures: dict[int, Future[CommitMessage | None]] = {}
     pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
     try:
-        futures = [pool.submit(work, restored, bucket_id) for bucket_id in restored.buckets()]
-        results = []
-        for future in futures:
-            results.append(future.result())
+        for index in longest_first(sizes):
+            futures[index] = pool.submit(work, restored, buckets[index])
+        for done, future in enumerate(as_completed(futures.values()), 1):
+            future.result()
             if progress is not None:
-                progress(len(results), len(futures))
+                progress(done, len(futures))
     except BaseException:
         pool.shutdown(cancel_futures=True)
-        finished = [f.result() for f in futures if not f.cancelled() and f.exception() is None]
+        finished = [f.result() for f in futures.values() if not f.cancelled() and f.exception() is None]
         FileStoreCommit(store, "").abort([m for m in finished if m is not None])
         raise
     pool.shutdown()
-    return [m for m in results if m is not None]
+    return [m for index in range(len(buckets)) if (m := futures[index].result()) is not None]
 
 
 def restored_buckets(
@@ -164,11 +168,12 @@ class _Due:
     detail: str
 
 
-def is_due(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> bool:
-    """Whether there is something to merge in a bucket of a table with a primary key."""
+def due_bytes(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> int | None:
+    """The bytes of the files that are read to merge a bucket of a table with a primary key; None if nothing is due."""
     planner = CompactionPlanner(store)
     levels = planner.levels(restored.files(bucket_id))
-    return _due(planner, restored, levels, bucket_id, full=full) is not None
+    due = _due(planner, restored, levels, bucket_id, full=full)
+    return None if due is None else sum(f.file_size for f in due.unit.files_read)
 
 
 def concatenated_groups(

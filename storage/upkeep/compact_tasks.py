@@ -26,7 +26,7 @@ from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import (
     compact_buckets,
     concatenated_groups,
-    is_due,
+    due_bytes,
     restored_buckets,
     total_buckets,
     waiting_partitions,
@@ -60,6 +60,7 @@ class CompactionTask:
     """One task; the files are those of a bucket or some of them. `partition` is a serialised BinaryRow.
 
     A sort has an order; one in ranges has how many are wanted, and when they are known `range_number` of `ranges`.
+    `bytes_read` is given where not all of the files are read.
     """
 
     kind: TaskKind
@@ -73,6 +74,13 @@ class CompactionTask:
     range_count: int = 1
     ranges: str | None = None
     range_number: int = 0
+    bytes_read: int | None = None
+
+    @property
+    def cost(self) -> int:
+        """The bytes to be read, of data files and index files."""
+        data = sum(f.file_size for f in self.files) if self.bytes_read is None else self.bytes_read
+        return data + sum(f.file_size for f in self.index_files)
 
     @property
     def bucket_id(self) -> BucketId:
@@ -103,6 +111,7 @@ class CompactionTask:
                 "rangeCount": self.range_count,
                 "ranges": self.ranges,
                 "rangeNumber": self.range_number,
+                "bytesRead": self.bytes_read,
             }
         ).encode()
 
@@ -124,6 +133,7 @@ class CompactionTask:
             range_count=value["rangeCount"],
             ranges=value["ranges"],
             range_number=value["rangeNumber"],
+            bytes_read=value["bytesRead"],
         )
 
     def unit(self) -> SortUnit:
@@ -154,9 +164,9 @@ def plan_tasks(
     for bucket_id in others.buckets():
         if not store.schema.has_primary_key:
             tasks += _concatenations(store, others, bucket_id, full=full)
-        elif is_due(store, others, bucket_id, full=full):
+        elif (due := due_bytes(store, others, bucket_id, full=full)) is not None:
             whole = _of_bucket(store, others, bucket_id, kind=TaskKind.MERGE, files=tuple(others.files(bucket_id)))
-            tasks.append(replace(whole, full=full))
+            tasks.append(replace(whole, full=full, bytes_read=due))
     return tasks
 
 

@@ -97,6 +97,11 @@ class BucketWriter:
         """The opportunities to compact since level 0 was last forced upward."""
         return 0 if self._compaction is None else self._compaction.passed_over
 
+    @property
+    def nbytes(self) -> int:
+        """About the bytes of what it was given since it was last asked for changes: in the buffer, and in files."""
+        return self.buffer.bytes + sum(f.file_size for f in self._files)
+
     def relieve(self) -> None:
         """Give the buffer's memory back, by the way that leaves the fewest files; on an error as `flush`.
 

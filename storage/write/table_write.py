@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from interbed.storage.base.balance import longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
@@ -258,9 +259,13 @@ class TableWrite:
         self._check_open()
         existing = {*self._writers, *(b for b in self._latest.get().buckets() if b.bucket >= 0)}
         chosen = existing if partitions is None else {b for b in existing if b.partition in partitions}
-        for bucket_id in sorted(chosen):
-            writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
-            writer.compact(full=True)
+        buckets = sorted(chosen)
+        writers = [self._writers.get(bucket_id) or self._new_writer(bucket_id) for bucket_id in buckets]
+        files = [self._latest.get().files(bucket_id) for bucket_id in buckets]
+        sizes = [w.nbytes + sum(f.file_size for f in each) for w, each in zip(writers, files, strict=True)]
+        # The compactions wait for each other in the order in which they are started.
+        for place in longest_first(sizes):
+            writers[place].compact(full=True)
 
     def _for_all(self, work: Callable[[BucketWriter], None]) -> None:
         """Do it for all writers, for several at the same time."""
@@ -273,8 +278,7 @@ class TableWrite:
             return
         with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush") as pool:
             # Largest first, so that the threads end at about the same time.
-            ordered = sorted(writers, key=lambda w: -w.buffer.bytes)
-            futures = [pool.submit(work, w) for w in ordered]
+            futures = [pool.submit(work, writers[place]) for place in longest_first([w.buffer.bytes for w in writers])]
             try:
                 for future in futures:
                     future.result()

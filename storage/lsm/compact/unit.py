@@ -56,6 +56,17 @@ class CompactionUnit:
     drop_deletes: bool
     steps: tuple[Rewrite | Upgrade, ...]
 
+    @property
+    def files_read(self) -> tuple[DataFileMeta, ...]:
+        """The files that are read: all but those of which only the level changes."""
+        read: list[DataFileMeta] = []
+        for step in self.steps:
+            if isinstance(step, Rewrite):
+                read += step.files
+            elif step.with_changelog:
+                read.append(step.file)
+        return tuple(read)
+
 
 def plan_unit(
     pick: Pick,

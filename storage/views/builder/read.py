@@ -1,13 +1,14 @@
 """pypaimon's read builder: filter, projection and limit first, then scan and read."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from interbed.storage.base.balance import longest_first
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
@@ -141,8 +142,14 @@ class BuiltRead:
             return self.to_arrow_batch_reader(splits).read_all()
         read, threads = self.read, min(parallelism, max(len(splits), 1))
         with ThreadPoolExecutor(threads, thread_name_prefix="interbed-read") as pool:
-            found = pool.map(lambda split: list(read.to_batches(split, readers=threads)), splits)
-            batches = [batch for of_split in found for batch in of_split]
+            futures: dict[int, Future[list[pa.RecordBatch]]] = {}
+            for place in longest_first([split.byte_size for split in splits]):
+                futures[place] = pool.submit(lambda s: list(read.to_batches(s, readers=threads)), splits[place])
+            try:
+                batches = [batch for place in range(len(splits)) for batch in futures[place].result()]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
         return self._handed_out(pa.RecordBatchReader.from_batches(read.schema, batches)).read_all()
 
     def to_pandas(

@@ -1,5 +1,6 @@
 """Splits are read as the rows that their records amount to, whatever the files' format, age or overlap."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ SCHEMA = pa.schema(
     (pa.field("id", pa.int32(), nullable=False), pa.field("name", pa.string()), pa.field("amount", pa.int64()))
 )
 FORMATS = ("parquet", "orc", "avro")
+SIZES = (40, 3, 500, 90)
 
 
 def _table(path: Path, **options: str) -> KeyValueTable:
@@ -230,3 +232,17 @@ def test_a_limit_takes_the_first_rows_of_small_blocks_of_one_split(tmp_path: Pat
     assert 5 <= first.num_rows < min(without, 5_000)
     expected = [{"id": i, "name": f"{'a' if i % 2 or not merged else 'b'}{i}", "amount": i * 10} for i in range(20_000)]
     assert all(row in expected for row in first.slice(0, 5).to_pylist())
+
+
+def test_where_there_are_more_splits_than_threads_the_largest_are_read_first(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    files = [table.add_file(_records(range(10_000 * n, 10_000 * n + rows), 1, "x")) for n, rows in enumerate(SIZES)]
+    splits = [replace(table.split(raw=True), files=(file,)) for file in files]
+    read = TableRead(table.store(), ["id"])
+
+    def turns(threads: int) -> list[int]:
+        ids: Any = read.to_reader(splits, threads=threads).read_all()["id"].to_pylist()
+        return list(dict.fromkeys(i // 10_000 for i in ids))
+
+    assert turns(1) == turns(4) == [0, 1, 2, 3]
+    assert turns(2) == [2, 3, 0, 1]

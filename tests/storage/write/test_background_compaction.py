@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.fileio.faults import FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
+from interbed.storage.write import background_compaction
 from tests.storage.commit.tables import data_file
 
 
@@ -225,3 +229,30 @@ def test_every_so_many_commits_all_buckets_are_compacted_fully(tmp_path: Path) -
     changes = table.changes().to_arrow()
     assert changes["_row_kind"].to_pylist().count(0) == 4
     assert values(table) == {0: "8-0", 1: "5-1", 2: "6-2", 3: "7-3"}
+
+
+def test_compactions_of_all_buckets_begin_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_compaction, "COMPACTION_THREADS", 1)
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    columns: list[Any] = [pa.field("p", pa.int64(), nullable=False), pa.field("id", pa.int64(), nullable=False)]
+    options = {"bucket": "1", "num-sorted-run.compaction-trigger": "9"}
+    table = catalog.create_table(
+        "db.t", pa.schema(columns), partition_keys=["p"], primary_keys=["p", "id"], options=options
+    )
+    sizes = (40, 3, 5000, 900)
+    rows = pa.table(
+        {"p": [p for p, n in enumerate(sizes) for _ in range(n)], "id": [i for n in sizes for i in range(n)]}
+    )
+    for _ in range(2):
+        table.upsert(rows)
+    file_io = FaultyFileIO(LocalFileIO())
+    watched = Table("db.t", open_store(table.location, file_io))
+
+    with watched.new_write("w") as write:
+        write.compact_all()
+        messages = write.prepare_commit(wait_compaction=True)
+
+    places = [path.partition("/p=")[2][0] for done, path in file_io.calls if done == "open_output" and "/p=" in path]
+    assert list(dict.fromkeys(places)) == ["2", "3", "0", "1"]
+    assert [watched.partition_spec(m.partition)["p"] for m in messages] == ["0", "1", "2", "3"]

@@ -1,0 +1,70 @@
+"""A compaction of many buckets begins with the largest, and tells what it did in their order."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep import compact_table as module
+from interbed.storage.upkeep.compact_table import compact_buckets, compact_table
+
+ROWS = {"a": 10, "b": 4000, "c": 100, "d": 9000}
+BY_SIZE = ["d", "b", "c", "a"]
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Table, FaultyFileIO]:
+    """A table of partitions of different sizes, each of one bucket with two runs, compacted by one thread."""
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    columns: list[Any] = [pa.field("p", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False)]
+    options = {"bucket": "1", "write-only": "true"}
+    table = catalog.create_table(
+        "db.t", pa.schema(columns), partition_keys=["p"], primary_keys=["p", "id"], options=options
+    )
+    for _ in range(2):
+        names = [name for name, rows in ROWS.items() for _ in range(rows)]
+        table.upsert(pa.table({"p": names, "id": [i for rows in ROWS.values() for i in range(rows)]}))
+    monkeypatch.setattr(module, "COMPACTION_THREADS", 1)
+    file_io = FaultyFileIO(LocalFileIO())
+    return Table("db.t", open_store(table.location, file_io, dynamic_options={"write-only": "false"})), file_io
+
+
+def _turns(file_io: FaultyFileIO) -> list[str]:
+    """The partitions in the order in which new files came to them."""
+    places = (path for operation, path in file_io.calls if operation == "open_output" and "/bucket-0/" in path)
+    return list(dict.fromkeys(path.partition("/p=")[2][0] for path in places))
+
+
+def test_the_largest_bucket_comes_first_and_the_messages_are_in_the_order_of_buckets(
+    watched: tuple[Table, FaultyFileIO],
+) -> None:
+    table, file_io = watched
+    steps: list[tuple[int, int]] = []
+
+    messages = compact_buckets(
+        table.store, restore_buckets(table.store), progress=lambda done, of: steps.append((done, of))
+    )
+
+    assert _turns(file_io) == BY_SIZE
+    assert [table.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
+    assert steps == [(n, 4) for n in (1, 2, 3, 4)]
+
+
+def test_an_error_in_one_bucket_leaves_nothing_of_those_before_it(watched: tuple[Table, FaultyFileIO]) -> None:
+    table, file_io = watched
+    before = sorted(Path(table.location).rglob("*.parquet"))
+    file_io.arm(Fault(operation="open_output", pattern="*/p=c/*", action=FaultAction.FAIL_BEFORE))
+
+    with pytest.raises(Exception, match="p=c"):
+        compact_table(table.store, "c")
+
+    assert _turns(file_io)[:3] == ["d", "b", "c"]
+    assert sorted(Path(table.location).rglob("*.parquet")) == before
