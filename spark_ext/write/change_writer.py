@@ -18,7 +18,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion.vector import DeletionVector, decode
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
@@ -105,9 +105,10 @@ class LocatedChanges:
         gone = dict(self.marked())
         store = self._table.store
         read = FileRead(store, self._table.schema.fields)
+        deletions = DeletionReader(store.file_io)
         messages = []
         for split in self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits:
-            deleted_of = deletions_in(store.file_io, split.deletion_files)
+            deleted_of = deletions.of(split.deletion_files)
             replaced = [f for f in split.files if split.path_of(f) in gone]
             for file in replaced:
                 old, more = deleted_of(file), gone.pop(split.path_of(file))

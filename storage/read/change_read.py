@@ -27,7 +27,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.scan.split import DeletionFile, Split
 
 ROW_KIND = "_row_kind"
@@ -62,6 +62,7 @@ class ChangeRead:
         self._keep_deletes = keep_deletes
         self._with_sequence = with_sequence and self._keyed
         self._files = FileRead(store, self._columns.fields)
+        self._deletions = DeletionReader(store.file_io)
 
     @property
     def schema(self) -> pa.Schema:
@@ -117,7 +118,7 @@ class ChangeRead:
             yield from self._difference(split, split.before)
 
     def _records(self, split: Split) -> Iterator[pa.RecordBatch]:
-        deleted_of = deletions_in(self._store.file_io, split.deletion_files)
+        deleted_of = self._deletions.of(split.deletion_files)
         for file in split.files:
             yield from self._files.batches(
                 file,
@@ -143,6 +144,7 @@ class ChangeRead:
         """The rows that the files amount to, by key, with both system columns."""
         function = merge_function_for(self._store, drop_deletes=drop_deletes)
         merge = MergeRead(self._store, self._columns.fields, function)
+        deleted_of = self._deletions.of(deletions)
         for section in interval_partition(files, self._store.schema.key_types):
             yield from merge.section(
                 section,
@@ -150,7 +152,7 @@ class ChangeRead:
                 predicate=self._columns.predicate,
                 with_system=True,
                 use_threads=True,
-                deleted_of=deletions_in(self._store.file_io, deletions),
+                deleted_of=deleted_of,
             )
 
     def _difference(self, split: Split, before: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:

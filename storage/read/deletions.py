@@ -1,41 +1,87 @@
-"""Looking deletion vectors up while the files of a split are read."""
+"""Looking deletion vectors up while the files of splits are read."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Lock
+from typing import Any, TypeAlias
 
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.files.deletion.index_file import read_vectors
+from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.files.deletion.index_file import read_index_file, vectors_in
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.index_file import DeletionVectorRange
 from interbed.storage.scan.split import DeletionFile
 
+KEPT_BYTES = 64 << 20
+"""Bytes of index files that a reader keeps for the splits to come."""
 
-def deletions_in(
-    file_io: FileIO, places: Mapping[str, DeletionFile]
-) -> Callable[[DataFileMeta], DeletionVector | None]:
-    """Which rows of a data file are gone, by where the deletion vectors lie.
+DeletedOf: TypeAlias = Callable[[DataFileMeta], DeletionVector | None]
+"""Which rows of a data file are gone."""
 
-    An index file is read once, when the first of its vectors is asked for. What is returned raises CorruptFileError
-    naming an index file that can't be read; threads may share it.
+
+@dataclass(frozen=True, slots=True)
+class _IndexFile:
+    content: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return len(self.content)
+
+
+class DeletionReader:
+    """Reads the index files of one reader's splits, each once: splits whose vectors lie in one file share it.
+
+    It keeps those that were read last, up to `kept_bytes`. Threads may share it.
     """
-    ranges: dict[str, list[DeletionVectorRange]] = {}
-    for name, place in places.items():
-        ranges.setdefault(place.path, []).append(
-            DeletionVectorRange(
-                data_file_name=name, offset=place.offset, length=place.length, cardinality=place.cardinality
+
+    def __init__(self, file_io: FileIO, kept_bytes: int = KEPT_BYTES) -> None:
+        self._file_io = file_io
+        self._kept_bytes = kept_bytes
+        self._kept = MemoryCache()
+        self._turns: dict[str, Lock] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is kept is read anew where it is unpickled.
+        return DeletionReader, (self._file_io, self._kept_bytes)
+
+    def of(self, places: Mapping[str, DeletionFile]) -> DeletedOf:
+        """Which rows of data files, by their names, are gone, by where their deletion vectors lie.
+
+        An index file is read when the first of its vectors is asked for. What is returned raises CorruptFileError
+        naming an index file that can't be read; threads may share it.
+        """
+        ranges: dict[str, list[DeletionVectorRange]] = {}
+        for name, place in places.items():
+            ranges.setdefault(place.path, []).append(
+                DeletionVectorRange(
+                    data_file_name=name, offset=place.offset, length=place.length, cardinality=place.cardinality
+                )
             )
-        )
-    vectors: dict[str, dict[str, DeletionVector]] = {}
-    lock = Lock()
+        vectors: dict[str, dict[str, DeletionVector]] = {}
+        lock = Lock()
 
-    def deleted_of(file: DataFileMeta) -> DeletionVector | None:
-        place = places.get(file.file_name)
-        if place is None:
-            return None
-        with lock:
-            if place.path not in vectors:
-                vectors[place.path] = dict(read_vectors(file_io, place.path, ranges[place.path]))
-        return vectors[place.path][file.file_name]
+        def deleted_of(file: DataFileMeta) -> DeletionVector | None:
+            place = places.get(file.file_name)
+            if place is None:
+                return None
+            with lock:
+                if place.path not in vectors:
+                    vectors[place.path] = dict(vectors_in(self._content(place.path), place.path, ranges[place.path]))
+            return vectors[place.path][file.file_name]
 
-    return deleted_of
+        return deleted_of
+
+    def _content(self, path: str) -> bytes:
+        # Threads that begin with splits of one index file at the same time wait for the first of them to read it.
+        with self._turns.setdefault(path, Lock()):
+            return self._kept.get(path, lambda: self._read(path), limit=self._kept_bytes).content
+
+    def _read(self, path: str) -> _IndexFile:
+        return _IndexFile(read_index_file(self._file_io, path))
+
+
+def deletions_in(file_io: FileIO, places: Mapping[str, DeletionFile]) -> DeletedOf:
+    """As DeletionReader.of, for one split, or for files that are read for longer than a reader's splits."""
+    return DeletionReader(file_io, kept_bytes=0).of(places)

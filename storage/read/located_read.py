@@ -14,7 +14,7 @@ from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, blo
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.scan.split import Split
 
 FILE_PATH = "__paimon_file_path"
@@ -33,10 +33,11 @@ class LocatedRead:
         self._store = store
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._files = FileRead(store, self._columns.fields)
+        self._deletions = DeletionReader(store.file_io)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split's files, in order; without those that deletion vectors mark."""
-        deleted_of = deletions_in(self._store.file_io, split.deletion_files)
+        deleted_of = self._deletions.of(split.deletion_files)
         for file in split.files:
             yield from self.file_batches(split, file, deleted_of(file))
 

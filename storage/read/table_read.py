@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,14 @@ from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.key_spread import KeySpread
+
+if TYPE_CHECKING:
+    from interbed.storage.read.change_read import ChangeRead
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
@@ -53,8 +56,10 @@ class TableRead:
         self._predicate = self._columns.predicate
         self._buckets = BucketSelector(store.schema, self._predicate)
         self._files = FileRead(store, self._columns.fields, tally)
+        self._deletions = DeletionReader(store.file_io)
         self._asked = (columns, predicate)
         self._branches: dict[str, TableRead] = {}
+        self._changes: ChangeRead | None = None
         self._merge: MergeRead | None = None
         if store.schema.has_primary_key:
             function = merge_function_for(store, drop_deletes=True)
@@ -132,16 +137,21 @@ class TableRead:
             found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked, tally=self._tally)
         return found
 
+    def _change_read(self) -> "ChangeRead":
+        from interbed.storage.read.change_read import ChangeRead
+
+        if self._changes is None:
+            self._changes = ChangeRead(self._store, *self._asked)
+        return self._changes
+
     def _unfiltered(self, split: Split, use_threads: bool, readers: int, limit: int | None) -> Iterator[pa.RecordBatch]:
         if split.tells_changes:
-            from interbed.storage.read.change_read import ChangeRead
-
-            yield from ChangeRead(self._store, *self._asked).added(split)
+            yield from self._change_read().added(split)
             return
         predicate = self._predicate
         if predicate is not None:
             predicate = self._buckets.narrowed(predicate, split.bucket, split.total_buckets)
-        deleted_of = deletions_in(self._store.file_io, split.deletion_files)
+        deleted_of = self._deletions.of(split.deletion_files)
         if self._merge is None or split.raw_convertible:
             rows = _rows_of_block(split, readers, limit)
             for file in split.files:

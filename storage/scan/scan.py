@@ -114,7 +114,8 @@ class TableScan:
         groups: list[tuple[_Bucket, FileGroup]] = []
         kept, after_statistics = self._pruned(buckets)
         for bucket, sections in kept:
-            groups += ((bucket, group) for group in self._groups(sections))
+            vectors = deletions.get(bucket.id, {})
+            groups += ((bucket, group) for group in self._groups(sections, vectors))
         statistics = replace(
             statistics, files_after_statistics=after_statistics, files_after_indexes=_count_files(kept)
         )
@@ -209,13 +210,20 @@ class TableScan:
         chosen = iter(select_by_key_stats(files, predicate, schema.key_fields).tolist())
         return [replace(b, files=tuple(f for f in b.files if next(chosen))) for b in buckets]
 
-    def _groups(self, sections: Sequence[Section]) -> list[FileGroup]:
+    def _groups(self, sections: Sequence[Section], vectors: Mapping[str, DeletionFile]) -> list[FileGroup]:
         options = self._store.options
         target, cost = options.split_target_size, options.split_open_file_cost
         if self._store.schema.has_primary_key:
             return merge_tree_groups(sections, target_size=target, open_file_cost=cost)
         files = [f for section in sections for f in section]
-        return append_groups(files, target_size=target, open_file_cost=cost)
+        # Of tables with buckets the rows of each keep their order, and a bucket has one index file.
+        reorders = vectors and options.bucket < 1
+
+        def index_of(file: DataFileMeta) -> str | None:
+            place = vectors.get(file.file_name)
+            return None if place is None else place.path
+
+        return append_groups(files, target_size=target, open_file_cost=cost, index_of=index_of if reorders else None)
 
     def _limited(
         self, groups: list[tuple[_Bucket, FileGroup]], deletions: Deletions

@@ -4,7 +4,7 @@ Files of a primary-key table whose key ranges meet must be merged together, so a
 and files are packed, in order, into splits of about a target size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -68,11 +68,39 @@ def merge_tree_groups(sections: Sequence[Section], *, target_size: int, open_fil
     ]
 
 
-def append_groups(files: Sequence[DataFileMeta], *, target_size: int, open_file_cost: int) -> list[FileGroup]:
-    """The splits of one bucket of an append table, in the order in which the rows were written."""
+def append_groups(
+    files: Sequence[DataFileMeta],
+    *,
+    target_size: int,
+    open_file_cost: int,
+    index_of: Callable[[DataFileMeta], str | None] | None = None,
+) -> list[FileGroup]:
+    """The splits of one bucket of an append table, in the order in which the rows were written.
+
+    `index_of` is given where no order is promised, and names the index file that a file's deletion vector lies in, if
+    it has one: files that share one go to the same split, as far as that is not heavier than the target for it.
+    """
+
+    def weight(section: Section) -> int:
+        return sum(max(f.file_size, open_file_cost) for f in section)
+
     ordered = sorted(files, key=lambda f: f.min_sequence_number)
-    packed = pack_in_order(ordered, lambda f: max(f.file_size, open_file_cost), target_size)
-    return [FileGroup(files=tuple(group), raw_convertible=True) for group in packed]
+    sections: Iterable[Section] = ((file,) for file in ordered)
+    if index_of is not None:
+        sharing = sharing_sections(ordered, index_of)
+        whole = (((s,) if weight(s) <= target_size else apart(s)) for s in sharing)
+        sections = (section for several in whole for section in several)
+    packed = pack_in_order(list(sections), weight, target_size)
+    return [FileGroup(files=tuple(f for s in group for f in s), raw_convertible=True) for group in packed]
+
+
+def sharing_sections(files: Sequence[DataFileMeta], index_of: Callable[[DataFileMeta], str | None]) -> list[Section]:
+    """The files by the index file that they share, where the first of them stands; files without one are alone."""
+    found: dict[tuple[bool, str], list[DataFileMeta]] = {}
+    for file in files:
+        index = index_of(file)
+        found.setdefault((index is None, index or file.file_name), []).append(file)
+    return [tuple(section) for section in found.values()]
 
 
 def is_raw(section: Section) -> bool:

@@ -57,12 +57,16 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
     A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
     """
     plan = TableScan(store, predicate=predicate).plan()
-    affected = [one for split in plan.splits for one in _single_files(split) if _has_match(store, one, predicate)]
+    # Only the columns that the predicate names are read to find the files.
+    names = [n for n in store.schema.names if n in columns_of(predicate)]
+    matches, rows = TableRead(store, names, predicate), TableRead(store)
+    files = [one for split in plan.splits for one in _single_files(split)]
+    affected = [one for one in files if any(batch.num_rows for batch in matches.to_batches(one))]
     if not affected:
         return None
     with TableWrite(store, commit_user) as write:
         for split in affected:
-            for batch in TableRead(store, None).to_batches(split):
+            for batch in rows.to_batches(split):
                 write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))
         messages = write.prepare_commit()
     replaced = [CommitMessage.deletion(split.bucket_id, split.total_buckets, split.files) for split in affected]
@@ -73,10 +77,12 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
 
 
 def _single_files(split: Split) -> list[Split]:
-    return [replace(split, files=(file,)) for file in split.files]
-
-
-def _has_match(store: TableStore, split: Split, predicate: Predicate) -> bool:
-    """Whether the file has a row to delete; reads only the columns that the predicate names."""
-    names = [n for n in store.schema.names if n in columns_of(predicate)]
-    return any(batch.num_rows for batch in TableRead(store, tuple(names), predicate).to_batches(split))
+    vectors = split.deletion_files
+    return [
+        replace(
+            split,
+            files=(file,),
+            deletion_files={file.file_name: vectors[file.file_name]} if file.file_name in vectors else {},
+        )
+        for file in split.files
+    ]

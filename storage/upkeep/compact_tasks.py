@@ -6,7 +6,7 @@ of a partition, or one range of rows to be sorted. What comes back are commit me
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -15,13 +15,13 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.restore import RestoredBuckets
-from interbed.storage.scan.split_generator import pack_in_order
+from interbed.storage.scan.split_generator import pack_in_order, sharing_sections
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import (
     compact_buckets,
@@ -165,7 +165,14 @@ def plan_tasks(
         if not store.schema.has_primary_key:
             tasks += _concatenations(store, others, bucket_id, full=full)
         elif (due := due_bytes(store, others, bucket_id, full=full)) is not None:
-            whole = _of_bucket(store, others, bucket_id, kind=TaskKind.MERGE, files=tuple(others.files(bucket_id)))
+            whole = _of_bucket(
+                store,
+                others,
+                bucket_id,
+                kind=TaskKind.MERGE,
+                files=tuple(others.files(bucket_id)),
+                index_files=others.index_files(bucket_id),
+            )
             tasks.append(replace(whole, full=full, bytes_read=due))
     return tasks
 
@@ -237,6 +244,7 @@ def _of_bucket(
     *,
     kind: TaskKind,
     files: tuple[DataFileMeta, ...],
+    index_files: Iterable[IndexFileMeta],
 ) -> CompactionTask:
     return CompactionTask(
         kind=kind,
@@ -244,7 +252,7 @@ def _of_bucket(
         bucket=bucket_id.bucket,
         total_buckets=total_buckets(store, restored, bucket_id.partition),
         files=files,
-        index_files=tuple(restored.index_files(bucket_id)),
+        index_files=tuple(index_files),
     )
 
 
@@ -264,13 +272,30 @@ def _concatenations(
 ) -> Iterator[CompactionTask]:
     # What a task is given it concatenates, as in a full compaction: the decision is made here.
     groups = concatenated_groups(store, restored, bucket_id, full=full)
-    if groups and restored.index_files(bucket_id):
-        # The deletion vectors of a partition change together; which files are small is found again.
-        packs = [list(restored.files(bucket_id))]
-    else:
-        # Two files of the target size, so that a pack never is a single file but at its end.
-        most = 2 * store.options.target_file_size_for(primary_key=False)
-        packs = [pack for group in groups for pack in pack_in_order(group, lambda f: f.file_size, most)]
-    for pack in packs:
-        if len(pack) > 1 or restored.index_files(bucket_id):
-            yield _of_bucket(store, restored, bucket_id, kind=TaskKind.CONCATENATE, files=tuple(pack))
+    if not groups:
+        return
+    # Two files of the target size, so that a pack never is a single file but at its end.
+    most = 2 * store.options.target_file_size_for(primary_key=False)
+    vectors = [f for f in restored.index_files(bucket_id) if f.index_type == DELETION_VECTORS]
+    if vectors and store.options.bucket > 0:
+        # The deletion vectors of a bucket change together; which neighbours are small is found again.
+        files = tuple(restored.files(bucket_id))
+        whole = _of_bucket(store, restored, bucket_id, kind=TaskKind.CONCATENATE, files=files, index_files=vectors)
+        yield replace(whole, bytes_read=sum(f.file_size for group in groups for f in group))
+        return
+    index_of = {v.data_file_name: file for file in vectors for v in file.deletion_vectors or ()}
+    for group in groups:
+        # Files whose vectors lie in one index file go to one task, which reads it, and writes it anew, once.
+        shares = sharing_sections(group, lambda f: index_of[f.file_name].file_name if f.file_name in index_of else None)
+        for pack in pack_in_order(shares, lambda share: sum(f.file_size for f in share), most):
+            files = tuple(f for share in pack for f in share)
+            indexes = {i.file_name: i for f in files if (i := index_of.get(f.file_name)) is not None}
+            if len(files) > 1 or indexes:
+                yield _of_bucket(
+                    store,
+                    restored,
+                    bucket_id,
+                    kind=TaskKind.CONCATENATE,
+                    files=files,
+                    index_files=tuple(indexes.values()),
+                )

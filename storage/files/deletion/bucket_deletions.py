@@ -1,6 +1,6 @@
 """The deletion vectors of one bucket of a primary-key table while it is compacted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy.typing as npt
@@ -15,31 +15,21 @@ from interbed.storage.meta.store import TableStore
 class BucketDeletions:
     """Starts from what the table's snapshot has; changes become one new index file, which takes the old one's place.
 
-    Not for use by several threads at once.
+    Each index file is read once, when the first vector is asked for: who only decides what is due reads none. Not for
+    use by several threads at once.
     """
 
-    def __init__(
-        self,
-        store: TableStore,
-        bucket_id: BucketId,
-        vectors: Mapping[str, DeletionVector],
-        files: Sequence[IndexFileMeta] = (),
-    ) -> None:
+    def __init__(self, store: TableStore, bucket_id: BucketId, files: Sequence[IndexFileMeta] = ()) -> None:
         self._store = store
         self._bucket_id = bucket_id
-        self._vectors = dict(vectors)
         self._files = tuple(files)
+        self._read: dict[str, DeletionVector] | None = None
         self._changed = False
 
     @staticmethod
     def restore(store: TableStore, bucket_id: BucketId, index_files: Sequence[IndexFileMeta]) -> "BucketDeletions":
-        """The bucket's vectors from its index files; raises what read_vectors raises."""
-        files = [f for f in index_files if f.index_type == DELETION_VECTORS]
-        vectors: dict[str, DeletionVector] = {}
-        for file in files:
-            path = store.index_path(bucket_id, file)
-            vectors.update(read_vectors(store.file_io, path, file.deletion_vectors or ()))
-        return BucketDeletions(store, bucket_id, vectors, files)
+        """The bucket's vectors from its index files; what asks for them raises what read_vectors raises."""
+        return BucketDeletions(store, bucket_id, [f for f in index_files if f.index_type == DELETION_VECTORS])
 
     def of(self, file_name: str) -> DeletionVector | None:
         """The vector of a data file, None when none of its rows is deleted."""
@@ -57,6 +47,16 @@ class BucketDeletions:
         """Forget the vector of a data file that is no longer the table's."""
         if self._vectors.pop(file_name, None) is not None:
             self._changed = True
+
+    @property
+    def _vectors(self) -> dict[str, DeletionVector]:
+        if self._read is None:
+            found: dict[str, DeletionVector] = {}
+            for file in self._files:
+                path = self._store.index_path(self._bucket_id, file)
+                found.update(read_vectors(self._store.file_io, path, file.deletion_vectors or ()))
+            self._read = found
+        return self._read
 
     def finish(self) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
         """Write what has changed since the last call: the new index files, and those that they replace."""

@@ -50,12 +50,16 @@ def write_vectors(
 def read_vectors(
     file_io: FileIO, path: str, ranges: Sequence[DeletionVectorRange]
 ) -> Iterator[tuple[str, DeletionVector]]:
-    """Some of the vectors of an index file, each with its data file's name.
+    """Some of the vectors of an index file, each with its data file's name; without any the file is not read.
 
     Raises CorruptFileError naming the file, UnsupportedVersionError for a version that is not known.
     """
-    if not ranges:
-        return
+    if ranges:
+        yield from vectors_in(read_index_file(file_io, path), path, ranges)
+
+
+def read_index_file(file_io: FileIO, path: str) -> bytes:
+    """The bytes of an index file, for vectors_in; raises CorruptFileError naming it, UnsupportedVersionError."""
     try:
         content = file_io.read_bytes(path)
     except FileNotFoundError:
@@ -69,6 +73,13 @@ def read_vectors(
         raise UnsupportedVersionError(
             f"{path} has version {content[0]} of deletion vectors; this version of interbed reads version {VERSION}."
         )
+    return content
+
+
+def vectors_in(
+    content: bytes, path: str, ranges: Sequence[DeletionVectorRange]
+) -> Iterator[tuple[str, DeletionVector]]:
+    """Some of the vectors of an index file's bytes; raises CorruptFileError naming the file."""
     for found in ranges:
         source = f"{path}, for {found.data_file_name},"
         try:

@@ -80,3 +80,24 @@ def test_append_splits_hold_every_file_once(bucket: list[DataFileMeta], target: 
     groups = append_groups(bucket, target_size=target, open_file_cost=cost)
     assert sorted(f.file_name for g in groups for f in g.files) == sorted(f.file_name for f in bucket)
     assert all(g.raw_convertible for g in groups)
+
+
+@settings(deadline=None)
+@given(FILES, st.integers(1, 1000), st.integers(0, 300), st.lists(st.none() | st.sampled_from("abc"), min_size=25))
+def test_append_files_that_share_an_index_file_are_not_torn_where_they_fit_in_a_split(
+    bucket: list[DataFileMeta], target: int, cost: int, shared: list[str | None]
+) -> None:
+    index_of = {f.file_name: index for f, index in zip(bucket, shared, strict=False)}
+    groups = append_groups(
+        bucket, target_size=target, open_file_cost=cost, index_of=lambda file: index_of[file.file_name]
+    )
+
+    assert sorted(f.file_name for g in groups for f in g.files) == sorted(f.file_name for f in bucket)
+    weights = {f.file_name: max(f.file_size, cost) for f in bucket}
+    assert all(len(g.files) == 1 or sum(weights[f.file_name] for f in g.files) <= target for g in groups)
+    for index in "abc":
+        names = {f.file_name for f in bucket if index_of[f.file_name] == index}
+        if names and sum(weights[name] for name in names) <= target:
+            assert sum(not names.isdisjoint(f.file_name for f in g.files) for g in groups) == 1
+    # There are twice as many splits as there have to be, at most.
+    assert (len(groups) - 1) * target <= 2 * sum(weights.values())
