@@ -2,12 +2,12 @@
 then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
 million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
-and from a commit to a reader of its log.
+from a commit to a reader of its log, and how evenly two share the compaction of unequal buckets.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
                                 [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
-                                [--skip-log]
+                                [--skip-log] [--skip-balance]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -29,6 +29,7 @@ from rich.table import Table
 
 from tests.benchmarks import (
     at_size,
+    balance,
     buckets,
     commits,
     compaction,
@@ -136,6 +137,7 @@ def main() -> None:
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     parser.add_argument("--skip-ingest", action="store_true", help="leave ingestion from Kafka out")
     parser.add_argument("--skip-log", action="store_true", help="leave the log of a table in Kafka out")
+    parser.add_argument("--skip-balance", action="store_true", help="leave the compaction of unequal buckets out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -205,6 +207,9 @@ def main() -> None:
     latency = {} if arguments.skip_log else log_latency.measure(console)
     if latency:
         log_latency.show(latency, console)
+    shared = {} if arguments.skip_balance else balance.measure(console)
+    if shared:
+        balance.show(shared, console)
     if arguments.json:
         found_all = {
             **measured,
@@ -224,6 +229,7 @@ def main() -> None:
             "commits": commits.as_json(often),
             "safety": safety.as_json(costs),
             "log": log_latency.as_json(latency),
+            "balance": balance.as_json(shared),
         }
         print(json.dumps(found_all, indent=2))
 

@@ -37,6 +37,7 @@ _TITLES = {
     "scale": "A table that grows",
     "commits": "Many commits",
     "safety": "What safety costs",
+    "balance": "Unequal buckets shared by two",
 }
 
 
