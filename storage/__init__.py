@@ -148,6 +148,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.health_score",
         "upkeep.job_files",
         "upkeep.maintenance",
+        "upkeep.optimizing",
         "upkeep.rewrite_indexes",
         "version.orphans",
         "version.outside",

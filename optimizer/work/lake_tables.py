@@ -14,6 +14,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks
 from interbed.storage.upkeep.health import table_health
 from interbed.storage.upkeep.job_files import JobFiles
+from interbed.storage.upkeep.optimizing import balanced_tasks
 from interbed.storage.write.sort.order import SortOrder
 
 
@@ -44,14 +45,13 @@ class LakeTables:
             return WorkPlan(tasks=())
         # Not before there is something to do: a mark is a file.
         JobFiles(table.store, process.id).mark()
-        bundles = [(task,) for task in tasks]
         return WorkPlan(
             tasks=[
                 PlannedTask(
                     payload=Payload(options=need.options, tasks=bundle).to_bytes(),
-                    cost=sum(f.file_size for t in bundle for f in t.files),
+                    cost=sum(task.cost for task in bundle),
                 )
-                for bundle in bundles
+                for bundle in balanced_tasks(tasks, workers=slots)
             ],
             options=need.options,
         )
