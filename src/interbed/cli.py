@@ -22,6 +22,7 @@ _COMMANDS = {
     "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),
     "locks": ("interbed.catalog.cli.locks:locks", "Look at the locks of a metastore and release them."),
     "metastore": ("interbed.catalog.migration.command:metastore", "Move metadata between metastores."),
+    "optimizer": ("interbed.optimizer.cli:optimizer", "Keep the tables of a catalog in shape, by a service."),
     "server": ("interbed.catalog.server.start.command:server", "Run the catalog server, a Hive metastore."),
     "simulate": ("interbed.catalog.cli.simulate:simulate_group", "Try out options without a table."),
     "spark": ("interbed.spark_ext.cli:spark", "Settings of Spark applications, and a planner for them."),
@@ -31,7 +32,7 @@ _COMMANDS = {
 """Where each command is, and what the list of commands says of it. They are imported on use: a server must not wait for
 what only tables need, and `--help` for nothing."""
 
-_OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "sql", "table"})
+_OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "optimizer", "sql", "table"})
 
 
 class _Group(SuggestingGroup):
