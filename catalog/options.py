@@ -40,6 +40,7 @@ KNOWN = frozenset(
         "format-table.enabled",
         "cache-enabled",
         "default-database",
+        "optimizer.db",
         # Of Paimon's Java clients alone; taken so that one set of options serves both, and without effect.
         "metastore.client.class",
         "client-pool-cache.eviction-interval-ms",
@@ -154,6 +155,11 @@ class CatalogOptions:
     def shows_options(self) -> bool:
         """Whether there is `sys.catalog_options`. Paimon's default is false, for it shows secrets, which we mask."""
         return self._core.boolean("catalog-options-table.enabled", True)
+
+    @property
+    def optimizer_db(self) -> str | None:
+        """The database of the optimizer's journal, by its URL; None for the place that the optimizer chooses."""
+        return self.raw.get("optimizer.db")
 
     @property
     def table_defaults(self) -> dict[str, str]:

@@ -121,6 +121,10 @@ class Journal(Protocol):
         """Processes, the newest first, of all tables or of one; those of the same time by id."""
         ...
 
+    def running(self) -> Sequence[Process]:
+        """Processes that have not ended, the oldest first."""
+        ...
+
     def workers(self) -> Sequence[Worker]:
         """The workers as the scheduler last saw them."""
         ...

@@ -115,6 +115,12 @@ class MemoryJournal:
             found = [p for p in self._processes.values() if table is None or p.table == table]
         return sorted(found, key=lambda p: (-p.created_millis, p.id))[:limit]
 
+    def running(self) -> Sequence[Process]:
+        """See Journal."""
+        with self._lock:
+            found = [p for p in self._processes.values() if not p.state.has_ended]
+        return sorted(found, key=lambda p: (p.created_millis, p.id))
+
     def workers(self) -> Sequence[Worker]:
         """See Journal."""
         return self._workers

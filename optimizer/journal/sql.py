@@ -149,6 +149,10 @@ class SqlJournal:
         check_name("table", table or "")
         return self._read(lambda transaction: transaction.processes(table, limit))
 
+    def running(self) -> Sequence[Process]:
+        """See Journal."""
+        return self._read(lambda transaction: transaction.open_processes())
+
     def workers(self) -> Sequence[Worker]:
         """See Journal."""
         return self._read(lambda transaction: transaction.workers())

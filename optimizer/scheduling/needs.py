@@ -59,21 +59,40 @@ class _Question:
         return None if last is None else self.now - last
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindAnswer:
+    """Of one kind of work: the need when it is due, and when it may become due though nobody writes (epoch
+    milliseconds). `is_settled`: it would be due, but nobody wrote since it was done.
+    """
+
+    kind: WorkKind
+    need: Need | None
+    next_check_millis: int | None
+    is_settled: bool
+
+
 def needs_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> Decision:
     """What the table needs. A kind that was due before stays due since then."""
-    if not found.wishes.enabled or found.health.snapshot_id is None:
-        return Decision(needs=(), next_check_millis=None)
-    asked = _Question(state=state, found=found, settings=settings, now=now)
-    needs: list[Need] = []
-    checks: list[int] = []
-    due_before = {need.kind: need.due_millis for need in state.needs}
-    for rule in _RULES:
-        need, check = rule(asked)
-        if check is not None:
-            checks.append(check)
-        if need is not None and not asked.is_settled(need.kind):
-            needs.append(replace(need, due_millis=due_before.get(need.kind, now)))
+    answers = answers_of(state, found, settings, now)
+    checks = [answer.next_check_millis for answer in answers if answer.next_check_millis is not None]
+    needs = [answer.need for answer in answers if answer.need is not None]
     return Decision(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
+
+
+def answers_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> tuple[KindAnswer, ...]:
+    """Each kind that may become due by itself; none of a table that is not looked after, or has no snapshot."""
+    if not found.wishes.enabled or found.health.snapshot_id is None:
+        return ()
+    asked = _Question(state=state, found=found, settings=settings, now=now)
+    due_before = {need.kind: need.due_millis for need in state.needs}
+    answers = []
+    for kind, rule in _RULES.items():
+        need, check = rule(asked)
+        settled = need is not None and asked.is_settled(kind)
+        if need is not None:
+            need = None if settled else replace(need, due_millis=due_before.get(kind, now))
+        answers.append(KindAnswer(kind=kind, need=need, next_check_millis=check, is_settled=settled))
+    return tuple(answers)
 
 
 def in_order(needs: Sequence[Need]) -> list[Need]:
@@ -90,15 +109,19 @@ _Answer = tuple[Need | None, int | None]
 _NOTHING: _Answer = (None, None)
 
 
+def runs_tolerated(found: Measurement) -> int:
+    """How many sorted runs a bucket of a table with a primary key may have before a minor compaction is due."""
+    trigger = _number(found.options, _TRIGGER, _TRIGGER_DEFAULT)
+    bound = found.wishes.max_read_amplification
+    return trigger if bound is None else max(1, min(trigger, int(bound)))
+
+
 def _minor(asked: _Question) -> _Answer:
     health, wishes = asked.found.health, asked.found.wishes
     buckets = health.by_bucket
-    trigger = _number(asked.found.options, _TRIGGER, _TRIGGER_DEFAULT)
     most = wishes.minor_file_count
     if health.has_primary_key:
-        bound = wishes.max_read_amplification
-        if bound is not None:
-            trigger = max(1, min(trigger, int(bound)))
+        trigger = runs_tolerated(asked.found)
         waiting = sum(b.files for b in buckets if b.bucket == POSTPONE_BUCKET)
         if waiting:
             return _need(asked, WorkKind.MINOR, f"{waiting} file(s) of rows that wait for their buckets")
@@ -178,15 +201,15 @@ def _analyze(asked: _Question) -> _Answer:
     return _need(asked, WorkKind.ANALYZE, f"{since} rows came or went since {counted} were counted")
 
 
-_RULES: tuple[Callable[[_Question], _Answer], ...] = (
-    _minor,
-    _major,
-    _full,
-    _expire,
-    _orphans,
-    _manifests,
-    _analyze,
-)
+_RULES: Mapping[WorkKind, Callable[[_Question], _Answer]] = {
+    WorkKind.MINOR: _minor,
+    WorkKind.MAJOR: _major,
+    WorkKind.FULL: _full,
+    WorkKind.EXPIRE: _expire,
+    WorkKind.ORPHANS: _orphans,
+    WorkKind.MANIFESTS: _manifests,
+    WorkKind.ANALYZE: _analyze,
+}
 
 
 def _need(asked: _Question, kind: WorkKind, reason: str, options: Mapping[str, str] | None = None) -> _Answer:

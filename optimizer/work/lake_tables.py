@@ -40,7 +40,7 @@ class LakeTables:
         table = self._table(process.table)
         if not need.kind.is_compaction:
             return WorkPlan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
-        tasks = _compaction(table.copy(need.options), need.kind)
+        tasks = compaction_tasks(table.copy(need.options), need.kind)
         if not tasks:
             return WorkPlan(tasks=())
         # Not before there is something to do: a mark is a file.
@@ -86,7 +86,8 @@ class LakeTables:
         return self._catalog.get_table(name)
 
 
-def _compaction(table: Table, kind: WorkKind) -> list[CompactionTask]:
+def compaction_tasks(table: Table, kind: WorkKind) -> list[CompactionTask]:
+    """What a compaction of that kind has to do in a table now; nothing is changed."""
     wishes = SelfOptimizing.of(table.options.raw)
     if kind is WorkKind.MINOR:
         return plan_tasks(table.store, full=False)

@@ -1,0 +1,97 @@
+"""What the optimizer would do for a table now: the processes with their tasks. Nothing is changed, no mark is left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.catalog.api import Catalog
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.work.lake_tables import compaction_tasks
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_tasks import CompactionTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryTask:
+    """One task of a compaction: which files of which bucket it reads. `partition` is its values by column."""
+
+    kind: str
+    partition: Mapping[str, str]
+    bucket: int
+    files: int
+    bytes: int
+
+    @property
+    def place(self) -> str:
+        """Partition and bucket in a line."""
+        partition = "/".join(f"{column}={value}" for column, value in self.partition.items())
+        return f"{partition + ' ' if partition else ''}bucket {self.bucket}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "kind": self.kind,
+            "partition": dict(self.partition),
+            "bucket": self.bucket,
+            "files": self.files,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryProcess:
+    """A process that would be begun for a need. Upkeep beside compaction is one task that finds its own work: it has
+    none here.
+    """
+
+    need: Need
+    tasks: Sequence[DryTask] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that its tasks would read."""
+        return sum(task.bytes for task in self.tasks)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything would be done, as far as can be told."""
+        return bool(self.tasks) or not self.need.kind.is_compaction
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            **self.need.to_json(),
+            "has_work": self.has_work,
+            "bytes": self.bytes,
+            "tasks": [task.to_json() for task in self.tasks],
+        }
+
+
+def dry_run(catalog: Catalog, name: str, needs: Sequence[Need]) -> list[DryProcess]:
+    """What would be done for these needs of a table, in their order. Raises TableNotFoundError."""
+    table = catalog.get_table(name)
+    return [DryProcess(need=need, tasks=_tasks(table, need)) for need in needs]
+
+
+def asked_need(needs: Sequence[Need], kind: WorkKind, now_millis: int) -> Need:
+    """The need of a kind when somebody asks for it: what is due, or the kind by itself."""
+    due = next((need for need in needs if need.kind is kind), None)
+    return due or Need(kind=kind, reason="asked for", due_millis=now_millis)
+
+
+def _tasks(table: Table, need: Need) -> list[DryTask]:
+    if not need.kind.is_compaction:
+        return []
+    tasks = compaction_tasks(table.copy(need.options), need.kind)
+    return [_task(table, task) for task in tasks]
+
+
+def _task(table: Table, task: CompactionTask) -> DryTask:
+    return DryTask(
+        kind=task.kind.value,
+        partition=dict(table.store.paths.partition_spec(task.partition)),
+        bucket=task.bucket,
+        files=len(task.files),
+        bytes=sum(file.file_size for file in task.files),
+    )
