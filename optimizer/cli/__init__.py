@@ -11,6 +11,15 @@ from interbed.catalog.cli.group import CatalogGroup, with_catalog
 
 _COMMANDS = {
     "run": ("interbed.optimizer.cli.run:run", "Keep all tables of a catalog in shape, until it is told to end."),
+    "status": ("interbed.optimizer.cli.status:status", "Who schedules, and how the tables stand."),
+    "why": ("interbed.optimizer.cli.why:why", "What a table needs, and why."),
+    "plan": ("interbed.optimizer.cli.why:plan", "What would be done for a table now; nothing is changed."),
+    "history": ("interbed.optimizer.cli.history:history", "What was done, and what it brought."),
+    "groups": ("interbed.optimizer.cli.groups:groups", "The resource groups."),
+    "workers": ("interbed.optimizer.cli.groups:workers", "The workers."),
+    "pause": ("interbed.optimizer.cli.asking:pause", "Begin nothing more for a table."),
+    "resume": ("interbed.optimizer.cli.asking:resume", "Go on with a table that was paused."),
+    "now": ("interbed.optimizer.cli.asking:now", "Have one kind of work done next for a table."),
     "worker": ("interbed.optimizer.cli.worker:worker", "Work for an optimizer that runs elsewhere."),
 }
 """Where each command is, and what the list of commands says of it."""

@@ -1,0 +1,155 @@
+"""`interbed optimizer why` and `plan`: what is due for a table, for which reasons, and what would be done."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from interbed.catalog.cli.common import json_flag, show_json, table_name
+from interbed.catalog.cli.group import CatalogChoice
+from interbed.optimizer.cli.common import (
+    Cell,
+    ago,
+    ahead,
+    db_option,
+    looking,
+    print_facts,
+    print_processes,
+    print_table,
+    score_cell,
+    size_cell,
+)
+from interbed.storage.base.clock import now_millis
+
+if TYPE_CHECKING:
+    from interbed.catalog.api import Catalog
+    from interbed.optimizer.journal.api import Journal
+    from interbed.optimizer.views.dry_run import DryProcess
+    from interbed.optimizer.views.explanation import KindExplained, TableExplanation
+    from interbed.storage.upkeep.health import TableHealth
+
+_TASKS_SHOWN = 20
+
+
+@click.command()
+@table_name
+@db_option
+@json_flag
+@click.pass_obj
+def why(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
+    """What a table needs and why: its health, what its options ask for, each kind of work, what was done before.
+
+    The table is measured now, from its metadata; nothing is changed.
+    """
+    with looking(chosen, db, name) as (catalog, journal):
+        found = _explained(catalog, journal, name)
+    if as_json:
+        show_json(found.to_json())
+        return
+    now = now_millis()
+    health = found.found.health
+    print_facts(
+        [
+            ("table", name),
+            ("score", score_cell(health.score)),
+            *(("", str(reason)) for reason in health.reasons),
+            ("figures", _figures(health)),
+            ("asked for", _wishes(found)),
+            ("next", _next(found)),
+            *(("but", (obstacle, "yellow")) for obstacle in found.obstacles),
+        ]
+    )
+    rows = [_kind(kind, now) for kind in found.kinds]
+    print_table(("kind", "verdict", "by", "last", "next check"), rows)
+    if found.processes:
+        click.echo("what was done last")
+        print_processes(found.processes, now, with_table=False)
+
+
+@click.command()
+@table_name
+@click.option("--kind", type=click.Choice(["minor", "major", "full"]), help="This kind, whether it is due or not.")
+@db_option
+@json_flag
+@click.pass_obj
+def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_json: bool) -> None:
+    """The processes and tasks that would be made for a table now; nothing is changed.
+
+    Without --kind: what is due, the next first.
+    """
+    from interbed.optimizer.flow.kind import WorkKind
+    from interbed.optimizer.views.dry_run import asked_need, dry_run
+
+    with looking(chosen, db, name) as (catalog, journal):
+        needs = _explained(catalog, journal, name).needs
+        if kind is not None:
+            needs = [asked_need(needs, WorkKind(kind), now_millis())]
+        found = dry_run(catalog, name, needs)
+    if as_json:
+        show_json([process.to_json() for process in found])
+        return
+    if not found:
+        click.echo("nothing is due; `interbed optimizer why` says what becomes due when")
+    for process in found:
+        _show_process(process)
+
+
+def _explained(catalog: "Catalog", journal: "Journal", name: str) -> "TableExplanation":
+    from interbed.optimizer.scheduling.settings import SchedulerSettings
+    from interbed.optimizer.views.explanation import explain_table
+    from interbed.optimizer.views.naming import known_name
+    from interbed.optimizer.work.lake_tables import LakeTables
+
+    wanted = known_name(catalog, name)
+    return explain_table(journal, LakeTables(catalog), wanted, SchedulerSettings(), now_millis())
+
+
+def _figures(health: "TableHealth") -> str:
+    if health.snapshot_id is None:
+        return "no snapshot"
+    return (
+        f"snapshot {health.snapshot_id}; {health.files} file(s) of {size_cell(health.bytes) or '0 B'} in "
+        f"{health.buckets} bucket(s); a read merges {health.read_amplification:.1f}; "
+        f"{size_cell(health.pending_bytes) or '0 B'} pending"
+    )
+
+
+def _wishes(found: "TableExplanation") -> str:
+    prefix = "self-optimizing."
+    options = found.found.options
+    given = sorted(f"{key.removeprefix(prefix)} = {options[key]}" for key in options if key.startswith(prefix))
+    wishes = found.found.wishes
+    return f"group {wishes.group}, quota {wishes.quota:g}; {', '.join(given) or 'all by default'}"
+
+
+def _next(found: "TableExplanation") -> Cell:
+    if found.line is not None and found.line.running is not None:
+        return found.line.doing, "cyan"
+    if not found.needs:
+        return "nothing is due", "green"
+    need = found.needs[0]
+    return f"{need.kind.value}: {need.reason}", "yellow"
+
+
+def _kind(kind: "KindExplained", now: int) -> list[Cell]:
+    verdict: Cell = (kind.verdict, "yellow" if kind.need is not None else "")
+    by = kind.trigger if kind.need is None else kind.need.reason
+    return [kind.kind.value, verdict, by, ago(kind.last_millis, now), ahead(kind.next_millis, now)]
+
+
+def _show_process(process: "DryProcess") -> None:
+    need = process.need
+    options = "".join(f", {key} = {value}" for key, value in need.options.items())
+    if not need.kind.is_compaction:
+        click.echo(f"{need.kind.value}: {need.reason}; one task, which finds by itself what there is to do")
+        return
+    if not process.tasks:
+        click.echo(f"{need.kind.value}: {need.reason}; there is nothing to do")
+        return
+    click.echo(
+        f"{need.kind.value}: {need.reason}{options}; {len(process.tasks)} task(s) read {size_cell(process.bytes)}"
+    )
+    shown = process.tasks[:_TASKS_SHOWN]
+    rows = [(task.kind, task.place, str(task.files), size_cell(task.bytes)) for task in shown]
+    print_table(("task", "place", "files", "bytes"), rows, right=("files", "bytes"))
+    if len(process.tasks) > len(shown):
+        click.echo(f"{len(shown)} of {len(process.tasks)} tasks are shown; --json has all")
