@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
@@ -26,6 +27,7 @@ class TableBoard:
         self._busy: set[str] = set()
         self._waiting: dict[str, set[str]] = {}
         self._timers: list[tuple[int, str]] = []
+        self._armed: dict[str, int] = {}
         self._changed: dict[str, None] = {}
         for state in states:
             self._place(state)
@@ -63,14 +65,17 @@ class TableBoard:
     def take_unmeasured(self, now: int) -> list[str]:
         """Names to measure now, those that have waited longest first; as many as the settings say."""
         while self._timers and self._timers[0][0] <= now:
-            _, name = heapq.heappop(self._timers)
+            at, name = heapq.heappop(self._timers)
+            if self._armed.get(name) != at:
+                continue
+            del self._armed[name]
             state = self._states.get(name)
             if state is None:
                 continue
             if state.next_check_millis is not None and state.next_check_millis <= now:
                 self._to_measure[name] = None
             self._place(state, now)
-        names = list(self._to_measure)[: self._settings.measured_at_once]
+        names = list(islice(self._to_measure, self._settings.measured_at_once))
         for name in names:
             del self._to_measure[name]
         return names
@@ -175,15 +180,22 @@ class TableBoard:
     def _place(self, state: TableState, now: int | None = None) -> None:
         """Put a table in its line, or out of it, and set its timers."""
         self._leave_line(state.name)
-        if state.next_check_millis is not None:
-            heapq.heappush(self._timers, (state.next_check_millis, state.name))
+        # One that is over has had its effect: the table is to be measured, and then there is a new one.
+        if state.next_check_millis is not None and (now is None or state.next_check_millis > now):
+            self._arm(state.name, state.next_check_millis)
         wants = state.requested is not None or (state.enabled and not state.paused and state.needs)
         if not wants or state.name in self._busy:
             return
         if now is None or state.not_before_millis > now:
-            heapq.heappush(self._timers, (state.not_before_millis, state.name))
+            self._arm(state.name, state.not_before_millis)
             return
         self._waiting.setdefault(state.group, set()).add(state.name)
+
+    def _arm(self, name: str, at: int) -> None:
+        """Place the table again at that time; an earlier timer sees to the later one, so that timers do not pile up."""
+        if name not in self._armed or at < self._armed[name]:
+            self._armed[name] = at
+            heapq.heappush(self._timers, (at, name))
 
     def _leave_line(self, name: str) -> None:
         for names in self._waiting.values():

@@ -1,0 +1,64 @@
+"""Measurements of tables that there are none of, with the figures that a test is about."""
+
+from collections.abc import Mapping
+
+from interbed.optimizer.flow.tables import Measurement
+from interbed.storage.meta.options.optimizing import SelfOptimizing
+from interbed.storage.upkeep.bucket_health import BucketHealth
+from interbed.storage.upkeep.health import TableHealth
+
+
+def bucket(
+    *,
+    runs: int = 1,
+    files: int = 1,
+    level0_files: int = 0,
+    small_files: int = 0,
+    delete_ratio: float = 0.0,
+    bucket: int = 0,
+    last_full_millis: int | None = None,
+) -> BucketHealth:
+    """A bucket of 1,000 rows and bytes."""
+    return BucketHealth(
+        partition=b"",
+        bucket=bucket,
+        runs=runs,
+        files=files,
+        bytes=1_000,
+        rows=1_000,
+        level0_files=level0_files,
+        small_files=small_files,
+        delete_rows=round(1_000 * delete_ratio),
+        read_amplification=float(runs),
+        last_full_millis=last_full_millis,
+    )
+
+
+def measurement(
+    *buckets: BucketHealth,
+    options: Mapping[str, str] | None = None,
+    snapshot_id: int | None = 1,
+    keyed: bool = True,
+    snapshots: int = 1,
+    snapshots_due: int = 0,
+    manifests_due: int = 0,
+    statistics: tuple[int, int] | None = None,
+) -> Measurement:
+    """A table of those buckets; `statistics` are the rows that ANALYZE counted and those that came or went since."""
+    given = dict(options or {})
+    health = TableHealth(
+        snapshot_id=snapshot_id,
+        has_primary_key=keyed,
+        by_bucket=buckets,
+        snapshots=snapshots,
+        snapshots_due=snapshots_due,
+        manifests_due=manifests_due,
+        statistics_rows=None if statistics is None else statistics[0],
+        rows_since_statistics=None if statistics is None else statistics[1],
+    )
+    return Measurement(health=health, wishes=SelfOptimizing.of(given), options=given)
+
+
+def runs(count: int, *, snapshot_id: int = 1, options: Mapping[str, str] | None = None) -> Measurement:
+    """A table with a primary key and so many sorted runs; more than five are too many by default."""
+    return measurement(bucket(runs=count, level0_files=count - 1), snapshot_id=snapshot_id, options=options)
