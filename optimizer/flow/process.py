@@ -4,7 +4,7 @@ running -> committing -> succeeded
                       -> gave way      another writer had replaced the files; nothing was changed
    |            |
    +-> failed <-+    a task failed too often, or the commit did
-   +-> cancelled     the table is gone, or somebody paused it
+   +-> cancelled     the table is gone
 """
 
 from collections.abc import Mapping

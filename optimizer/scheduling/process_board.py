@@ -116,6 +116,8 @@ class ProcessBoard:
         task = self._task(ref)
         if task is None or task.state is not TaskState.RUNNING or task.attempt != ref.attempt:
             return False
+        if self._processes[ref.process].state is not ProcessState.RUNNING:
+            return False
         assert task.started_millis is not None
         if now - task.started_millis > self._settings.task_timeout:
             return False

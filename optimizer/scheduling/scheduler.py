@@ -65,8 +65,8 @@ class Scheduler:
         for process in state.processes:
             self._tables.busy(process.table)
             if process.state is ProcessState.RUNNING and not process.tasks:
-                # Its planner was killed. There may be a mark; files there are none.
-                self._processes.end(process.id, ProcessState.CANCELLED, Cleanup.DISCARD, failure="never planned")
+                # Its planner was killed, perhaps by this table. There may be a mark; files there are none.
+                self._processes.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure="never planned")
         for process in journal.processes(limit=_REMEMBERED):
             if process.ended_millis is not None and process.seconds:
                 begun = process.ended_millis - round(process.seconds * 1000)
@@ -271,16 +271,17 @@ class Scheduler:
         """A process was cleaned up; its table was measured again, if it could be."""
         now = self._clock()
         process = self._processes.ended(process_id, now)
-        if process.table in self._tables:
-            if process.state is ProcessState.SUCCEEDED:
-                self._tables.succeeded(process.table, process.kind, process.snapshot_id, now)
-            else:
-                self._tables.failed(process.table, now, gave_way=process.state is ProcessState.GAVE_WAY)
-            if found is not None:
-                state = self._tables.measured(process.table, found, now)
-                if state is not None:
-                    process = replace(process, after=state.standing)
-                    self._processes.amend(process)
+        if process.state is ProcessState.CANCELLED:
+            self._tables.cancelled(process.table, now)
+        elif process.state is ProcessState.SUCCEEDED:
+            self._tables.succeeded(process.table, process.kind, process.snapshot_id, now)
+        else:
+            self._tables.failed(process.table, now, gave_way=process.state is ProcessState.GAVE_WAY)
+        if found is not None:
+            state = self._tables.measured(process.table, found, now)
+            if state is not None:
+                process = replace(process, after=state.standing)
+                self._processes.amend(process)
         self._store()
         return process
 
@@ -375,8 +376,10 @@ class Scheduler:
         if self._tables.gone(name):
             self._usage.forget(name)
             self._gone.append(name)
-        for process in [p for p in self._processes if p.table == name and p.state is ProcessState.RUNNING]:
-            self._processes.end(process.id, ProcessState.CANCELLED, Cleanup.DISCARD, failure="the table is gone")
+        for process in [p for p in self._processes if p.table == name and p.state is not ProcessState.ENDING]:
+            # What a table of the same name is like tells nothing of whether this one's commit came to be.
+            cleanup = Cleanup.DISCARD if process.state is ProcessState.RUNNING else Cleanup.LEAVE
+            self._processes.end(process.id, ProcessState.CANCELLED, cleanup, failure="the table is gone")
 
 
 def _since(table: TableState) -> int:

@@ -55,10 +55,9 @@ class TableBoard:
             self._to_measure[name] = None
 
     def gone(self, name: str) -> bool:
-        """The table is no more; whether it was known."""
+        """The table is no more; whether it was known. While it has a process, one of the same name that comes waits."""
         self._to_measure.pop(name, None)
         self._leave_line(name)
-        self._busy.discard(name)
         self._changed.pop(name, None)
         return self._states.pop(name, None) is not None
 
@@ -135,6 +134,14 @@ class TableBoard:
         """A process of an earlier scheduler goes on."""
         self._busy.add(name)
         self._leave_line(name)
+
+    def cancelled(self, name: str, now: int) -> None:
+        """Work has ended that tells nothing of the table."""
+        self._busy.discard(name)
+        state = self._states.get(name)
+        if state is not None:
+            self._place(state, now)
+            self._to_measure[name] = None
 
     def succeeded(self, name: str, kind: WorkKind, snapshot_id: int | None, now: int) -> None:
         """Work was done, or there was nothing to do; `snapshot_id` is the newest one then."""

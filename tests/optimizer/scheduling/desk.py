@@ -1,0 +1,78 @@
+"""A scheduler with a journal in memory and a clock that stands still until it is told to move."""
+
+from collections.abc import Mapping
+from itertools import count
+
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.tables import Measurement, PlannedTask
+from interbed.optimizer.flow.task import TaskFigures, TaskOutcome
+from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.scheduling.scheduler import Scheduler
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+from tests.optimizer.scheduling.measured import runs
+
+FIRST = 1_000_000
+DONE = TaskOutcome(result=b"done", figures=TaskFigures(bytes_in=10, bytes_out=5, files_in=2, files_out=1))
+
+
+def tasks(number: int) -> list[PlannedTask]:
+    """So many tasks, each cheaper than the one before."""
+    return [PlannedTask(payload=str(n).encode(), cost=1_000 - n) for n in range(number)]
+
+
+class Desk:
+    """A scheduler, and those that follow it: `takes_over` makes the next one."""
+
+    def __init__(
+        self, groups: Mapping[str, ResourceGroup] | None = None, settings: SchedulerSettings | None = None
+    ) -> None:
+        self.now = FIRST
+        self.journal = MemoryJournal()
+        self.settings = settings or SchedulerSettings()
+        self.groups = dict(groups or {"default": ResourceGroup()})
+        self._ids = count(1)
+        self._holders = count(1)
+        self.scheduler = self.takes_over()
+
+    def takes_over(self) -> Scheduler:
+        """Another scheduler, which has the lease from now on."""
+        held = self.journal.holder()
+        if held is not None:
+            self.journal.release(held)
+        lease = self.journal.acquire(f"s{next(self._holders)}", self.now, self.now + self.settings.lease)
+        assert lease is not None
+        self.scheduler = Scheduler(
+            self.journal,
+            lease,
+            self.groups,
+            self.settings,
+            clock=lambda: self.now,
+            new_id=lambda: f"id{next(self._ids)}",
+        )
+        return self.scheduler
+
+    def worker(self, threads: int = 1, group: str = "default") -> Worker:
+        """A worker that has just come."""
+        return self.scheduler.register(group, threads, 1 << 30, "here")
+
+    def due(self, name: str, found: Measurement | None = None) -> None:
+        """A table is there, and by default is to be compacted."""
+        self.scheduler.changed([name])
+        self.scheduler.take_unmeasured()
+        self.scheduler.measured(name, found or runs(9))
+
+    def process(self, name: str = "t", number: int = 1) -> Process:
+        """A process of so many tasks has begun for the table, which is alone in waiting."""
+        self.due(name)
+        begun = self.scheduler.begin()
+        assert begun is not None
+        assert begun[0].table == name
+        self.scheduler.planned(begun[0].id, tasks(number))
+        return begun[0]
+
+    def end(self, process: Process, found: Measurement | None = None) -> Process:
+        """The process was cleaned up."""
+        assert [p.id for p, _ in self.scheduler.to_end()] == [process.id]
+        return self.scheduler.ended(process.id, found)
