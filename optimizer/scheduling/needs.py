@@ -26,6 +26,9 @@ _PART_THAT_AGES = 10
 _HEAD_START_MILLIS = 600_000
 """By so much is a compaction, which readers wait for, before the upkeep that they do not notice."""
 
+_BY_AGE = (WorkKind.EXPIRE, WorkKind.ORPHANS)
+"""What grows old does so whether somebody writes or not."""
+
 _EXPIRING = ("partition.expiration-time", "tag.automatic-creation", "consumer.expiration-time")
 _UNSEEN = {"deletion-vectors.enabled": "true", "merge-engine": "first-row"}
 """Options with which rows of level 0 are not read before they are compacted."""
@@ -49,8 +52,8 @@ class _Question:
     now: int
 
     def is_settled(self, kind: WorkKind) -> bool:
-        """Whether nobody wrote since the kind was done. What expires does so whether somebody writes or not."""
-        settled = None if kind is WorkKind.EXPIRE else self.state.settled.get(kind)
+        """Whether nobody wrote since the kind was done."""
+        settled = None if kind in _BY_AGE else self.state.settled.get(kind)
         return settled is not None and settled == self.found.health.snapshot_id
 
     def since(self, kind: WorkKind) -> int | None:

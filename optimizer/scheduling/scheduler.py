@@ -229,8 +229,7 @@ class Scheduler:
         if tasks:
             self._processes.planned(process_id, tasks)
         else:
-            before = self._processes[process_id].before
-            self._processes.end(process_id, ProcessState.SUCCEEDED, Cleanup.DISCARD, snapshot_id=before.snapshot_id)
+            self._processes.end(process_id, ProcessState.SUCCEEDED, Cleanup.DISCARD)
         self._store()
 
     def not_planned(self, process_id: str, why: str) -> None:
@@ -274,7 +273,7 @@ class Scheduler:
         if process.state is ProcessState.CANCELLED:
             self._tables.cancelled(process.table, now)
         elif process.state is ProcessState.SUCCEEDED:
-            self._tables.succeeded(process.table, process.kind, process.snapshot_id, now)
+            self._tables.succeeded(process.table, process.kind, _settled(process), now)
         else:
             self._tables.failed(process.table, now, gave_way=process.state is ProcessState.GAVE_WAY)
         if found is not None:
@@ -380,6 +379,14 @@ class Scheduler:
             # What a table of the same name is like tells nothing of whether this one's commit came to be.
             cleanup = Cleanup.DISCARD if process.state is ProcessState.RUNNING else Cleanup.LEAVE
             self._processes.end(process.id, ProcessState.CANCELLED, cleanup, failure="the table is gone")
+
+
+def _settled(process: Process) -> int | None:
+    """The snapshot of which it is known that a process left nothing to do, None when others wrote meanwhile."""
+    before = process.before.snapshot_id
+    if process.snapshot_id is None:
+        return before
+    return process.snapshot_id if process.snapshot_id == (before or 0) + 1 else None
 
 
 def _since(table: TableState) -> int:

@@ -143,13 +143,13 @@ class TableBoard:
             self._place(state, now)
             self._to_measure[name] = None
 
-    def succeeded(self, name: str, kind: WorkKind, snapshot_id: int | None, now: int) -> None:
-        """Work was done, or there was nothing to do; `snapshot_id` is the newest one then."""
+    def succeeded(self, name: str, kind: WorkKind, settled_at: int | None, now: int) -> None:
+        """Work was done, or there was nothing to do; while `settled_at` is the newest snapshot, no more is."""
         self._busy.discard(name)
         state = self._states.get(name)
         if state is None:
             return
-        settled = dict(state.settled) if snapshot_id is None else {**state.settled, kind: snapshot_id}
+        settled = dict(state.settled) if settled_at is None else {**state.settled, kind: settled_at}
         kinds = [each for each in WorkKind if each is kind or (kind.is_compaction and _covers(kind, each))]
         needs = tuple(need for need in state.needs if need.kind not in kinds)
         last = {**state.last, **dict.fromkeys(kinds, now)}

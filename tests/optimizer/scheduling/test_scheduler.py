@@ -1,10 +1,15 @@
 """The scheduler: from a table that is due to a process that has ended, and what may come in between."""
 
+from typing import Any
+
+import pytest
+
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, ProcessState
+from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.flow.task import Verdict
-from tests.optimizer.scheduling.desk import DONE, Desk
-from tests.optimizer.scheduling.measured import runs
+from tests.optimizer.scheduling.desk import DONE, Desk, tasks
+from tests.optimizer.scheduling.measured import measurement, runs
 
 
 def test_a_due_table_gets_a_process_whose_results_are_committed_and_cleaned_up_after() -> None:
@@ -74,3 +79,63 @@ def test_a_process_that_was_never_planned_counts_as_a_failure_of_its_table() -> 
     desk.now += desk.settings.pause_first
     desk.scheduler.take_unmeasured()
     assert desk.scheduler.begin() is not None
+
+
+def succeeded(desk: Desk, snapshot_id: int | None, kind: WorkKind, found: Measurement) -> None:
+    """A process for the table t, as it was found before, has ended with this snapshot."""
+    desk.due("t", found)
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    process = begun[0]
+    assert process.kind is kind
+    desk.scheduler.planned(process.id, tasks(1))
+    [attempt] = desk.scheduler.poll(next(iter(desk.scheduler.workers())).id, 1)
+    desk.scheduler.complete(attempt.ref, DONE)
+    desk.scheduler.committed(process.id, snapshot_id)
+    desk.scheduler.ended(process.id, None)
+
+
+def test_what_another_has_written_during_a_compaction_is_compacted_though_nobody_writes_any_more() -> None:
+    desk = Desk()
+    desk.worker()
+    # The snapshots 2 to 9 are those of a writer.
+    succeeded(desk, 10, WorkKind.MINOR, runs(9, snapshot_id=1))
+    desk.due("t", runs(8, snapshot_id=10))
+    assert desk.scheduler.begin() is not None
+
+
+def test_a_compaction_that_left_more_runs_than_it_should_is_not_repeated_while_nobody_writes() -> None:
+    desk = Desk()
+    desk.worker()
+    succeeded(desk, 2, WorkKind.MINOR, runs(9, snapshot_id=1))
+    desk.due("t", runs(8, snapshot_id=2))
+    assert desk.scheduler.begin() is None
+    desk.due("t", runs(9, snapshot_id=3))
+    assert desk.scheduler.begin() is not None
+
+
+@pytest.mark.parametrize("due", [{"manifests_due": 3}, {"statistics": (100, 50)}])
+def test_upkeep_that_changed_nothing_is_not_repeated_while_nobody_writes(due: dict[str, Any]) -> None:
+    desk = Desk()
+    desk.worker()
+    kind = WorkKind.MANIFESTS if "manifests_due" in due else WorkKind.ANALYZE
+    succeeded(desk, None, kind, measurement(**due))
+    desk.due("t", measurement(**due))
+    assert desk.scheduler.begin() is None
+    desk.due("t", measurement(snapshot_id=2, **due))
+    assert desk.scheduler.begin() is not None
+
+
+def test_orphans_are_looked_for_again_though_nobody_has_written() -> None:
+    desk = Desk()
+    desk.worker()
+    desk.due("t", measurement())
+    desk.now += 86_400_000
+    desk.worker()
+    succeeded(desk, None, WorkKind.ORPHANS, measurement())
+    desk.now += 86_400_000
+    assert desk.scheduler.take_unmeasured() == ["t"]
+    desk.due("t", measurement())
+    [state] = desk.scheduler.tables()
+    assert state.next_need is not None
+    assert state.next_need.kind is WorkKind.ORPHANS
