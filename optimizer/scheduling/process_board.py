@@ -127,9 +127,10 @@ class ProcessBoard:
     def complete(self, ref: TaskRef, outcome: TaskOutcome, now: int) -> Verdict:
         """What a worker brings of an attempt. The same result may come twice."""
         task = self._task(ref)
-        if task is None:
+        # A later attempt than is known here was given out by a scheduler that has taken over.
+        if task is None or task.attempt < ref.attempt:
             return Verdict.UNKNOWN
-        if task.attempt != ref.attempt:
+        if task.attempt > ref.attempt:
             return Verdict.SUPERSEDED
         if task.state is TaskState.DONE:
             return Verdict.ACCEPTED

@@ -2,7 +2,8 @@
 
 It does no I/O but for its journal. Each method that changes something stores it before it returns, so that nothing has
 an effect which the next scheduler would not know of; when the journal refuses, the scheduler has nothing more to say
-and has to be made anew. Methods are to be called by one thread at a time. Times are epoch milliseconds.
+and has to be made anew: all that it would decide from then on raises SchedulerEndedError. Methods are to be called by
+one thread at a time. Times are epoch milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
+from interbed.optimizer.journal.api import Journal, JournalChanges, JournalError, Lease
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
@@ -26,6 +27,10 @@ from interbed.storage.base.errors import InvalidInputError
 
 _REMEMBERED = 10_000
 """Processes of the past from which a new scheduler counts what tables have used."""
+
+
+class SchedulerEndedError(JournalError):
+    """What this scheduler had to store was refused, so that it knows more than the journal. It is to be made anew."""
 
 
 class UnknownWorkerError(InvalidInputError):
@@ -55,6 +60,7 @@ class Scheduler:
         self._groups_changed = True
         self._workers: dict[str, Worker] = {}
         self._workers_changed = True
+        self._refused: JournalError | None = None
         self._answered: list[int] = []
         self._gone: list[str] = []
         self._usage = Usage()
@@ -239,6 +245,7 @@ class Scheduler:
 
     def to_commit(self) -> list[tuple[Process, list[bytes]]]:
         """Processes whose tasks are done, with what these brought."""
+        self._check()
         found = [p for p in self._processes if p.state is ProcessState.COMMITTING]
         return [(p, self._processes.results(p.id)) for p in found]
 
@@ -263,6 +270,7 @@ class Scheduler:
 
     def to_end(self) -> list[tuple[Process, list[bytes]]]:
         """Processes whose files are to be cleaned up, with what their tasks brought."""
+        self._check()
         found = [p for p in self._processes if p.state is ProcessState.ENDING]
         return [(p, self._processes.results(p.id)) for p in found]
 
@@ -318,7 +326,12 @@ class Scheduler:
         self._processes.settle(self._clock())
         self._store()
 
+    def _check(self) -> None:
+        if self._refused is not None:
+            raise SchedulerEndedError(f"This scheduler has ended: {self._refused}") from self._refused
+
     def _store(self) -> None:
+        self._check()
         processes, tasks = self._processes.take_changed()
         changes = JournalChanges(
             tables=self._tables.take_changed(),
@@ -331,7 +344,11 @@ class Scheduler:
         )
         if changes.is_empty:
             return
-        self._journal.store(self._lease, changes)
+        try:
+            self._journal.store(self._lease, changes)
+        except JournalError as error:
+            self._refused = error
+            raise
         self._gone, self._answered = [], []
         self._workers_changed = self._groups_changed = False
 

@@ -72,6 +72,13 @@ class Desk:
         self.scheduler.planned(begun[0].id, tasks(number))
         return begun[0]
 
+    def process_given_out(self) -> Process:
+        """A process whose only task was given to a worker."""
+        worker = self.worker()
+        process = self.process()
+        assert len(self.scheduler.poll(worker.id, 1)) == 1
+        return process
+
     def end(self, process: Process, found: Measurement | None = None) -> Process:
         """The process was cleaned up."""
         assert [p.id for p, _ in self.scheduler.to_end()] == [process.id]

@@ -7,7 +7,10 @@ import pytest
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, ProcessState
 from interbed.optimizer.flow.tables import Measurement
-from interbed.optimizer.flow.task import Verdict
+from interbed.optimizer.flow.task import TaskRef, Verdict
+from interbed.optimizer.journal.api import LeaseLostError
+from interbed.optimizer.scheduling.scheduler import SchedulerEndedError
+from interbed.optimizer.scheduling.settings import SchedulerSettings
 from tests.optimizer.scheduling.desk import DONE, Desk, tasks
 from tests.optimizer.scheduling.measured import measurement, runs
 
@@ -139,3 +142,31 @@ def test_orphans_are_looked_for_again_though_nobody_has_written() -> None:
     [state] = desk.scheduler.tables()
     assert state.next_need is not None
     assert state.next_need.kind is WorkKind.ORPHANS
+
+
+def test_a_scheduler_that_was_overtaken_calls_no_attempt_superseded_that_it_did_not_give_out() -> None:
+    desk = Desk(settings=SchedulerSettings(task_timeout=1_000))
+    old = desk.scheduler
+    process = desk.process_given_out()
+    new = desk.takes_over()
+    worker = desk.worker()
+    desk.now += 2_000
+    new.expire_leases()
+    [second] = new.poll(worker.id, 1)
+    assert second.ref == TaskRef(process=process.id, number=0, attempt=2)
+    assert new.complete(second.ref, DONE) is Verdict.ACCEPTED
+    # Its reply was lost, and the worker asks the one that it knew before.
+    assert old.complete(second.ref, DONE) is Verdict.UNKNOWN
+
+
+def test_a_scheduler_decides_nothing_more_once_the_journal_has_refused() -> None:
+    desk = Desk()
+    old = desk.scheduler
+    process = desk.process_given_out()
+    attempt = TaskRef(process=process.id, number=0, attempt=1)
+    desk.takes_over()
+    with pytest.raises(LeaseLostError):
+        old.complete(attempt, DONE)
+    for decide in (lambda: old.complete(attempt, DONE), old.to_commit, old.to_end, old.expire_leases):
+        with pytest.raises(SchedulerEndedError):
+            decide()
