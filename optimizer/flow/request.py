@@ -10,10 +10,10 @@ class RequestKind(StrEnum):
     """What is asked for."""
 
     PAUSE = "pause"
-    """Nothing is begun for the table any more."""
+    """Nothing is begun for the table any more, also what was asked for before."""
     RESUME = "resume"
     NOW = "now"
-    """One kind of work is done next, whether it is due or not."""
+    """One kind of work is done next, whether it is due or not, and though the table is paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

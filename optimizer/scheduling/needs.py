@@ -75,7 +75,9 @@ class KindAnswer:
 
 
 def needs_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> Decision:
-    """What the table needs. A kind that was due before stays due since then."""
+    """What the table needs. A kind that was due before stays due since then, also when a wider compaction takes its
+    place.
+    """
     answers = answers_of(state, found, settings, now)
     checks = [answer.next_check_millis for answer in answers if answer.next_check_millis is not None]
     needs = [answer.need for answer in answers if answer.need is not None]
@@ -87,13 +89,13 @@ def answers_of(state: TableState, found: Measurement, settings: SchedulerSetting
     if not found.wishes.enabled or found.health.snapshot_id is None:
         return ()
     asked = _Question(state=state, found=found, settings=settings, now=now)
-    due_before = {need.kind: need.due_millis for need in state.needs}
+    due_before = {_line_of(need.kind): need.due_millis for need in state.needs}
     answers = []
     for kind, rule in _RULES.items():
         need, check = rule(asked)
         settled = need is not None and asked.is_settled(kind)
         if need is not None:
-            need = None if settled else replace(need, due_millis=due_before.get(kind, now))
+            need = None if settled else replace(need, due_millis=due_before.get(_line_of(kind), now))
         answers.append(KindAnswer(kind=kind, need=need, next_check_millis=check, is_settled=settled))
     return tuple(answers)
 
@@ -104,6 +106,11 @@ def in_order(needs: Sequence[Need]) -> list[Need]:
     widest = max(compactions, key=lambda need: _WIDTH[need.kind], default=None)
     kept = [need for need in needs if not need.kind.is_compaction or need is widest]
     return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
+
+
+def _line_of(kind: WorkKind) -> WorkKind:
+    """Of the compactions, which do each other's work, one stands for all."""
+    return WorkKind.FULL if kind.is_compaction else kind
 
 
 _WIDTH = {WorkKind.MINOR: 0, WorkKind.MAJOR: 1, WorkKind.FULL: 2}

@@ -81,6 +81,7 @@ class TableBoard:
 
     def measured(self, name: str, found: Measurement, now: int) -> TableState | None:
         """What was found of a table; its state then, None when it is gone meanwhile."""
+        self._to_measure.pop(name, None)
         state = self._states.get(name)
         if state is None:
             return None
@@ -172,7 +173,8 @@ class TableBoard:
         """What people want; for a table that is not known yet it is noted as well."""
         state = self._states.get(name) or TableState(name=name)
         if paused is not None:
-            state = replace(state, paused=paused)
+            # What was asked for before the pause is not begun any more; what is asked for in it is.
+            state = replace(state, paused=paused, requested=None if paused else state.requested)
         if work is not None:
             state = replace(state, requested=work, not_before_millis=0)
         self._put(state, now)

@@ -6,6 +6,7 @@ import pytest
 
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, ProcessState
+from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.flow.task import TaskRef, Verdict
 from interbed.optimizer.journal.api import LeaseLostError
@@ -170,3 +171,58 @@ def test_a_scheduler_decides_nothing_more_once_the_journal_has_refused() -> None
     for decide in (lambda: old.complete(attempt, DONE), old.to_commit, old.to_end, old.expire_leases):
         with pytest.raises(SchedulerEndedError):
             decide()
+
+
+def test_a_paused_table_gets_no_process_but_one_that_is_asked_for_in_the_pause() -> None:
+    desk = Desk()
+    desk.worker()
+    desk.due("t")
+    desk.journal.ask(TableRequest(table="t", kind=RequestKind.NOW, work=WorkKind.FULL))
+    desk.journal.ask(TableRequest(table="t", kind=RequestKind.PAUSE))
+    desk.scheduler.take_requests()
+    assert desk.scheduler.begin() is None
+    desk.journal.ask(TableRequest(table="t", kind=RequestKind.NOW, work=WorkKind.FULL))
+    desk.scheduler.take_requests()
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    assert (begun[0].kind, begun[0].reason) == (WorkKind.FULL, "asked for")
+    desk.scheduler.planned(begun[0].id, ())
+    desk.end(begun[0], runs(9, snapshot_id=2))
+    assert desk.scheduler.begin() is None
+    desk.journal.ask(TableRequest(table="t", kind=RequestKind.RESUME))
+    desk.scheduler.take_requests()
+    assert desk.scheduler.begin() is not None
+
+
+def test_requests_are_taken_once_and_also_for_a_table_that_is_not_known_yet() -> None:
+    desk = Desk()
+    desk.worker()
+    desk.journal.ask(TableRequest(table="t", kind=RequestKind.NOW, work=WorkKind.ANALYZE))
+    desk.scheduler.take_requests()
+    assert list(desk.journal.requests()) == []
+    desk.takes_over()
+    desk.worker()
+    assert desk.scheduler.begin() is None
+    desk.due("t", measurement())
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    assert begun[0].kind is WorkKind.ANALYZE
+    assert desk.scheduler.begin() is None
+
+
+def test_a_disabled_table_gets_no_process() -> None:
+    desk = Desk()
+    desk.worker()
+    desk.due("t", runs(9, options={"self-optimizing.enabled": "false"}))
+    assert desk.scheduler.begin() is None
+
+
+def test_a_table_is_not_measured_twice_after_a_process() -> None:
+    desk = Desk()
+    desk.worker()
+    desk.due("t")
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    desk.scheduler.planned(begun[0].id, ())
+    desk.end(begun[0], runs(2))
+    assert desk.scheduler.take_unmeasured() == []
