@@ -69,14 +69,9 @@ class ProcessBoard:
             if process.group == group and process.state is ProcessState.RUNNING and self._waiting_task(process.id):
                 yield process
 
-    def waiting_tasks(self, group: str) -> int:
-        """How many tasks of a group wait for a worker."""
-        return sum(
-            task.state is TaskState.WAITING
-            for process in self._processes.values()
-            if process.group == group and process.state is ProcessState.RUNNING
-            for task in self._tasks[process.id].values()
-        )
+    def waiting_tasks(self, process_id: str) -> int:
+        """How many tasks of a process wait for a worker."""
+        return sum(task.state is TaskState.WAITING for task in self._tasks[process_id].values())
 
     def running_tasks(self) -> dict[str, int]:
         """How many tasks each worker has."""

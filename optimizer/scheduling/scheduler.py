@@ -18,10 +18,11 @@ from interbed.optimizer.flow.tables import Measurement, PlannedTask
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, JournalError, Lease
+from interbed.optimizer.scheduling.lines import Lines, waiting_table
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
-from interbed.optimizer.scheduling.turns import Waiting, next_turn
+from interbed.optimizer.scheduling.turns import Turn, turn_of
 from interbed.optimizer.scheduling.usage import Usage
 from interbed.storage.base.errors import InvalidInputError
 
@@ -67,6 +68,7 @@ class Scheduler:
         state = journal.load(lease)
         now = clock()
         self._tables = TableBoard(state.tables, settings)
+        self._lines = Lines(self._tables, self._usage)
         self._processes = ProcessBoard(state.processes, state.tasks, settings, self._usage, now)
         for process in state.processes:
             self._tables.busy(process.table)
@@ -134,14 +136,10 @@ class Scheduler:
         group = self._groups.get(worker.group)
         given: list[Assignment] = []
         while group is not None and len(given) < free:
-            candidates = [
-                self._waiting(self._tables[p.table], p.created_millis, group, now) for p in self._ready(group)
-            ]
-            chosen = next_turn(candidates, group.policy, capacity=self._capacity(group), now=now)
-            if chosen is None or self._has_to_wait(chosen, group, now):
+            chosen = min(self._ready(group, now), key=lambda ready: ready[0], default=None)
+            if chosen is None or self._has_to_wait(chosen[0], group, now):
                 break
-            process = next(p for p in self._ready(group) if p.table == chosen.table)
-            given.append(self._processes.give(process.id, worker_id, now))
+            given.append(self._processes.give(chosen[1].id, worker_id, now))
         if given:
             self._workers_changed = True
             self._store()
@@ -205,11 +203,8 @@ class Scheduler:
         now = self._clock()
         for group in sorted(self._groups.values(), key=lambda g: g.name):
             slots = self._slots(group)
-            if not slots or self._processes.waiting_tasks(group.name) >= slots:
-                continue
-            waiting = [self._waiting(t, _since(t), group, now) for t in self._tables.waiting(group.name)]
-            chosen = next_turn(waiting, group.policy, capacity=self._capacity(group), now=now)
-            if chosen is None or (not chosen.is_within(self._capacity(group)) and any(self._ready(group))):
+            chosen = self._lines.first(group, self._capacity(group), now) if slots else None
+            if chosen is None or not self._is_to_begin(chosen, group, slots, now):
                 continue
             before = self._tables[chosen.table].standing
             assert before is not None
@@ -367,26 +362,33 @@ class Scheduler:
         """Seconds of workers that the group has in its window."""
         return self._slots(group) * group.window_millis / 1000
 
-    def _ready(self, group: ResourceGroup) -> list[Process]:
-        return [p for p in self._processes.with_waiting(group.name) if p.table in self._tables]
-
-    def _waiting(self, table: TableState, since: int, group: ResourceGroup, now: int) -> Waiting:
-        return Waiting(
-            table=table.name,
-            quota=table.quota,
-            used=self._usage.used(table.name, now, group.window_millis),
-            score=100 if table.standing is None else table.standing.score,
-            since_millis=since,
-            requested=table.requested is not None,
-        )
-
-    def _has_to_wait(self, chosen: Waiting, group: ResourceGroup, now: int) -> bool:
-        """Whether a table has used its share while one that has not is waiting to be planned."""
+    def _ready(self, group: ResourceGroup, now: int) -> list[tuple[Turn, Process]]:
+        """The processes that have tasks to give out, with the turns of their tables."""
         capacity = self._capacity(group)
-        if chosen.is_within(capacity):
+        ready = []
+        for process in self._processes.with_waiting(group.name):
+            if process.table in self._tables:
+                table, begun = self._tables[process.table], process.created_millis
+                waiting = waiting_table(table, self._usage, group, now, otherwise_since=begun)
+                ready.append((turn_of(waiting, group.policy, capacity=capacity), process))
+        return ready
+
+    def _has_to_wait(self, chosen: Turn, group: ResourceGroup, now: int) -> bool:
+        """Whether a table has used its share while one that has not is waiting to be planned."""
+        if not chosen.is_over_its_share:
             return False
-        waiting = self._tables.waiting(group.name)
-        return any(self._waiting(t, 0, group, now).is_within(capacity) for t in waiting)
+        first = self._lines.first(group, self._capacity(group), now)
+        return first is not None and not first.is_over_its_share
+
+    def _is_to_begin(self, chosen: Turn, group: ResourceGroup, slots: int, now: int) -> bool:
+        """Whether the next table is to be planned: there are too few tasks for the workers, or it is its turn before
+        all tables that have tasks. One that has used its share is not, while others have tasks.
+        """
+        ready = self._ready(group, now)
+        if all(chosen.is_before(turn) for turn, _ in ready):
+            return True
+        tasks = sum(self._processes.waiting_tasks(p.id) for turn, p in ready if not turn.is_over_its_share)
+        return not chosen.is_over_its_share and tasks < slots
 
     def _forget(self, name: str) -> None:
         if self._tables.gone(name):
@@ -404,7 +406,3 @@ def _settled(process: Process) -> int | None:
     if process.snapshot_id is None:
         return before
     return process.snapshot_id if process.snapshot_id == (before or 0) + 1 else None
-
-
-def _since(table: TableState) -> int:
-    return min((need.due_millis for need in table.needs), default=0)

@@ -25,7 +25,9 @@ class TableBoard:
         self._settings = settings
         self._to_measure: dict[str, None] = {}
         self._busy: set[str] = set()
-        self._waiting: dict[str, set[str]] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
+        self._line: dict[str, str] = {}
+        self._moved: dict[str, None] = {}
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
         self._changed: dict[str, None] = {}
@@ -120,8 +122,17 @@ class TableBoard:
 
     def waiting(self, group: str) -> Iterator[TableState]:
         """The tables of a group that wait for their turn, all of which were measured."""
-        states = (self._states[name] for name in self._waiting.get(group, ()))
-        return (state for state in states if state.standing is not None and state.unreadable is None)
+        return (self._states[name] for name in self._waiting.get(group, ()))
+
+    def waits(self, name: str) -> TableState | None:
+        """The table, if it waits for its turn."""
+        return self._states[name] if name in self._line else None
+
+    def take_moved(self) -> list[str]:
+        """The tables that came to wait, or that waited and do so no more or for something else, since the last call."""
+        moved = list(self._moved)
+        self._moved.clear()
+        return moved
 
     def begin(self, name: str, now: int) -> Need:
         """A process begins for a table: what it is to do. The table waits no more until `end`."""
@@ -193,12 +204,15 @@ class TableBoard:
         if state.next_check_millis is not None and (now is None or state.next_check_millis > now):
             self._arm(state.name, state.next_check_millis)
         wants = state.requested is not None or (state.enabled and not state.paused and state.needs)
-        if not wants or state.name in self._busy:
+        is_known = state.standing is not None and state.unreadable is None
+        if not wants or not is_known or state.name in self._busy:
             return
         if now is None or state.not_before_millis > now:
             self._arm(state.name, state.not_before_millis)
             return
-        self._waiting.setdefault(state.group, set()).add(state.name)
+        self._waiting.setdefault(state.group, {})[state.name] = None
+        self._line[state.name] = state.group
+        self._moved[state.name] = None
 
     def _arm(self, name: str, at: int) -> None:
         """Place the table again at that time; an earlier timer sees to the later one, so that timers do not pile up."""
@@ -207,8 +221,10 @@ class TableBoard:
             heapq.heappush(self._timers, (at, name))
 
     def _leave_line(self, name: str) -> None:
-        for names in self._waiting.values():
-            names.discard(name)
+        group = self._line.pop(name, None)
+        if group is not None:
+            del self._waiting[group][name]
+            self._moved[name] = None
 
 
 def _asked_for(state: TableState, now: int) -> Need:

@@ -4,8 +4,8 @@ A table that has used its share of the group's time in the window has to wait fo
 the policy decides, and the table that has waited longest is first among equals.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from interbed.optimizer.flow.group import GroupPolicy
 
@@ -30,15 +30,33 @@ class Waiting:
         return self.used < self.quota * capacity
 
 
-def next_turn(waiting: Iterable[Waiting], policy: GroupPolicy, *, capacity: float, now: int) -> Waiting | None:
-    """The table whose turn it is; None when none waits. `capacity` is the group's seconds in the window."""
-    best: tuple[tuple[bool, bool, float, int, str], Waiting] | None = None
-    for each in waiting:
-        if policy is GroupPolicy.QUOTA:
-            rank = each.used / each.quota
-        else:
-            rank = each.score - (now - each.since_millis) / _MILLIS_OF_A_POINT
-        key = (not each.is_within(capacity), not each.requested, rank, each.since_millis, each.table)
-        if best is None or key < best[0]:
-            best = (key, each)
-    return None if best is None else best[1]
+class Turn(NamedTuple):
+    """Where a table stands in the line: the least turn is the first. `rank` is the policy's."""
+
+    is_over_its_share: bool
+    is_not_requested: bool
+    rank: float
+    since_millis: int
+    table: str
+
+    def is_before(self, other: "Turn") -> bool:
+        """Whether it is before the other by its share or its rank."""
+        return (self.is_over_its_share, self.rank) < (other.is_over_its_share, other.rank)
+
+
+def turn_of(waiting: Waiting, policy: GroupPolicy, *, capacity: float) -> Turn:
+    """The turn of a table; `capacity` is the group's seconds in the window.
+
+    It does not depend on the time: who has waited longer by a minute has done so for ever.
+    """
+    if policy is GroupPolicy.QUOTA:
+        rank = waiting.used / waiting.quota
+    else:
+        rank = waiting.score + waiting.since_millis / _MILLIS_OF_A_POINT
+    return Turn(
+        is_over_its_share=not waiting.is_within(capacity),
+        is_not_requested=not waiting.requested,
+        rank=rank,
+        since_millis=waiting.since_millis,
+        table=waiting.table,
+    )

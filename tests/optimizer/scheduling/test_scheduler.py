@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, ProcessState
 from interbed.optimizer.flow.request import RequestKind, TableRequest
@@ -226,3 +227,45 @@ def test_a_table_is_not_measured_twice_after_a_process() -> None:
     desk.scheduler.planned(begun[0].id, ())
     desk.end(begun[0], runs(2))
     assert desk.scheduler.take_unmeasured() == []
+
+
+def test_a_table_within_its_share_is_planned_though_others_have_tasks_enough_that_have_used_theirs() -> None:
+    desk = Desk({"default": ResourceGroup(window_millis=100_000)})
+    worker = desk.worker()
+    desk.process("hog", number=9)
+    for _ in range(2):
+        [attempt] = desk.scheduler.poll(worker.id, 1)
+        desk.now += 26_000
+        desk.scheduler.complete(attempt.ref, DONE)
+    desk.due("modest")
+    assert desk.scheduler.poll(worker.id, 1) == []
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    desk.scheduler.planned(begun[0].id, tasks(1))
+    assert [attempt.table for attempt in desk.scheduler.poll(worker.id, 2)] == ["modest", "hog"]
+
+
+def test_a_table_whose_turn_it_is_does_not_wait_until_another_has_no_tasks_left() -> None:
+    desk = Desk()
+    worker = desk.worker()
+    desk.process("large", number=9)
+    [attempt] = desk.scheduler.poll(worker.id, 1)
+    desk.now += 1_000
+    desk.scheduler.complete(attempt.ref, DONE)
+    desk.due("small")
+    desk.due("smaller")
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    desk.scheduler.planned(begun[0].id, tasks(1))
+    assert desk.scheduler.begin() is None
+    [attempt] = desk.scheduler.poll(worker.id, 1)
+    assert attempt.table == "small"
+
+
+def test_tasks_are_given_out_the_costliest_first_to_as_many_threads_as_are_free() -> None:
+    desk = Desk()
+    worker = desk.worker(threads=3)
+    desk.process(number=4)
+    assert [attempt.ref.number for attempt in desk.scheduler.poll(worker.id, 3)] == [0, 1, 2]
+    assert [attempt.ref.number for attempt in desk.scheduler.poll(worker.id, 3)] == [3]
+    assert desk.scheduler.poll(worker.id, 3) == []
