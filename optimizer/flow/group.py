@@ -103,4 +103,7 @@ def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
             given["policy"] = GroupPolicy(values["policy"])
     except (InvalidOptionError, ValueError) as error:
         raise InvalidInputError(f"Group '{name}' in {path}: {error}.") from error
-    return ResourceGroup(name=name, **given)
+    try:
+        return ResourceGroup(name=name, **given)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from error

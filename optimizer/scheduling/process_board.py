@@ -1,12 +1,13 @@
 """Processes that have not ended, with their tasks: what is given out, to whom, and what came back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
 from interbed.optimizer.flow.tables import PlannedTask
 from interbed.optimizer.flow.task import NO_FIGURES, Assignment, Task, TaskOutcome, TaskRef, TaskState, Verdict
 from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.task_list import TaskList
 from interbed.optimizer.scheduling.usage import Usage
 
 _FAILURE_MAX = 2000
@@ -22,7 +23,10 @@ class ProcessBoard:
         self._settings = settings
         self._usage = usage
         self._processes = {process.id: process for process in processes}
-        self._tasks: dict[str, dict[int, Task]] = {process.id: {} for process in processes}
+        self._tasks = {process.id: TaskList() for process in processes}
+        self._running: dict[tuple[str, int], None] = {}
+        # Processes with tasks that have moved: what follows for them is found out by `settle`.
+        self._unsettled = {process.id: None for process in processes}
         self._changed_processes: dict[str, None] = {}
         self._changed_tasks: dict[tuple[str, int], None] = {}
         self._ended: dict[str, Process] = {}
@@ -31,7 +35,7 @@ class ProcessBoard:
                 # Its worker may well be alive; it is given the time to say so.
                 task = replace(task, lease_until_millis=now + settings.lease)
                 usage.begin(self._processes[task.process].table, task.ref, now)
-            self._tasks[task.process][task.number] = task
+            self._place(task)
 
     def __iter__(self) -> Iterator[Process]:
         return iter(self._processes.values())
@@ -46,7 +50,8 @@ class ProcessBoard:
         """The processes and tasks that changed since the last call; those that ended among the processes."""
         processes = [self._processes[i] for i in self._changed_processes if i in self._processes]
         processes += self._ended.values()
-        tasks = [self._tasks[p][n] for p, n in self._changed_tasks if p in self._tasks]
+        changed = (self._task(process, number) for process, number in self._changed_tasks)
+        tasks = [task for task in changed if task is not None]
         self._changed_processes.clear()
         self._changed_tasks.clear()
         self._ended.clear()
@@ -54,7 +59,7 @@ class ProcessBoard:
 
     def begin(self, process: Process) -> None:
         """A process begins, without tasks yet."""
-        self._tasks[process.id] = {}
+        self._tasks[process.id] = TaskList()
         self._put(process)
 
     def planned(self, process_id: str, tasks: Sequence[PlannedTask]) -> None:
@@ -66,25 +71,24 @@ class ProcessBoard:
     def with_waiting(self, group: str) -> Iterator[Process]:
         """The processes of a group that have tasks to give out."""
         for process in self._processes.values():
-            if process.group == group and process.state is ProcessState.RUNNING and self._waiting_task(process.id):
+            if process.group == group and process.state is ProcessState.RUNNING and self.waiting_tasks(process.id):
                 yield process
 
     def waiting_tasks(self, process_id: str) -> int:
         """How many tasks of a process wait for a worker."""
-        return sum(task.state is TaskState.WAITING for task in self._tasks[process_id].values())
+        return self._tasks[process_id].count(TaskState.WAITING)
 
     def running_tasks(self) -> dict[str, int]:
         """How many tasks each worker has."""
         counts: dict[str, int] = {}
-        for tasks in self._tasks.values():
-            for task in tasks.values():
-                if task.state is TaskState.RUNNING and task.worker is not None:
-                    counts[task.worker] = counts.get(task.worker, 0) + 1
+        for task in self._running_tasks():
+            if task.worker is not None:
+                counts[task.worker] = counts.get(task.worker, 0) + 1
         return counts
 
     def give(self, process_id: str, worker: str, now: int) -> Assignment:
         """Give the costliest task that waits to a worker, as a new attempt."""
-        task = self._waiting_task(process_id)
+        task = self._tasks[process_id].costliest()
         assert task is not None
         process = self._processes[process_id]
         task = self._put_task(
@@ -108,7 +112,7 @@ class ProcessBoard:
 
     def beat(self, ref: TaskRef, now: int) -> bool:
         """A worker works on an attempt; whether it is to go on. Not stored: after a restart a lease begins anew."""
-        task = self._task(ref)
+        task = self._task(ref.process, ref.number)
         if task is None or task.state is not TaskState.RUNNING or task.attempt != ref.attempt:
             return False
         if self._processes[ref.process].state is not ProcessState.RUNNING:
@@ -116,12 +120,12 @@ class ProcessBoard:
         assert task.started_millis is not None
         if now - task.started_millis > self._settings.task_timeout:
             return False
-        self._tasks[ref.process][ref.number] = replace(task, lease_until_millis=now + self._settings.lease)
+        self._place(replace(task, lease_until_millis=now + self._settings.lease))
         return True
 
     def complete(self, ref: TaskRef, outcome: TaskOutcome, now: int) -> Verdict:
         """What a worker brings of an attempt. The same result may come twice."""
-        task = self._task(ref)
+        task = self._task(ref.process, ref.number)
         # A later attempt than is known here was given out by a scheduler that has taken over.
         if task is None or task.attempt < ref.attempt:
             return Verdict.UNKNOWN
@@ -149,49 +153,54 @@ class ProcessBoard:
 
     def expire(self, now: int) -> None:
         """Take from workers the attempts of which nobody has spoken for too long, or that take too long."""
-        for process in list(self._processes.values()):
-            if process.state is not ProcessState.RUNNING:
+        for task in self._running_tasks():
+            if self._processes[task.process].state is not ProcessState.RUNNING:
                 continue
-            for task in list(self._tasks[process.id].values()):
-                if task.state is not TaskState.RUNNING:
-                    continue
-                assert task.lease_until_millis is not None
-                assert task.started_millis is not None
-                if task.lease_until_millis <= now:
-                    self._stop(task, now)
-                    self._lose(task, f"worker {task.worker} said nothing for {self._settings.lease} ms")
-                elif now - task.started_millis > self._settings.task_timeout:
-                    self._stop(task, now)
-                    self._lose(task, f"worker {task.worker} took longer than {self._settings.task_timeout} ms")
+            assert task.lease_until_millis is not None
+            assert task.started_millis is not None
+            if task.lease_until_millis <= now:
+                self._stop(task, now)
+                self._lose(task, f"worker {task.worker} said nothing for {self._settings.lease} ms")
+            elif now - task.started_millis > self._settings.task_timeout:
+                self._stop(task, now)
+                self._lose(task, f"worker {task.worker} took longer than {self._settings.task_timeout} ms")
 
     def take_back(self, worker: str, now: int) -> None:
         """A worker has left, or is known to be gone; its attempts wait again."""
-        for tasks in list(self._tasks.values()):
-            for task in list(tasks.values()):
-                if task.worker == worker and task.state is TaskState.RUNNING:
-                    self._stop(task, now)
-                    self._lose(task, f"worker {worker} is gone")
+        for task in self._running_tasks():
+            if task.worker == worker:
+                self._stop(task, now)
+                self._lose(task, f"worker {worker} is gone")
 
     def results(self, process_id: str) -> list[bytes]:
         """What the tasks brought, in their order."""
-        return [t.result for _, t in sorted(self._tasks[process_id].items()) if t.result is not None]
+        return [task.result for task in self._tasks[process_id] if task.result is not None]
 
-    def settle(self, now: int) -> None:
-        """Move on the processes whose tasks are all done, or of which one failed too often."""
-        for process in list(self._processes.values()):
-            tasks = self._tasks[process.id].values()
-            if process.state is not ProcessState.RUNNING or not tasks:
+    def settle(self, now: int, groups: Container[str]) -> None:
+        """Move on the processes whose tasks are all done, or of which one failed too often; cancel those with tasks
+        that nobody will take, as their group is none of these any more.
+        """
+        unsettled = [self._processes[i] for i in self._unsettled if i in self._processes]
+        self._unsettled.clear()
+        for process in unsettled:
+            tasks = self._tasks[process.id]
+            if process.state is not ProcessState.RUNNING or not len(tasks):
                 continue
-            failed = next((task for task in tasks if task.state is TaskState.FAILED), None)
-            if failed is not None:
-                for task in list(tasks):
-                    if task.state is TaskState.RUNNING:
-                        self._stop(task, now)
-                        self._put_task(replace(task, state=TaskState.FAILED, failure="another task failed"))
+            if tasks.count(TaskState.FAILED):
+                failed = next(task for task in tasks if task.state is TaskState.FAILED)
+                self._stop_all(process.id, "another task failed", now)
                 self.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure=failed.failure)
-            elif all(task.state is TaskState.DONE for task in tasks):
+            elif tasks.count(TaskState.DONE) == len(tasks):
                 figures = sum((task.figures for task in tasks), NO_FIGURES)
                 self._put(replace(process, state=ProcessState.COMMITTING, figures=figures))
+            elif tasks.count(TaskState.WAITING) and process.group not in groups:
+                failure = f"there is no group '{process.group}' any more"
+                self._stop_all(process.id, failure, now)
+                self.end(process.id, ProcessState.CANCELLED, Cleanup.DISCARD, failure=failure)
+
+    def unsettle(self) -> None:
+        """Have `settle` look at all processes, since the groups are others."""
+        self._unsettled.update(dict.fromkeys(self._processes))
 
     def end(
         self,
@@ -218,7 +227,8 @@ class ProcessBoard:
     def ended(self, process_id: str, now: int) -> Process:
         """A process is cleaned up, and so at its end."""
         process = self._processes.pop(process_id)
-        for task in self._tasks.pop(process_id).values():
+        for task in self._tasks.pop(process_id):
+            self._running.pop((process_id, task.number), None)
             self._usage.finish(process.table, task.ref, now)
         assert process.ending is not None
         process = replace(process, state=process.ending, ended_millis=now)
@@ -238,18 +248,33 @@ class ProcessBoard:
         state = TaskState.FAILED if task.attempt >= self._settings.attempts else TaskState.WAITING
         self._put_task(replace(task, state=state, worker=None, lease_until_millis=None, failure=why))
 
-    def _task(self, ref: TaskRef) -> Task | None:
-        return self._tasks.get(ref.process, {}).get(ref.number)
+    def _stop_all(self, process_id: str, why: str, now: int) -> None:
+        for task in self._tasks[process_id]:
+            if task.state is TaskState.RUNNING:
+                self._stop(task, now)
+                self._put_task(replace(task, state=TaskState.FAILED, failure=why))
 
-    def _waiting_task(self, process_id: str) -> Task | None:
-        waiting = (task for task in self._tasks[process_id].values() if task.state is TaskState.WAITING)
-        return max(waiting, key=lambda task: (task.cost, -task.number), default=None)
+    def _task(self, process_id: str, number: int) -> Task | None:
+        tasks = self._tasks.get(process_id)
+        return None if tasks is None else tasks.get(number)
+
+    def _running_tasks(self) -> list[Task]:
+        found = (self._task(process, number) for process, number in self._running)
+        return [task for task in found if task is not None]
+
+    def _place(self, task: Task) -> None:
+        self._tasks[task.process].put(task)
+        if task.state is TaskState.RUNNING:
+            self._running[task.process, task.number] = None
+        else:
+            self._running.pop((task.process, task.number), None)
 
     def _put(self, process: Process) -> None:
         self._processes[process.id] = process
         self._changed_processes[process.id] = None
 
     def _put_task(self, task: Task) -> Task:
-        self._tasks[task.process][task.number] = task
+        self._place(task)
+        self._unsettled[task.process] = None
         self._changed_tasks[task.process, task.number] = None
         return task

@@ -75,10 +75,10 @@ class Scheduler:
             if process.state is ProcessState.RUNNING and not process.tasks:
                 # Its planner was killed, perhaps by this table. There may be a mark; files there are none.
                 self._processes.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure="never planned")
-        for process in journal.processes(limit=_REMEMBERED):
-            if process.ended_millis is not None and process.seconds:
-                begun = process.ended_millis - round(process.seconds * 1000)
-                self._usage.add(process.table, begun, process.ended_millis)
+        for process in reversed(journal.processes(limit=_REMEMBERED)):
+            if process.seconds:
+                ended = now if process.ended_millis is None else process.ended_millis
+                self._usage.add(process.table, ended - round(process.seconds * 1000), ended)
         self._store()
 
     @property
@@ -170,11 +170,14 @@ class Scheduler:
         self._store()
 
     def set_groups(self, groups: Mapping[str, ResourceGroup]) -> None:
-        """Other groups from now on. Workers of a group that is gone get nothing more."""
+        """Other groups from now on. Workers of a group that is gone get nothing more, and its processes with tasks that
+        wait are cancelled.
+        """
         if dict(groups) != self._groups:
             self._groups = dict(groups)
             self._groups_changed = True
-            self._store()
+            self._processes.unsettle()
+            self._step()
 
     def take_unmeasured(self) -> list[str]:
         """Tables to be measured now."""
@@ -318,7 +321,7 @@ class Scheduler:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        self._processes.settle(self._clock())
+        self._processes.settle(self._clock(), self._groups)
         self._store()
 
     def _check(self) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
-from interbed.optimizer.flow.task import TaskFigures, TaskOutcome
+from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome, Verdict
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -83,3 +83,10 @@ class Desk:
         """The process was cleaned up."""
         assert [p.id for p, _ in self.scheduler.to_end()] == [process.id]
         return self.scheduler.ended(process.id, found)
+
+    def work(self, worker: Worker, millis: int = 1_000) -> Assignment:
+        """The worker gets an attempt, and brings its result after so long."""
+        [attempt] = self.scheduler.poll(worker.id, 1)
+        self.now += millis
+        assert self.scheduler.complete(attempt.ref, DONE) is Verdict.ACCEPTED
+        return attempt

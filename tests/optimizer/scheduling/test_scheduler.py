@@ -9,10 +9,11 @@ from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, ProcessState
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.tables import Measurement
-from interbed.optimizer.flow.task import TaskRef, Verdict
+from interbed.optimizer.flow.task import TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.journal.api import LeaseLostError
 from interbed.optimizer.scheduling.scheduler import SchedulerEndedError
 from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.scheduling.desk import DONE, Desk, tasks
 from tests.optimizer.scheduling.measured import measurement, runs
 
@@ -269,3 +270,60 @@ def test_tasks_are_given_out_the_costliest_first_to_as_many_threads_as_are_free(
     assert [attempt.ref.number for attempt in desk.scheduler.poll(worker.id, 3)] == [0, 1, 2]
     assert [attempt.ref.number for attempt in desk.scheduler.poll(worker.id, 3)] == [3]
     assert desk.scheduler.poll(worker.id, 3) == []
+
+
+def test_what_tables_have_used_outlives_the_scheduler() -> None:
+    desk = Desk({"default": ResourceGroup(window_millis=100_000)})
+    worker = desk.worker()
+    over = desk.process("over", number=2)
+    desk.work(worker, 26_000)
+    desk.work(worker, 26_000)
+    desk.scheduler.committed(over.id, 2)
+    desk.scheduler.ended(over.id, runs(9))
+    desk.process("open", number=3)
+    desk.work(worker, 1_000)
+    desk.takes_over()
+    worker = desk.worker()
+    desk.due("over")
+    desk.due("idle")
+    begun = [desk.scheduler.begin(), desk.scheduler.begin()]
+    assert [each and each[0].table for each in begun] == ["idle", None]
+    assert begun[0] is not None
+    desk.scheduler.planned(begun[0][0].id, tasks(1))
+    assert [attempt.table for attempt in desk.scheduler.poll(worker.id, 9)] == ["idle", "open", "open"]
+
+
+def test_the_tasks_of_a_group_that_is_gone_are_cancelled_once_one_of_them_waits() -> None:
+    desk = Desk({"default": ResourceGroup(), "other": ResourceGroup(name="other")})
+    worker = desk.worker(group="other")
+    desk.due("t", runs(9, options={"self-optimizing.group": "other"}))
+    begun = desk.scheduler.begin()
+    assert begun is not None
+    process = begun[0]
+    desk.scheduler.planned(process.id, tasks(1))
+    [attempt] = desk.scheduler.poll(worker.id, 1)
+    desk.scheduler.set_groups({"default": ResourceGroup()})
+    assert desk.scheduler.to_end() == []
+    assert desk.scheduler.beat(worker.id, [attempt.ref]) == []
+    desk.scheduler.complete(attempt.ref, TaskOutcome(failure="no memory"))
+    ended = desk.end(process, runs(9))
+    assert (ended.state, ended.cleanup, ended.failure) == (
+        ProcessState.CANCELLED,
+        Cleanup.DISCARD,
+        "there is no group 'other' any more",
+    )
+    assert desk.scheduler.begin() is None
+    desk.due("t")
+    desk.worker()
+    assert desk.scheduler.begin() is not None
+
+
+def test_workers_of_a_group_that_is_gone_get_nothing() -> None:
+    desk = Desk()
+    worker = desk.worker()
+    desk.process()
+    desk.scheduler.set_groups({"other": ResourceGroup(name="other")})
+    assert desk.scheduler.poll(worker.id, 1) == []
+    with pytest.raises(InvalidInputError, match="no group 'default'; there are other"):
+        desk.worker()
+    assert [group.name for group in desk.journal.groups()] == ["other"]
