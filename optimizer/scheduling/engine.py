@@ -7,11 +7,14 @@ begun, commits once it is COMMITTING, deletions once it is ENDING.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
-from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
+from interbed.optimizer.journal.api import LeaseLostError
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError
 
@@ -20,8 +23,13 @@ _log = logging.getLogger(__name__)
 _COMMITS_TRIED = 8
 """So often is a commit tried that fails, before it is given up."""
 
-_COMMIT_PAUSE_MILLIS = 1_000
-"""How long it is waited before a commit is tried again; twice as long each further time."""
+_ENDS_TRIED = 20
+"""So often is a cleaning up tried that fails, before it is left to the removal of orphan files."""
+
+_PAUSE_MILLIS, _PAUSE_MOST_MILLIS = 1_000, 128_000
+"""How long it is waited before either is tried again; twice as long each further time."""
+
+_GONE = (TableNotFoundError, DatabaseNotFoundError, NotAnInterbedTableError)
 
 _PLANS_AT_ONCE = 50
 """Processes that one step begins at most, so that results are not kept waiting."""
@@ -78,6 +86,7 @@ class Engine:
     def _measure(self) -> bool:
         names = self._locked(self._scheduler.take_unmeasured)
         for name in names:
+            self._locked(self._scheduler.renew)
             found = self._measurement(name)
             if found is not None:
                 with self._lock:
@@ -88,7 +97,7 @@ class Engine:
         """How a table is; None, and the scheduler told why, when that can't be known."""
         try:
             return self._tables.measure(name)
-        except (TableNotFoundError, DatabaseNotFoundError, NotAnInterbedTableError):
+        except _GONE:
             self._locked(lambda: self._scheduler.table_gone(name))
         except (InterbedError, OSError) as error:
             _log.warning("%s can't be measured: %s", name, error)
@@ -101,21 +110,30 @@ class Engine:
             found = self._locked(self._scheduler.begin)
             if found is None:
                 return begun > 0
-            process, need, slots = found
-            try:
-                plan = self._tables.plan(process, need, slots)
-            except (InterbedError, OSError) as error:
-                why = str(error)
-                _log.warning("%s of %s can't be planned: %s", process.kind, process.table, why)
-                self._locked(lambda p=process, w=why: self._scheduler.not_planned(p.id, w))  # type: ignore[misc]
-            else:
-                self._locked(lambda p=process, t=plan.tasks: self._scheduler.planned(p.id, t))  # type: ignore[misc]
+            self._plan_one(*found)
+            self._locked(self._scheduler.renew)
         return True
+
+    def _plan_one(self, process: Process, need: Need, slots: int) -> None:
+        try:
+            plan = self._tables.plan(process, need, slots)
+        except (InterbedError, OSError) as error:
+            why = str(error)
+            _log.warning("%s of %s can't be planned: %s", process.kind, process.table, why)
+            self._locked(lambda: self._scheduler.not_planned(process.id, why))
+            return
+        try:
+            self._locked(lambda: self._scheduler.planned(process.id, plan.tasks))
+        except LeaseLostError:
+            # Whoever has taken over ends the process without its tasks, and may have done so before there was a mark.
+            self._clean_up(replace(process, cleanup=Cleanup.DISCARD), ())
+            raise
 
     def _commit(self) -> bool:
         ready = self._locked(self._scheduler.to_commit)
-        due = [(p, results) for p, results in ready if self._tries.get(p.id, (0, 0))[1] <= self._clock()]
+        due = [(p, results) for p, results in ready if self._is_time(p)]
         for process, results in due:
+            self._locked(self._scheduler.renew)
             self._commit_one(process, results)
         return bool(due)
 
@@ -124,38 +142,62 @@ class Engine:
             snapshot_id = self._tables.commit(process, results)
         except CommitConflictError as error:
             why, certain = str(error), process.id not in self._uncertain
+            self._tries.pop(process.id, None)
             self._locked(lambda: self._scheduler.gave_way(process.id, why, is_certain=certain))
         except (InterbedError, OSError) as error:
             self._commit_failed(process, error)
         else:
+            self._tries.pop(process.id, None)
             self._locked(lambda: self._scheduler.committed(process.id, snapshot_id))
 
     def _commit_failed(self, process: Process, error: Exception) -> None:
         why = str(error)
-        tries = self._tries.get(process.id, (0, 0))[0] + 1
-        self._tries[process.id] = tries, self._clock() + _COMMIT_PAUSE_MILLIS * 2 ** (tries - 1)
+        tries = self._failed_again(process)
         _log.warning("Commit %d of %s of %s: %s", tries, process.kind, process.table, why)
         if not isinstance(error, CommitError):
             self._uncertain.add(process.id)
-        if tries >= _COMMITS_TRIED or isinstance(error, TableNotFoundError | DatabaseNotFoundError):
+        if tries >= _COMMITS_TRIED or isinstance(error, _GONE):
             certain = process.id not in self._uncertain
+            self._tries.pop(process.id, None)
             self._locked(lambda: self._scheduler.not_committed(process.id, why, is_certain=certain))
 
     def _end(self) -> bool:
         ready = self._locked(self._scheduler.to_end)
-        for process, results in ready:
-            try:
-                self._tables.end(process, results)
-            except (TableNotFoundError, DatabaseNotFoundError):
-                pass
-            except (InterbedError, OSError) as error:
-                _log.warning("The files of %s of %s can't be cleaned up: %s", process.kind, process.table, error)
-                continue
-            found = self._measurement(process.table)
-            self._tries.pop(process.id, None)
-            self._uncertain.discard(process.id)
-            self._on_ended(self._locked(lambda p=process, f=found: self._scheduler.ended(p.id, f)))  # type: ignore[misc]
-        return bool(ready)
+        due = [(p, results) for p, results in ready if self._is_time(p)]
+        for process, results in due:
+            self._locked(self._scheduler.renew)
+            if self._clean_up(process, results):
+                self._end_one(process)
+        return bool(due)
+
+    def _clean_up(self, process: Process, results: Sequence[bytes]) -> bool:
+        """Whether nothing more is to be done for the files of a process."""
+        try:
+            self._tables.end(process, results)
+        except _GONE:
+            return True
+        except (InterbedError, OSError) as error:
+            tries = self._failed_again(process)
+            what, table = process.kind, process.table
+            _log.warning("The files of %s of %s can't be cleaned up, time %d: %s", what, table, tries, error)
+            return tries >= _ENDS_TRIED
+        return True
+
+    def _end_one(self, process: Process) -> None:
+        found = self._measurement(process.table)
+        self._tries.pop(process.id, None)
+        self._uncertain.discard(process.id)
+        self._on_ended(self._locked(lambda: self._scheduler.ended(process.id, found)))
+
+    def _is_time(self, process: Process) -> bool:
+        """Whether something is to be tried, again if it has failed before."""
+        return self._tries.get(process.id, (0, 0))[1] <= self._clock()
+
+    def _failed_again(self, process: Process) -> int:
+        """How often it has failed by now."""
+        tries = self._tries.get(process.id, (0, 0))[0] + 1
+        self._tries[process.id] = tries, self._clock() + min(_PAUSE_MILLIS * 2 ** (tries - 1), _PAUSE_MOST_MILLIS)
+        return tries
 
     def _locked(self, ask: Callable[[], T]) -> T:
         with self._lock:
