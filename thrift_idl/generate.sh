@@ -4,10 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for service in hive_metastore planner; do
+for service in hive_metastore optimizing planner; do
   # Slots make the metastore's many structures smaller and quicker; the planner's few are subclassed.
   options=py
-  [ "$service" = planner ] || options=py:slots
+  [ "$service" = hive_metastore ] && options=py:slots
   thrift --gen "$options" -out "$work" "thrift_idl/$service.thrift"
   rm -rf "thrift_idl/$service"
   mkdir "thrift_idl/$service"
