@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from interbed.catalog.api import Catalog
 from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome
+from interbed.optimizer.work.memory import memory_options
 from interbed.optimizer.work.payload import Payload, decode_messages, encode_messages, encode_snapshot
 from interbed.optimizer.work.upkeep import UPKEEP
 from interbed.storage.base.errors import CommitFailedError
@@ -13,16 +14,19 @@ from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.commit_message import CommitMessage
 
 
-def carry_out(catalog: Catalog, assignment: Assignment) -> TaskOutcome:
-    """Do it. What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that
-    the work itself raises.
+def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = None) -> TaskOutcome:
+    """Do it, a compaction with so many bytes of memory (see memory.py).
+
+    What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that the work
+    itself raises.
     """
     table = catalog.get_table(assignment.table)
     payload = Payload.from_bytes(assignment.payload)
     if not assignment.kind.is_compaction:
         return TaskOutcome(result=encode_snapshot(UPKEEP[assignment.kind](catalog, assignment.table, table)))
     job = JobFiles(table.store, assignment.ref.process)
-    named = table.copy({**payload.options, **job.named()})
+    bounds = {} if memory is None else memory_options(memory, table.copy(payload.options).options)
+    named = table.copy({**payload.options, **bounds, **job.named()})
     messages: list[CommitMessage] = []
     try:
         for task in payload.tasks:
