@@ -1,0 +1,186 @@
+"""The workers that the optimizer starts beside itself: as many of each group as it says, whatever becomes of them.
+
+One that ends by itself is started again, at once if it had lived for a while, else after a pause that doubles. They are
+ended by SIGTERM where the group wants fewer, and with the optimizer by the end of their standard input.
+"""
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from interbed.optimizer.flow.group import ResourceGroup
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+YOUNG_SECONDS = 10.0
+RESTART_SECONDS_FIRST = 1.0
+RESTART_SECONDS_MOST = 60.0
+DRAIN_SECONDS_MAX = 330.0
+"""How long one that is not needed any more may take to end: longer than it gives itself."""
+
+END_SECONDS_MAX = 5.0
+
+
+@dataclass(slots=True)
+class _Child:
+    """One process."""
+
+    group: ResourceGroup
+    process: "subprocess.Popen[bytes]"
+    started: float
+    kill_at: float | None = None
+    """When it was told to end: until when it may take for that."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """How long it is waited before a worker of a group is started again."""
+
+    pause: float
+    until: float
+
+
+class LocalWorkers:
+    """Call `tend` often; nothing else starts or ends a process. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        uri: str,
+        options: Mapping[str, str],
+        *,
+        log_level: str = "WARNING",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`options` are the catalog's, with secrets."""
+        self._uri = uri
+        self._options = dict(options)
+        self._log_level = log_level
+        self._clock = clock
+        self._children: list[_Child] = []
+        self._troubles: dict[str, _Trouble] = {}
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The processes that there are, those that were told to end among them."""
+        return [child.process.pid for child in self._children]
+
+    def tend(self, groups: Mapping[str, ResourceGroup]) -> list[str]:
+        """Start and end processes so that each group has its workers; the places (host:pid) of those that have ended
+        since the last call.
+        """
+        ended = self._reap()
+        for child in self._children:
+            group = groups.get(child.group.name)
+            if child.kill_at is None and (group is None or _as_worker(group) != _as_worker(child.group)):
+                self._dismiss(child)
+        for group in groups.values():
+            mine = [c for c in self._children if c.group.name == group.name and c.kill_at is None]
+            for child in mine[group.workers :]:
+                self._dismiss(child)
+            for _ in range(group.workers - len(mine)):
+                if not self._may_start(group):
+                    break
+                self._start(group)
+        return ended
+
+    def end(self) -> list[str]:
+        """End all, at once: what they do is done again by others. Their places."""
+        places = [_place(child.process.pid) for child in self._children]
+        for child in self._children:
+            _close(child.process)
+        for child in self._children:
+            try:
+                child.process.wait(END_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait(END_SECONDS_MAX)
+        self._children.clear()
+        return places
+
+    def _reap(self) -> list[str]:
+        ended = []
+        now = self._clock()
+        for child in list(self._children):
+            code = child.process.poll()
+            if code is None:
+                if child.kill_at is not None and now >= child.kill_at:
+                    _log.warning("Worker %d does not end and is killed", child.process.pid)
+                    child.process.kill()
+                continue
+            _close(child.process)
+            self._children.remove(child)
+            ended.append(_place(child.process.pid))
+            if child.kill_at is None:
+                self._troubled(child, code, now)
+        return ended
+
+    def _troubled(self, child: _Child, code: int, now: float) -> None:
+        name = child.group.name
+        _log.warning("Worker %d of group %s has ended by itself, with code %d", child.process.pid, name, code)
+        if now - child.started >= YOUNG_SECONDS:
+            self._troubles.pop(name, None)
+            return
+        before = self._troubles.get(name)
+        pause = RESTART_SECONDS_FIRST if before is None else min(2 * before.pause, RESTART_SECONDS_MOST)
+        self._troubles[name] = _Trouble(pause, now + pause)
+
+    def _may_start(self, group: ResourceGroup) -> bool:
+        trouble = self._troubles.get(group.name)
+        return trouble is None or self._clock() >= trouble.until
+
+    def _start(self, group: ResourceGroup) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "interbed.optimizer.service.local_worker"],
+            stdin=subprocess.PIPE,
+            # What the optimizer prints is for programs.
+            stdout=subprocess.DEVNULL,
+            # Ctrl-C in a terminal is for the optimizer, which ends them.
+            start_new_session=True,
+        )
+        self._children.append(_Child(group, process, self._clock()))
+        given = {
+            "uri": self._uri,
+            "group": group.name,
+            "threads": group.threads,
+            "memory": group.memory,
+            "options": self._options,
+            "log_level": self._log_level,
+        }
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(given).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            # It has ended already, which the next look notes.
+            _log.debug("Worker %d ended at once", process.pid)
+
+    def _dismiss(self, child: _Child) -> None:
+        child.kill_at = self._clock() + DRAIN_SECONDS_MAX
+        child.process.terminate()
+
+
+def _as_worker(group: ResourceGroup) -> tuple[int, int]:
+    """What of a group a worker is started with."""
+    return group.threads, group.memory
+
+
+def _place(pid: int) -> str:
+    """As the worker says itself, see local_worker.py."""
+    return f"{socket.gethostname()}:{pid}"
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.close()
+    except BrokenPipeError:
+        # What was not written is for nobody any more.
+        return

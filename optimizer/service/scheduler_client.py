@@ -1,0 +1,201 @@
+"""A worker's way to the scheduler: calls over the network, for many threads.
+
+Each call borrows a connection. Of several addresses the next one is tried when one does not answer, or does not
+schedule; whoever calls tries again later, which every call allows.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.scheduling.scheduler import UnknownWorkerError
+from interbed.optimizer.service.wire import (
+    assignment_of_wire,
+    outcome_to_wire,
+    ref_of_wire,
+    ref_to_wire,
+    verdict_of_wire,
+)
+from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError
+from interbed.thrift_idl.optimizing import Optimizer, ttypes
+
+CONNECT_SECONDS_MAX = 5.0
+CALL_SECONDS_MAX = 60.0
+_MESSAGE_BYTES_MAX = 256 << 20
+
+T = TypeVar("T")
+
+
+class NoSchedulerError(InterbedError):
+    """No address answers, or none of those that do schedules. To be tried again."""
+
+
+class WorkerRefusedError(InvalidInputError):
+    """The scheduler does not take this worker, and says why."""
+
+
+class SchedulerClient:
+    """Calls to whoever schedules among `uri`, `thrift://host:port`, several with commas. Close it after use.
+
+    All calls raise NoSchedulerError.
+    """
+
+    def __init__(self, uri: str, *, call_seconds: float = CALL_SECONDS_MAX) -> None:
+        self._uri = uri
+        self._addresses = scheduler_addresses(uri)
+        self._call_seconds = call_seconds
+        self._guard = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._first = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Close the connections; calls that are running end theirs."""
+        with self._guard:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def enter(self, *, version: int, group: str, threads: int, memory: int, place: str) -> Any:
+        """Register, with a Seat structure for answer. Raises WorkerRefusedError."""
+        asked = ttypes.Registration(version=version, group=group, threads=threads, memory=memory, place=place)
+        return self._call(lambda client: client.enter(asked))
+
+    def poll(self, worker_id: str, free: int) -> list[Assignment]:
+        """Attempts for so many free threads. Raises UnknownWorkerError."""
+        return [assignment_of_wire(each) for each in self._call(lambda client: client.poll(worker_id, free))]
+
+    def beat(self, worker_id: str, running: Sequence[TaskRef]) -> list[TaskRef]:
+        """Say that the worker lives; attempts that are not its own any more. Raises UnknownWorkerError."""
+        refs = [ref_to_wire(ref) for ref in running]
+        return [ref_of_wire(ref) for ref in self._call(lambda client: client.beat(worker_id, refs))]
+
+    def complete(self, ref: TaskRef, outcome: TaskOutcome) -> Verdict:
+        """Bring what came of an attempt."""
+        asked, brought = ref_to_wire(ref), outcome_to_wire(outcome)
+        return verdict_of_wire(self._call(lambda client: client.complete(asked, brought)))
+
+    def leave(self, worker_id: str) -> None:
+        """End the registration."""
+        self._call(lambda client: client.leave(worker_id))
+
+    def _call(self, ask: Callable[[Any], T]) -> T:
+        failures = []
+        first = self._first
+        for offset in range(len(self._addresses)):
+            number = (first + offset) % len(self._addresses)
+            try:
+                answer = self._call_one(number, ask)
+            except ttypes.UnknownWorker as error:
+                raise UnknownWorkerError(error.message) from error
+            except ttypes.Refused as error:
+                raise WorkerRefusedError(error.message) from error
+            except ttypes.NotScheduling as error:
+                failures.append(f"{self._address(number)}: {error.message}")
+                continue
+            except (TException, OSError, EOFError) as error:
+                failures.append(f"{self._address(number)}: {error or type(error).__name__}")
+                continue
+            self._first = number
+            return answer
+        raise NoSchedulerError(f"No scheduler answers at {self._uri} ({'; '.join(failures)}).")
+
+    def _call_one(self, number: int, ask: Callable[[Any], T]) -> T:
+        kept = self._borrowed(number)
+        if kept is not None:
+            try:
+                return self._using(kept, ask)
+            except (TException, OSError, EOFError) as error:
+                if not _is_broken(error):
+                    raise
+        # A connection that was kept may have been closed by the other side meanwhile.
+        return self._using(_Connection(number, *self._addresses[number], self._call_seconds), ask)
+
+    def _using(self, connection: "_Connection", ask: Callable[[Any], T]) -> T:
+        try:
+            answer = ask(connection.client)
+        except TException as error:
+            if _is_broken(error):
+                connection.close()
+            else:
+                self._give_back(connection)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return answer
+
+    def _borrowed(self, number: int) -> "_Connection | None":
+        with self._guard:
+            found = next((each for each in self._idle if each.number == number), None)
+            if found is not None:
+                self._idle.remove(found)
+            return found
+
+    def _give_back(self, connection: "_Connection") -> None:
+        with self._guard:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _address(self, number: int) -> str:
+        host, port = self._addresses[number]
+        return f"{host}:{port}"
+
+
+class _Connection:
+    """One open connection to the address of that number."""
+
+    def __init__(self, number: int, host: str, port: int, call_seconds: float) -> None:
+        self.number = number
+        # thrift leaves its socket's handle untyped.
+        link: Any = TSocket(host, port)
+        link.setTimeout(CONNECT_SECONDS_MAX * 1000)
+        self._transport = TBufferedTransport(link)
+        protocol = TBinaryProtocolAccelerated(self._transport, string_length_limit=_MESSAGE_BYTES_MAX)
+        self.client: Any = Optimizer.Client(protocol)
+        self._transport.open()
+        try:
+            link.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link.setTimeout(call_seconds * 1000)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        with contextlib.suppress(OSError):
+            self._transport.close()
+
+
+def scheduler_addresses(uri: str) -> list[tuple[str, int]]:
+    """The addresses of `thrift://host:port,thrift://host:port`. Raises InvalidOptionError."""
+    addresses = []
+    for part in uri.split(","):
+        split = urlsplit(part.strip())
+        try:
+            port = split.port
+        except ValueError:
+            port = None
+        if split.scheme != "thrift" or not split.hostname or not port or split.path not in ("", "/"):
+            raise InvalidOptionError(f"{uri!r} is no address of an optimizer: it has to look like thrift://host:port.")
+        addresses.append((split.hostname, port))
+    return addresses
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Whether a call ended without an answer, so that its connection is of no use any more."""
+    answers = (ttypes.NotScheduling, ttypes.UnknownWorker, ttypes.Refused, TApplicationException)
+    return not isinstance(error, answers)
