@@ -1,12 +1,222 @@
-"""`interbed optimizer run`: the service, with local workers."""
+"""`interbed optimizer run`: the service, with local workers.
+
+What happens is printed on standard output, a line for each process that has ended, with `--json` as objects: first
+{"event": "listening", "uri": …}, then {"event": "process", …}. On a terminal a line on standard error shows progress.
+"""
+
+import json
+import sys
+from contextlib import ExitStack, closing
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.cli.group import CatalogChoice, pairs
+from interbed.optimizer.cli.common import db_option
+
+if TYPE_CHECKING:
+    from interbed.optimizer.flow.process import Process
+    from interbed.optimizer.scheduling.settings import SchedulerSettings
+    from interbed.optimizer.service.service import Groups
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+log_level = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    default="WARNING",
+    show_default=True,
+    help="What is logged on standard error, from that level on.",
+)
 
 
 @click.command()
+@db_option
+@click.option(
+    "--groups",
+    "groups_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file of resource groups, TOML; it is read again when it changes.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Local workers of the group default, where there is no file of groups; 1 if not given.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where workers find the optimizer."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The same; a free one for 0.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus's metrics here.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address of the metrics."
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.05),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look which tables have changed.",
+)
+@click.option("--until-idle", is_flag=True, help="End when no table needs anything and nothing runs.")
+@click.option("--until-stdin-ends", is_flag=True, help="End with standard input: for whoever starts it as a child.")
+@click.option("--setting", "settings", multiple=True, hidden=True, metavar="KEY=MILLIS", help="Of the scheduler.")
+@click.option("--look", type=click.FloatRange(min=0.05), default=5.0, hidden=True, help="Of one that stands by.")
+@log_level
+@click.option("--json", "as_json", is_flag=True, help="Print each process that has ended as a JSON object on a line.")
 @click.pass_obj
-def run(chosen: CatalogChoice) -> None:
-    """Keep all tables of a catalog in shape, until it is told to end."""
-    raise click.UsageError("Not yet.")
+def run(
+    chosen: CatalogChoice,
+    /,
+    db: str | None,
+    groups_file: Path | None,
+    workers: int | None,
+    host: str,
+    port: int,
+    metrics_port: int | None,
+    metrics_host: str,
+    interval: float,
+    until_idle: bool,
+    until_stdin_ends: bool,
+    settings: tuple[str, ...],
+    look: float,
+    log_level: str,
+    as_json: bool,
+) -> None:
+    """Keep all tables of a catalog in shape, until it is told to end.
+
+    What each table needs is found from its metadata, and done by workers: processes that are started beside this one,
+    and others that find it over the network (`interbed optimizer worker`). Of several that run for one catalog with one
+    journal, one schedules and the others stand by.
+
+    Workers are asked nothing about who they are: give --host an address that only they can reach.
+
+    SIGTERM and SIGINT end it: what runs is done again by whoever schedules next. With --until-idle the exit code is 1
+    when tables were left that need something.
+    """
+    if groups_file is not None and workers is not None:
+        raise click.UsageError("Give --groups or --workers, not both.")
+
+    import logging
+
+    from interbed.optimizer.cli.ending import stop_with_stdin, told_to_end
+    from interbed.optimizer.flow.process import Process
+    from interbed.optimizer.journal.opening import journal_url
+    from interbed.optimizer.journal.sql import SqlJournal
+    from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
+    from interbed.optimizer.service.duty import Duty
+    from interbed.optimizer.service.local_worker import LOG_FORMAT, place
+    from interbed.optimizer.service.local_workers import LocalWorkers
+    from interbed.optimizer.service.metrics import OptimizerMetrics, served_metrics
+    from interbed.optimizer.service.port import WorkerPort
+    from interbed.optimizer.service.progress import shown_duty
+    from interbed.optimizer.service.service import OptimizerService, ServiceSettings
+    from interbed.storage.base.clock import now_millis
+    from interbed.storage.base.errors import InvalidInputError
+
+    logging.basicConfig(level=log_level, format=LOG_FORMAT)
+    # It logs each step that it skips.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    groups = _groups(groups_file, workers)
+    times = ServiceSettings(
+        interval=round(interval * 1000),
+        look=round(look * 1000),
+        until_idle=until_idle,
+        scheduler=_scheduler_settings(settings),
+    )
+    with ExitStack() as stack:
+        catalog = stack.enter_context(chosen.catalog())
+        journal = stack.enter_context(closing(SqlJournal.open(journal_url(catalog, db))))
+        duty = Duty()
+        metrics = OptimizerMetrics(duty)
+        told = CatalogForWorkers.of(catalog.name, catalog.options.raw)
+        try:
+            listening = WorkerPort(host, port, SchedulerCalls(duty, told, times.scheduler.lease))
+        except OSError as error:
+            raise InvalidInputError(f"The optimizer can't listen on {host}, port {port}: {error}.") from error
+        stack.enter_context(closing(listening))
+        if metrics_port is not None:
+            stack.enter_context(served_metrics(metrics, metrics_host, metrics_port))
+
+        def ended(process: Process) -> None:
+            metrics.ended(process)
+            _print_process(process, as_json)
+
+        service = OptimizerService(
+            catalog,
+            journal,
+            groups,
+            duty,
+            times,
+            holder=_holder(place()),
+            clock=now_millis,
+            local=LocalWorkers(_reachable(listening.uri), catalog.options.raw, log_level=log_level),
+            on_ended=ended,
+        )
+        stack.enter_context(told_to_end(service.stop))
+        if until_stdin_ends:
+            stop_with_stdin(service.stop)
+        if as_json:
+            _print_json({"event": "listening", "uri": listening.uri})
+        else:
+            click.echo(f"optimizer listening on {listening.uri}")
+        sys.stdout.flush()
+        with shown_duty(duty):
+            left = service.run()
+    for table, why in sorted(left.items()):
+        click.echo(f"{table} {why}", err=True)
+    if left:
+        raise click.exceptions.Exit(1)
+
+
+def _groups(file: Path | None, workers: int | None) -> "Groups":
+    from interbed.optimizer.flow.group import DEFAULT_GROUP, ResourceGroup
+    from interbed.optimizer.service.groups_file import FixedGroups, GroupsFile
+
+    if file is not None:
+        return GroupsFile(file)
+    return FixedGroups({DEFAULT_GROUP: ResourceGroup(workers=1 if workers is None else workers)})
+
+
+def _scheduler_settings(given: tuple[str, ...]) -> "SchedulerSettings":
+    from interbed.optimizer.scheduling.settings import SchedulerSettings
+
+    known = {field.name for field in fields(SchedulerSettings)}
+    values: dict[str, Any] = {}
+    for key, text in pairs(given, form="KEY=MILLIS", hint="--setting").items():
+        if key not in known or not text.isdigit():
+            raise click.BadParameter(f"{key}={text} is no setting of the scheduler.", param_hint="--setting")
+        values[key] = int(text)
+    return SchedulerSettings(**values)
+
+
+def _holder(place: str) -> str:
+    """A name that no other process has, not even one of the same number in another container of the same host name."""
+    import uuid
+
+    return f"{place}:{uuid.uuid4().hex[:8]}"
+
+
+def _reachable(uri: str) -> str:
+    """The address for workers on this machine."""
+    return uri.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+def _print_process(process: "Process", as_json: bool) -> None:
+    if as_json:
+        _print_json({"event": "process", **process.to_json()})
+        return
+    figures = process.figures
+    bytes_moved = f", {figures.bytes_in:,} bytes became {figures.bytes_out:,}" if figures.files_in else ""
+    failure = f": {process.failure}" if process.failure else ""
+    click.echo(
+        f"{process.table}: {process.kind} {process.state} in {process.seconds:.1f} s{bytes_moved} "
+        f"({process.reason}){failure}"
+    )
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value))

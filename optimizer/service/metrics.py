@@ -1,0 +1,156 @@
+"""A run of the optimizer as Prometheus sees it: tables and their state, workers, and what processes have brought."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from interbed.optimizer.flow.process import Process, ProcessState
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.scheduling.scheduler import Scheduler
+from interbed.optimizer.service.duty import Duty, NotOnDutyError
+
+SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
+"""Ranges of scores, by their greatest; 100 is a table in perfect shape."""
+
+
+@dataclass(slots=True)
+class _Ended:
+    """What processes have brought since this process began."""
+
+    processes: dict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
+    seconds: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    bytes_in: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    bytes_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class OptimizerMetrics:
+    """A collector of Prometheus; `ended` is to be told of each process that has ended."""
+
+    def __init__(self, duty: Duty) -> None:
+        self._duty = duty
+        self._guard = threading.Lock()
+        self._ended = _Ended()
+
+    def ended(self, process: Process) -> None:
+        """A process has ended."""
+        with self._guard:
+            ended = self._ended
+            ended.processes[process.group, process.kind.value, process.state.value] += 1
+            ended.seconds[process.group, process.table] += process.seconds
+            ended.bytes_in[process.group] += process.figures.bytes_in
+            ended.bytes_out[process.group] += process.figures.bytes_out
+            if process.state is ProcessState.FAILED:
+                ended.failures[process.group] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures at this time."""
+
+        def ask(scheduler: Scheduler) -> tuple[list[TableState], list[Worker], dict[str, tuple[int, int]]]:
+            return scheduler.tables(), scheduler.workers(), scheduler.tasks()
+
+        try:
+            tables, workers, tasks = self._duty.ask(ask)
+            schedules = True
+        except NotOnDutyError:
+            tables, workers, tasks, schedules = [], [], {}, False
+        yield GaugeMetricFamily(
+            "interbed_optimizer_schedules", "1 while this process schedules, 0 while it stands by.", value=schedules
+        )
+        yield from _of_tables(tables)
+        yield from _of_workers(workers, tasks)
+        with self._guard:
+            found = list(self._of_ended())
+        yield from found
+
+    def _of_ended(self) -> Iterator[Metric]:
+        ended = self._ended
+        processes = CounterMetricFamily(
+            "interbed_optimizer_processes", "Processes that have ended.", labels=["group", "kind", "state"]
+        )
+        for (group, kind, state), count in sorted(ended.processes.items()):
+            processes.add_metric([group, kind, state], count)
+        yield processes
+        seconds = CounterMetricFamily(
+            "interbed_optimizer_work_seconds", "Time of workers that processes took.", labels=["group", "table"]
+        )
+        for (group, table), value in sorted(ended.seconds.items()):
+            seconds.add_metric([group, table], value)
+        yield seconds
+        for name, text, values in (
+            ("interbed_optimizer_read_bytes", "Bytes of files that were compacted.", ended.bytes_in),
+            ("interbed_optimizer_written_bytes", "Bytes of files that took their place.", ended.bytes_out),
+            ("interbed_optimizer_failures", "Processes that have failed.", ended.failures),
+        ):
+            counter = CounterMetricFamily(name, text, labels=["group"])
+            for group, number in sorted(values.items()):
+                counter.add_metric([group], number)
+            yield counter
+
+
+def _of_tables(tables: list[TableState]) -> Iterator[Metric]:
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    pending: dict[str, int] = defaultdict(int)
+    needing: dict[str, int] = defaultdict(int)
+    for table in tables:
+        counts[table.group, _range_of(table)] += 1
+        needing[table.group] += bool(table.needs)
+        pending[table.group] += 0 if table.standing is None else table.standing.pending_bytes
+    by_score = GaugeMetricFamily(
+        "interbed_optimizer_tables", "Tables, by their score: 100 is perfect shape.", labels=["group", "score"]
+    )
+    for (group, score), count in sorted(counts.items()):
+        by_score.add_metric([group, score], count)
+    yield by_score
+    for name, text, values in (
+        ("interbed_optimizer_tables_needing", "Tables that need something.", needing),
+        ("interbed_optimizer_pending_bytes", "Bytes of files that are to be compacted.", pending),
+    ):
+        gauge = GaugeMetricFamily(name, text, labels=["group"])
+        for group, number in sorted(values.items()):
+            gauge.add_metric([group], number)
+        yield gauge
+
+
+def _of_workers(workers: list[Worker], tasks: dict[str, tuple[int, int]]) -> Iterator[Metric]:
+    counts: dict[str, int] = defaultdict(int)
+    for worker in workers:
+        counts[worker.group] += 1
+    there = GaugeMetricFamily("interbed_optimizer_workers", "Workers that are registered.", labels=["group"])
+    for group, count in sorted(counts.items()):
+        there.add_metric([group], count)
+    yield there
+    gauge = GaugeMetricFamily(
+        "interbed_optimizer_tasks", "Tasks of processes: waiting for a worker, running.", labels=["group", "state"]
+    )
+    for group, (waiting, running) in sorted(tasks.items()):
+        gauge.add_metric([group, "waiting"], waiting)
+        gauge.add_metric([group, "running"], running)
+    yield gauge
+
+
+def _range_of(table: TableState) -> str:
+    if table.unreadable is not None or table.standing is None:
+        return "unknown"
+    score = table.standing.score
+    return next(name for most, name in SCORES if score <= most)
+
+
+@contextmanager
+def served_metrics(metrics: OptimizerMetrics, host: str, port: int) -> Iterator[int]:
+    """Serve the metrics while the block runs, on a free port where it is 0; yields the port."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    server, thread = start_http_server(port, host, registry)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
