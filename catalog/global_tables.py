@@ -8,10 +8,12 @@ keeps secret is masked.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+import interbed
 from interbed.catalog.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
@@ -46,6 +48,11 @@ class ShownCatalog(Protocol):
     name: str
     options: CatalogOptions
 
+    @property
+    def warehouse(self) -> str:
+        """The root directory of databases."""
+        ...
+
     def list_databases(self) -> list[str]:
         """The databases' names."""
         ...
@@ -77,7 +84,7 @@ class GlobalTableKind:
 
 @dataclass(frozen=True)
 class GlobalTable(RowsTable):
-    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES."""
+    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of interbed.FURTHER_TABLES."""
 
     name: str
     catalog: ShownCatalog
@@ -96,10 +103,10 @@ class GlobalTable(RowsTable):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        return pa.schema(GLOBAL_TABLES[self.kind].columns)
+        return pa.schema(_kind_named(self.kind).columns)
 
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
-        return GLOBAL_TABLES[self.kind].rows(self.catalog, wanted)
+        return _kind_named(self.kind).rows(self.catalog, wanted)
 
     def copy(self, dynamic_options: Mapping[str, str]) -> "GlobalTable":
         """The same; no option changes what it shows."""
@@ -108,7 +115,17 @@ class GlobalTable(RowsTable):
 
 def global_tables(catalog: ShownCatalog) -> list[str]:
     """The names of the system tables that the catalog has, sorted."""
-    return sorted(name for name in GLOBAL_TABLES if name != CATALOG_OPTIONS or catalog.options.shows_options)
+    names = (*GLOBAL_TABLES, *interbed.FURTHER_TABLES)
+    return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
+
+
+def _kind_named(name: str) -> GlobalTableKind:
+    own = GLOBAL_TABLES.get(name)
+    if own is not None:
+        return own
+    module, _, attribute = interbed.FURTHER_TABLES[name].partition(":")
+    kind: GlobalTableKind = getattr(import_module(module), attribute)
+    return kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

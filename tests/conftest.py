@@ -15,7 +15,11 @@ from tests.support.examples import EXPLORING, PROFILES
 
 ROOT = Path(__file__).resolve().parents[1]
 
-for _variable in [name for name in os.environ if name.startswith(("INTERBED_CATALOG__", "INTERBED_DEFAULT_CATALOG"))]:
+for _variable in [
+    name
+    for name in os.environ
+    if name.startswith(("INTERBED_CATALOG__", "INTERBED_DEFAULT_CATALOG", "INTERBED_OPTIMIZER_"))
+]:
     del os.environ[_variable]
 os.environ["INTERBED_CONFIG"] = os.devnull
 

@@ -91,13 +91,15 @@ def test_the_options_of_the_catalog_are_shown_without_its_secrets(catalog: Catal
 
 def test_a_password_in_an_address_is_masked() -> None:
     assert masked("uri", "thrift://ada:lovelace@host:9083") == "thrift://******@host:9083"
+    assert masked("optimizer.db", "postgresql://ada:lovelace@db/metastore") == "postgresql://******@db/metastore"
     assert masked("path", "s3://bucket/a@b:c") == "s3://bucket/a@b:c"
 
 
 def test_the_options_of_the_catalog_are_hidden_when_told_so(tmp_path: Path) -> None:
     with interbed.load_catalog("lake", warehouse=tmp_path, **{"catalog-options-table.enabled": "false"}) as hidden:
-        assert hidden.list_tables("sys") == ["all_table_options", "partitions", "table_health", "tables"]
-        with pytest.raises(TableNotFoundError, match="there are all_table_options, partitions, table_health, tables"):
+        names = ["all_table_options", "optimizing_processes", "partitions", "table_health", "tables"]
+        assert hidden.list_tables("sys") == names
+        with pytest.raises(TableNotFoundError, match=f"there are {', '.join(names)}"):
             hidden.get_table("sys.catalog_options")
 
 
@@ -107,6 +109,7 @@ def test_the_database_of_system_tables_is_there_and_stays_as_it_is(catalog: Cata
     assert catalog.list_tables("sys") == [
         "all_table_options",
         "catalog_options",
+        "optimizing_processes",
         "partitions",
         "table_health",
         "tables",
