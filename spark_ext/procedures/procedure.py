@@ -34,6 +34,7 @@ class ArgumentType(StrEnum):
     BOOLEAN = "boolean"
     INT = "integer"
     LONG = "long"
+    DOUBLE = "double"
     STRING_MAP = "map"
 
     @property

@@ -11,6 +11,7 @@ from interbed.spark_ext.procedures import (
     ingestion,
     manifests,
     migration,
+    optimizing,
     partitions,
     snapshots,
     statements,
@@ -33,6 +34,7 @@ _MODULES = (
     compaction,
     ingestion,
     views,
+    optimizing,
 )
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
@@ -68,6 +69,9 @@ public final class ProcedureJson {
     if (type instanceof LongType) {
       return JSON.getNodeFactory().numberNode(input.getLong(ordinal));
     }
+    if (type instanceof DoubleType) {
+      return JSON.getNodeFactory().numberNode(input.getDouble(ordinal));
+    }
     return JSON.getNodeFactory().textNode(input.getUTF8String(ordinal).toString());
   }
 
@@ -98,6 +102,9 @@ public final class ProcedureJson {
     }
     if (type instanceof LongType) {
       return value.longValue();
+    }
+    if (type instanceof DoubleType) {
+      return value.doubleValue();
     }
     if (type instanceof StringType) {
       return UTF8String.fromString(value.textValue());
