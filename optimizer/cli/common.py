@@ -25,7 +25,11 @@ _WIDTH_OF_A_PIPE = 1_000
 def db_option(command: _Command) -> _Command:
     """Adds `--db`, as `db`."""
     return click.option(
-        "--db", metavar="URL", help="The database of the journal; by default the catalog's own place for it."
+        "--db",
+        metavar="URL",
+        envvar="INTERBED_OPTIMIZER_DB",
+        show_envvar=True,
+        help="The database of the journal; by default the catalog's own place for it.",
     )(command)
 
 

@@ -1,0 +1,66 @@
+"""The commands that ask the scheduler for something: what they leave, and what comes of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import interbed
+from interbed.cli import main
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.request import RequestKind
+from interbed.optimizer.journal.sql import SqlJournal
+from tests.optimizer.lake_at_work import make_orders, work
+
+
+def ask(lake: Path, *arguments: str) -> str:
+    place = ["-o", f"warehouse={lake}", "--db", f"sqlite:///{lake}.db"]
+    done = CliRunner().invoke(main, ["optimizer", *arguments, *place])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A warehouse with a table of eight sorted runs."""
+    with interbed.load_catalog(warehouse=tmp_path / "lake") as catalog:
+        make_orders(catalog)
+    return tmp_path / "lake"
+
+
+def test_requests_wait_for_a_scheduler_and_say_so(lake: Path) -> None:
+    assert ask(lake, "pause", "shop.orders") == (
+        "shop.orders is paused: nothing is begun for it. No scheduler runs: one has to, for this to have an effect "
+        "(`interbed optimizer run`).\n"
+    )
+    assert json.loads(ask(lake, "now", "shop.orders", "--kind", "rescale", "--json")) == {
+        "table": "shop.orders",
+        "request": "now",
+        "work": "rescale",
+        "scheduler": {"holder": None, "until_millis": None, "is_running": False},
+    }
+    journal = SqlJournal(f"sqlite:///{lake}.db")
+    assert [(r.table, r.kind, r.work) for r in journal.requests()] == [
+        ("shop.orders", RequestKind.PAUSE, None),
+        ("shop.orders", RequestKind.NOW, WorkKind.RESCALE),
+    ]
+    journal.close()
+
+
+def test_a_paused_table_is_left_alone_until_it_goes_on_but_for_what_is_asked(lake: Path) -> None:
+    journal = SqlJournal.open(f"sqlite:///{lake}.db")
+    with interbed.load_catalog(warehouse=lake) as catalog:
+        ask(lake, "pause", "shop.orders")
+        work(catalog, journal)
+        assert journal.processes() == []
+        assert "paused" in ask(lake, "status")
+        assert "The scheduler the test takes this within seconds." in ask(
+            lake, "now", "shop.orders", "--kind", "analyze"
+        )
+        work(catalog, journal)
+        assert [p.kind for p in journal.processes()] == [WorkKind.ANALYZE]
+        ask(lake, "resume", "shop.orders")
+        work(catalog, journal)
+        assert {p.kind for p in journal.processes()} >= {WorkKind.ANALYZE, WorkKind.MINOR}
+    journal.close()
