@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-import interbed
 from interbed.catalog.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
@@ -115,15 +114,21 @@ class GlobalTable(RowsTable):
 
 def global_tables(catalog: ShownCatalog) -> list[str]:
     """The names of the system tables that the catalog has, sorted."""
-    names = (*GLOBAL_TABLES, *interbed.FURTHER_TABLES)
+    names = (*GLOBAL_TABLES, *_further_tables())
     return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
+
+
+def _further_tables() -> Mapping[str, str]:
+    """Tables of houses above, as the package lists them: by name, where their kinds are. The package is there by now."""
+    listed: Mapping[str, str] = import_module("interbed").FURTHER_TABLES
+    return listed
 
 
 def _kind_named(name: str) -> GlobalTableKind:
     own = GLOBAL_TABLES.get(name)
     if own is not None:
         return own
-    module, _, attribute = interbed.FURTHER_TABLES[name].partition(":")
+    module, _, attribute = _further_tables()[name].partition(":")
     kind: GlobalTableKind = getattr(import_module(module), attribute)
     return kind
 
