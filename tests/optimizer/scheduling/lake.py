@@ -1,7 +1,8 @@
 """Tables in memory, with snapshots, files and marks, on which everything may go wrong; and workers that work on them.
 
-A table is a set of files, each of which is a sorted run; a task makes one file of up to four. The file of an attempt is
-`<process>/<task>/<attempt>`, so that it can be told whose it is. What must never happen is asserted where it would.
+A table is a set of files, each of which is a sorted run; a task makes one file of four, or of more when there are many.
+The file of an attempt is `<process>/<task>/<attempt>`, so that it can be told whose it is. What must never happen is
+asserted where it would.
 """
 
 import json
@@ -18,6 +19,8 @@ from interbed.storage.base.errors import CommitConflictError, CommitStateUnknown
 from tests.optimizer.scheduling.measured import bucket, measurement
 
 _FILES_OF_A_TASK = 4
+_MOST_TASKS = 4
+"""So that there are few sorted runs after a compaction."""
 _IDS_OF_A_TABLE = 10_000
 """A table that is made anew under its name has other snapshot ids."""
 
@@ -147,7 +150,8 @@ class Lake:
             return WorkPlan(tasks=())
         table.marks.add(process.id)
         self._effect("marked")
-        groups = [files[n : n + _FILES_OF_A_TASK] for n in range(0, len(files), _FILES_OF_A_TASK)]
+        most = max(_FILES_OF_A_TASK, -(-len(files) // _MOST_TASKS))
+        groups = [files[n : n + most] for n in range(0, len(files), most)]
         planned = [PlannedTask(payload=json.dumps(group).encode(), cost=len(group)) for group in groups]
         return WorkPlan(tasks=planned, options=need.options)
 

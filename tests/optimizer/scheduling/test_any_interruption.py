@@ -1,0 +1,464 @@
+"""Any sequence of what may happen to schedulers, workers and tables: nothing is lost, and nothing is left over.
+
+Schedulers are killed before and after each effect, and overtaken in the middle of a step, after which they go on;
+workers die, hang, come late and deliver twice; writers replace files, commits end without an answer, tables
+come and go.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
+from interbed.optimizer.flow.request import RequestKind, TableRequest
+from interbed.optimizer.flow.task import TaskState, Verdict
+from interbed.optimizer.journal.api import JournalChanges, JournalError, Lease
+from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.scheduler import Scheduler, UnknownWorkerError
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CommitStateUnknownError,
+    InvalidInputError,
+    StorageAccessError,
+)
+from tests.optimizer.scheduling.lake import Attempt, Lake, LakeTable, Worker
+from tests.support.examples import examples
+from tests.support.tally import Tally
+
+NAMES = ("a", "b", "c")
+SETTINGS = SchedulerSettings(lease=60_000, task_timeout=300_000, attempts=3, orphans_interval=None)
+MOST_RUNS = 5
+
+
+class KilledError(Exception):
+    """The scheduler's process was killed."""
+
+
+class WatchedJournal(MemoryJournal):
+    """A journal that asserts of each change what has to hold, and counts its changes as effects."""
+
+    def __init__(self, effect: Callable[[str], None]) -> None:
+        super().__init__()
+        self._effect = effect
+        self.ends: dict[str, Process] = {}
+        self.asked: dict[str, int] = {}
+        self.pauses: dict[str, bool] = {}
+        self.taken: set[int] = set()
+
+    def store(self, lease: Lease, changes: JournalChanges) -> None:
+        """See Journal."""
+        self._effect("store")
+        known, paused = dict(self._processes), {t.name: t.paused for t in changes.tables}
+        requests = dict(self._requests)
+        super().store(lease, changes)
+        for number in changes.answered:
+            assert number in requests, "a request was taken twice"
+        for process in changes.processes:
+            self._check_change(process, known.get(process.id))
+            if process.id not in known:
+                state = self._tables[process.table]
+                if state.paused or not state.enabled:
+                    assert process.reason == "asked for" or self.asked[process.table] > 0, "the table is paused"
+                if process.reason == "asked for":
+                    self.asked[process.table] -= 1
+                    assert self.asked[process.table] >= 0, "more was done than was asked for"
+        open_tables = [p.table for p in self._processes.values() if not p.state.has_ended]
+        assert len(open_tables) == len(set(open_tables)), "a table has two processes"
+        self.pauses |= paused
+        self._effect("stored")
+
+    def _check_change(self, process: Process, before: Process | None) -> None:
+        if before is None:
+            assert process.state is ProcessState.RUNNING
+            return
+        assert not before.state.has_ended, f"{process.id} ended twice"
+        if process.state.has_ended:
+            assert (before.state, before.ending, before.cleanup) == (
+                ProcessState.ENDING,
+                process.state,
+                process.cleanup,
+            )
+        if before.state is ProcessState.ENDING and process.state is ProcessState.ENDING:
+            assert (before.ending, before.cleanup) == (process.ending, process.cleanup), "an end was changed"
+        if before.state is ProcessState.ENDING:
+            assert process.state is not ProcessState.RUNNING
+
+    def of(self, process_id: str) -> Process | None:
+        """The process as it is stored."""
+        return self._processes.get(process_id)
+
+    def results(self, process_id: str) -> dict[int, bytes]:
+        """The results of a process that are stored, by the numbers of tasks."""
+        tasks = self._tasks.get(process_id, {}).values()
+        return {task.number: task.result for task in tasks if task.state is TaskState.DONE and task.result is not None}
+
+
+@dataclass(slots=True)
+class Office:
+    """A scheduler at work, or one that believes to be."""
+
+    scheduler: Scheduler
+    engine: Engine
+
+
+class Machine(RuleBasedStateMachine):
+    """What may happen. An effect is something that others can see: a change of the journal, a mark, a commit."""
+
+    counted: Tally = staticmethod(lambda what, number: None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000
+        self.ids, self.holders = count(1), count(1)
+        self.fuse: int | None = None
+        self.at_fuse: Callable[[], None] = lambda: None
+        self.journal = WatchedJournal(self.effect)
+        self.lake = Lake(self.effect)
+        self.lake.check_end = self.check_end
+        self.lake.check_commit = self.check_commit
+        self.groups = {"default": ResourceGroup(window_millis=600_000)}
+        self.superseded: set[bytes] = set()
+        self.dropped: list[LakeTable] = []
+        self.attempts: list[Attempt] = []
+        self.held: list[tuple[Worker, object]] = []
+        self.old: list[Office] = []
+        self.office = self.open()
+        self.workers: list[Worker] = []
+        self.worker_comes()
+        for name in NAMES[:2]:
+            self.somebody_writes(name, 9)
+        self.step(1)
+
+    # -- what is asserted where it happens -----------------------------------------------------------------------------
+
+    def effect(self, what: str) -> None:
+        if self.fuse is None:
+            return
+        self.fuse -= 1
+        if self.fuse < 0:
+            self.fuse = None
+            self.at_fuse()
+
+    def check_end(self, process: Process) -> None:
+        stored = self.journal.of(process.id)
+        assert stored is not None
+        if stored.tasks or process.tasks:
+            assert stored.state is ProcessState.ENDING or stored.state.has_ended, "deleted before it was journaled"
+            assert stored.cleanup is process.cleanup
+        else:
+            # Of a process that was never planned only the mark goes.
+            assert process.cleanup is Cleanup.DISCARD
+
+    def check_commit(self, process: Process, results: Sequence[bytes]) -> None:
+        stored = self.journal.of(process.id)
+        assert stored is not None
+        assert stored.state is not ProcessState.RUNNING, "committed before it was journaled"
+        if stored.state is ProcessState.COMMITTING:
+            assert list(results) == [r for _, r in sorted(self.journal.results(process.id).items())]
+        assert not self.superseded & set(results), "a superseded result is committed"
+
+    # -- schedulers ----------------------------------------------------------------------------------------------------
+
+    def open(self, *, same: bool = False) -> Office:
+        """A scheduler that has the lease from now on."""
+        held = self.journal.holder()
+        if held is not None and not same:
+            self.journal.release(held)
+        holder = held.holder if held is not None and same else f"s{next(self.holders)}"
+        lease = self.journal.acquire(holder, self.now, self.now + SETTINGS.lease)
+        assert lease is not None
+        scheduler = Scheduler(
+            self.journal, lease, self.groups, SETTINGS, clock=lambda: self.now, new_id=lambda: f"p{next(self.ids)}"
+        )
+        return Office(scheduler, Engine(scheduler, self.lake, self.lake.watch(), clock=lambda: self.now))
+
+    def step_of(self, office: Office) -> None:
+        try:
+            office.engine.step()
+        except (KilledError, JournalError):
+            if office is self.office:
+                self.office = self.open()
+        self.fuse = None
+
+    @rule(seconds=st.sampled_from([0, 1, 10]))
+    def step(self, seconds: int) -> None:
+        self.now += seconds * 1_000
+        self.step_of(self.office)
+
+    @rule(seconds=st.sampled_from([0, 10]), times=st.integers(1, 4))
+    def several_steps_with_work(self, seconds: int, times: int) -> None:
+        for _ in range(times):
+            self.step(seconds)
+            for worker in list(self.workers):
+                self.polls(worker, self.office, reply_is_lost=False)
+            for attempt in list(self.attempts):
+                self.delivers(attempt, self.office, reply_is_lost=False)
+
+    @rule(effects=st.integers(0, 25))
+    def killed_in_a_step(self, effects: int) -> None:
+        def kill() -> None:
+            raise KilledError
+
+        self.fuse, self.at_fuse = effects, kill
+        self.step_of(self.office)
+
+    @rule(effects=st.integers(0, 25), goes_on=st.booleans(), delivers=st.booleans())
+    def overtaken_in_a_step(self, effects: int, goes_on: bool, delivers: bool) -> None:
+        office = self.office
+
+        def overtake() -> None:
+            self.office = self.open()
+            self.old.append(office)
+            self.office.engine.step()
+            if delivers:
+                for attempt in list(self.attempts):
+                    self.delivers(attempt, self.office, reply_is_lost=True)
+                self.office.engine.step()
+
+        self.fuse, self.at_fuse = effects, overtake
+        self.step_of(office)
+        if goes_on:
+            self.step_of(office)
+
+    @rule(same=st.booleans())
+    def restarted(self, same: bool) -> None:
+        self.old.append(self.office)
+        self.office = self.open(same=same)
+
+    @precondition(lambda self: self.old)
+    @rule(data=st.data())
+    def an_old_one_acts_once_more(self, data: st.DataObject) -> None:
+        self.step_of(data.draw(st.sampled_from(self.old)))
+
+    @rule()
+    def the_journal_fails(self) -> None:
+        def fail() -> None:
+            raise JournalError("The database is away.")
+
+        self.fuse, self.at_fuse = 1, fail
+        self.step_of(self.office)
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.workers) < 3)
+    @rule()
+    def worker_comes(self) -> None:
+        worker = self.registered(self.office)
+        if worker is not None:
+            self.workers.append(Worker(self.lake, worker))
+
+    def registered(self, office: Office) -> str | None:
+        try:
+            return office.scheduler.register(next(iter(self.groups)), 3, 1 << 30, "here").id
+        except (JournalError, InvalidInputError):
+            # That of an old scheduler, which knows other groups.
+            return None
+
+    @precondition(lambda self: self.workers)
+    @rule(data=st.data(), lost=st.booleans(), old=st.booleans())
+    def a_worker_polls(self, data: st.DataObject, lost: bool, old: bool) -> None:
+        office = self.old[-1] if old and self.old else self.office
+        self.polls(data.draw(st.sampled_from(self.workers)), office, reply_is_lost=lost)
+
+    def polls(self, worker: Worker, office: Office, *, reply_is_lost: bool, fails: bool = False) -> None:
+        try:
+            given = office.scheduler.poll(worker.id, 3)
+        except UnknownWorkerError:
+            worker.id = self.registered(office) or worker.id
+            return
+        except JournalError:
+            return
+        if not reply_is_lost:
+            self.attempts += [worker.begin(assignment, fails=fails) for assignment in given]
+
+    @precondition(lambda self: self.workers)
+    @rule(data=st.data())
+    def a_worker_fails(self, data: st.DataObject) -> None:
+        self.polls(data.draw(st.sampled_from(self.workers)), self.office, reply_is_lost=False, fails=True)
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), lost=st.booleans(), old=st.booleans())
+    def a_worker_delivers(self, data: st.DataObject, lost: bool, old: bool) -> None:
+        office = self.old[-1] if old and self.old else self.office
+        self.delivers(data.draw(st.sampled_from(self.attempts)), office, reply_is_lost=lost)
+
+    def delivers(self, attempt: Attempt, office: Office, *, reply_is_lost: bool) -> None:
+        try:
+            if reply_is_lost:
+                office.scheduler.complete(attempt.ref, attempt.outcome)
+                return
+            verdict = attempt.deliver(office.scheduler)
+        except JournalError:
+            return
+        self.attempts.remove(attempt)
+        if attempt.outcome.failure is not None:
+            return
+        if verdict is Verdict.SUPERSEDED:
+            self.superseded.add(attempt.outcome.result)
+        elif verdict is Verdict.ACCEPTED:
+            stored = self.journal.of(attempt.ref.process)
+            assert stored is not None
+            if stored.state is ProcessState.RUNNING:
+                assert self.journal.results(stored.id).get(attempt.ref.number) == attempt.outcome.result, "lost"
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data())
+    def a_worker_speaks_of_what_it_does(self, data: st.DataObject) -> None:
+        for worker in self.workers[:1]:
+            try:
+                self.office.scheduler.beat(worker.id, [data.draw(st.sampled_from(self.attempts)).ref])
+            except UnknownWorkerError:
+                self.polls(worker, self.office, reply_is_lost=False)
+
+    @precondition(lambda self: self.workers)
+    @rule(says_so=st.booleans())
+    def a_worker_goes(self, says_so: bool) -> None:
+        worker = self.workers.pop()
+        if says_so:
+            try:
+                self.office.scheduler.leave(worker.id)
+            except JournalError:
+                self.office = self.open()
+
+    @precondition(lambda self: self.attempts)
+    @rule()
+    def a_worker_dies_with_its_result(self) -> None:
+        self.attempts.pop()
+
+    @rule(seconds=st.sampled_from([3, 61, 301, 3_600]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds * 1_000
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    @rule(name=st.sampled_from(NAMES), files=st.integers(1, 9))
+    def somebody_writes(self, name: str, files: int) -> None:
+        if name not in self.lake.tables:
+            self.lake.create(name)
+        self.lake.write(name, files)
+
+    @rule(name=st.sampled_from(NAMES))
+    def somebody_overwrites(self, name: str) -> None:
+        if name in self.lake.tables:
+            self.lake.overwrite(name)
+
+    @rule(name=st.sampled_from(NAMES), again=st.booleans())
+    def a_table_is_dropped(self, name: str, again: bool) -> None:
+        if name in self.lake.tables:
+            self.lake.drop(name)
+            if again:
+                self.lake.create(name)
+                self.lake.write(name, 9)
+
+    @rule(
+        what=st.sampled_from(
+            [
+                CommitConflictError("Another was first."),
+                CommitFailedError("It lost every race."),
+                CommitStateUnknownError("It timed out."),
+                StorageAccessError("The network is away."),
+            ]
+        ),
+        is_made=st.booleans(),
+    )
+    def the_next_commit_fails(self, what: Exception, is_made: bool) -> None:
+        self.lake.commits.append(what)
+        self.lake.unknown_ones_are_made = is_made
+
+    @rule(which=st.sampled_from(["plans_fail", "measures_fail", "ends_fail"]), now=st.booleans())
+    def storage_fails(self, which: str, now: bool) -> None:
+        setattr(self.lake, which, now)
+
+    @rule(name=st.sampled_from(NAMES), is_enabled=st.booleans())
+    def a_table_is_enabled_or_not(self, name: str, is_enabled: bool) -> None:
+        if name in self.lake.tables:
+            self.lake.set_option(name, "self-optimizing.enabled", str(is_enabled).lower())
+
+    @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(RequestKind))
+    def somebody_asks(self, name: str, kind: RequestKind) -> None:
+        work = WorkKind.FULL if kind is RequestKind.NOW else None
+        self.journal.ask(TableRequest(table=name, kind=kind, work=work))
+        if work is not None:
+            self.journal.asked[name] = self.journal.asked.get(name, 0) + 1
+
+    @rule(name=st.sampled_from(["default", "other"]))
+    def the_groups_change(self, name: str) -> None:
+        self.groups = {name: ResourceGroup(name=name)}
+        try:
+            self.office.scheduler.set_groups(self.groups)
+        except JournalError:
+            self.office = self.open()
+
+    # -- what always holds ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_snapshots_name_is_there(self) -> None:
+        for table in self.lake.tables.values():
+            assert table.named() <= table.disk
+
+    @invariant()
+    def no_process_is_committed_twice(self) -> None:
+        for table in self.lake.tables.values():
+            users = [version.user for version in table.versions if version.user.startswith("p")]
+            assert len(users) == len(set(users))
+
+    def teardown(self) -> None:
+        """Nothing fails any more, and workers work: everything comes to its end."""
+        lake = self.lake
+        self.fuse = None
+        lake.commits.clear()
+        lake.plans_fail = lake.measures_fail = lake.ends_fail = False
+        self.groups = {"default": ResourceGroup()}
+        for name in NAMES:
+            self.journal.ask(TableRequest(table=name, kind=RequestKind.RESUME))
+            if name in lake.tables:
+                lake.set_option(name, "self-optimizing.enabled", "true")
+        self.office = self.open()
+        self.workers = []
+        self.worker_comes()
+        for _ in range(40):
+            # As long as the longest pause, in which workers speak so often that they are not forgotten.
+            self.now += 200_000
+            for _ in range(3):
+                self.several_steps_with_work(0, 1)
+        self.assert_quiet()
+
+    def assert_quiet(self) -> None:
+        stored = self.journal.processes(limit=100_000)
+        assert [p for p in stored if not p.state.has_ended] == []
+        assert list(self.journal.requests()) == []
+        left = {p.id for p in stored if p.cleanup is Cleanup.LEAVE}
+        for name, table in self.lake.tables.items():
+            state = self.journal.tables([name])[0]
+            assert len(table.newest.files) <= MOST_RUNS, f"{name} is not within its bounds: {state}"
+            assert table.marks == set()
+            assert {file for file in table.unnamed() if file.split("/")[0] not in left} == set()
+        for process in stored:
+            self.counted(f"processes that {process.state.value}", 1)
+
+
+@pytest.mark.longer
+def test_nothing_is_lost_and_nothing_left_over_whatever_happens(tally: Tally) -> None:
+    class Counting(Machine):
+        counted = staticmethod(tally)
+
+    run_state_machine_as_test(
+        Counting,
+        settings=settings(
+            max_examples=examples(1_000),
+            stateful_step_count=60,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
