@@ -2,12 +2,13 @@
 then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
 million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
-from a commit to a reader of its log, and how evenly two share the compaction of unequal buckets.
+from a commit to a reader of its log, how evenly two share the compaction of unequal buckets, and what a step of the
+optimizer's scheduler costs.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
                                 [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
-                                [--skip-log] [--skip-balance]
+                                [--skip-log] [--skip-balance] [--skip-optimizer]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -42,6 +43,7 @@ from tests.benchmarks import (
     memory,
     merge_kernels,
     metastore,
+    optimizer,
     partitions,
     planning,
     safety,
@@ -138,6 +140,7 @@ def main() -> None:
     parser.add_argument("--skip-ingest", action="store_true", help="leave ingestion from Kafka out")
     parser.add_argument("--skip-log", action="store_true", help="leave the log of a table in Kafka out")
     parser.add_argument("--skip-balance", action="store_true", help="leave the compaction of unequal buckets out")
+    parser.add_argument("--skip-optimizer", action="store_true", help="leave the optimizer's scheduler out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -210,6 +213,9 @@ def main() -> None:
     shared = {} if arguments.skip_balance else balance.measure(console)
     if shared:
         balance.show(shared, console)
+    scheduled = {} if arguments.skip_optimizer else optimizer.measure(console)
+    if scheduled:
+        optimizer.show(scheduled, console)
     if arguments.json:
         found_all = {
             **measured,
@@ -230,6 +236,7 @@ def main() -> None:
             "safety": safety.as_json(costs),
             "log": log_latency.as_json(latency),
             "balance": balance.as_json(shared),
+            "optimizer": optimizer.as_json(scheduled),
         }
         print(json.dumps(found_all, indent=2))
 
