@@ -85,6 +85,7 @@ class Lake:
         self.check_commit: Callable[[Process, Sequence[bytes]], None] = lambda process, results: None
         self._watches: list[LakeWatch] = []
         self._effect = effect
+        self._late: list[tuple[LakeTable, str, set[str], set[str]]] = []
         self._files = self._made = 0
 
     def create(self, name: str) -> None:
@@ -109,6 +110,13 @@ class Lake:
         table = self.tables[name]
         table.add("writer", self._new(table, 1))
         self._note(name)
+
+    def appear(self) -> None:
+        """The commits appear of which it was not known whether they would, if they still can."""
+        for table, user, gone, new in self._late:
+            if gone <= table.newest.files and all(version.user != user for version in table.versions):
+                table.add(user, table.newest.files - gone | new)
+        self._late.clear()
 
     def set_option(self, name: str, key: str, value: str) -> None:
         """The table's options change."""
@@ -165,13 +173,16 @@ class Lake:
             return None if before is None else before.id
         self._effect("not committed before")
         fault = self.commits.pop(0) if self.commits else None
-        if fault is not None and not (isinstance(fault, CommitStateUnknownError) and self.unknown_ones_are_made):
+        if fault is not None and not isinstance(fault, CommitStateUnknownError):
             raise fault
         gone = {file for result in results for file in json.loads(result)["before"]}
         new = {file for result in results for file in json.loads(result)["after"]}
         table = self._table(process.table)
         if not gone <= table.newest.files:
             raise CommitConflictError("Another writer has replaced the files.")
+        if fault is not None and not self.unknown_ones_are_made:
+            self._late.append((table, process.id, gone, new))
+            raise fault
         assert new <= table.disk, f"files that were deleted are committed: {sorted(new - table.disk)}"
         made = table.add(process.id, table.newest.files - gone | new)
         if fault is not None:

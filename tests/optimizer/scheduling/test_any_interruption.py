@@ -38,6 +38,19 @@ from tests.support.tally import Tally
 NAMES = ("a", "b", "c")
 SETTINGS = SchedulerSettings(lease=60_000, task_timeout=300_000, attempts=3, orphans_interval=None)
 MOST_RUNS = 5
+EFFECTS = (
+    "store",
+    "stored",
+    "plan",
+    "marked",
+    "commit",
+    "not committed before",
+    "committed",
+    "end",
+    "unmarked",
+    "ended",
+)
+"""What others can see, and the moments around it."""
 
 
 class KilledError(Exception):
@@ -62,13 +75,17 @@ class WatchedJournal(MemoryJournal):
         requests = dict(self._requests)
         super().store(lease, changes)
         for number in changes.answered:
-            assert number in requests, "a request was taken twice"
+            request = requests.pop(number)
+            if request.kind is RequestKind.NOW:
+                self.asked[request.table] = self.asked.get(request.table, 0) + 1
+            elif request.kind is RequestKind.PAUSE:
+                self.asked[request.table] = 0
         for process in changes.processes:
             self._check_change(process, known.get(process.id))
             if process.id not in known:
                 state = self._tables[process.table]
                 if state.paused or not state.enabled:
-                    assert process.reason == "asked for" or self.asked[process.table] > 0, "the table is paused"
+                    assert self.asked.get(process.table), "the table is paused"
                 if process.reason == "asked for":
                     self.asked[process.table] -= 1
                     assert self.asked[process.table] >= 0, "more was done than was asked for"
@@ -120,7 +137,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000_000
         self.ids, self.holders = count(1), count(1)
-        self.fuse: int | None = None
+        self.fuse: tuple[str, int] | None = None
         self.at_fuse: Callable[[], None] = lambda: None
         self.journal = WatchedJournal(self.effect)
         self.lake = Lake(self.effect)
@@ -142,10 +159,11 @@ class Machine(RuleBasedStateMachine):
     # -- what is asserted where it happens -----------------------------------------------------------------------------
 
     def effect(self, what: str) -> None:
-        if self.fuse is None:
+        if self.fuse is None or self.fuse[0] != what:
             return
-        self.fuse -= 1
-        if self.fuse < 0:
+        if self.fuse[1] > 0:
+            self.fuse = (what, self.fuse[1] - 1)
+        else:
             self.fuse = None
             self.at_fuse()
 
@@ -204,16 +222,16 @@ class Machine(RuleBasedStateMachine):
             for attempt in list(self.attempts):
                 self.delivers(attempt, self.office, reply_is_lost=False)
 
-    @rule(effects=st.integers(0, 25))
-    def killed_in_a_step(self, effects: int) -> None:
+    @rule(effect=st.sampled_from(EFFECTS), times=st.integers(0, 3))
+    def killed_in_a_step(self, effect: str, times: int) -> None:
         def kill() -> None:
             raise KilledError
 
-        self.fuse, self.at_fuse = effects, kill
+        self.fuse, self.at_fuse = (effect, times), kill
         self.step_of(self.office)
 
-    @rule(effects=st.integers(0, 25), goes_on=st.booleans(), delivers=st.booleans())
-    def overtaken_in_a_step(self, effects: int, goes_on: bool, delivers: bool) -> None:
+    @rule(effect=st.sampled_from(EFFECTS), times=st.integers(0, 2), goes_on=st.booleans(), delivers=st.booleans())
+    def overtaken_in_a_step(self, effect: str, times: int, goes_on: bool, delivers: bool) -> None:
         office = self.office
 
         def overtake() -> None:
@@ -225,7 +243,7 @@ class Machine(RuleBasedStateMachine):
                     self.delivers(attempt, self.office, reply_is_lost=True)
                 self.office.engine.step()
 
-        self.fuse, self.at_fuse = effects, overtake
+        self.fuse, self.at_fuse = (effect, times), overtake
         self.step_of(office)
         if goes_on:
             self.step_of(office)
@@ -245,7 +263,7 @@ class Machine(RuleBasedStateMachine):
         def fail() -> None:
             raise JournalError("The database is away.")
 
-        self.fuse, self.at_fuse = 1, fail
+        self.fuse, self.at_fuse = ("store", 0), fail
         self.step_of(self.office)
 
     # -- workers -------------------------------------------------------------------------------------------------------
@@ -330,6 +348,25 @@ class Machine(RuleBasedStateMachine):
             except JournalError:
                 self.office = self.open()
 
+    @precondition(lambda self: self.workers)
+    @rule()
+    def results_come_late_and_to_one_who_was_overtaken(self) -> None:
+        """The replies of the scheduler are lost, and workers ask the one before."""
+        before, self.office = self.office, self.open()
+        self.old.append(before)
+        for worker in self.workers:
+            self.polls(worker, self.office, reply_is_lost=False)
+        self.now += 61_000
+        self.step(0)
+        for worker in self.workers:
+            self.polls(worker, self.office, reply_is_lost=False)
+            self.polls(worker, self.office, reply_is_lost=False)
+        for attempt in list(self.attempts):
+            self.delivers(attempt, self.office, reply_is_lost=True)
+        for _ in range(2):
+            for attempt in list(self.attempts):
+                self.delivers(attempt, before, reply_is_lost=False)
+
     @precondition(lambda self: self.attempts)
     @rule()
     def a_worker_dies_with_its_result(self) -> None:
@@ -360,6 +397,20 @@ class Machine(RuleBasedStateMachine):
                 self.lake.create(name)
                 self.lake.write(name, 9)
 
+    @rule(name=st.sampled_from(NAMES))
+    def a_table_goes_and_comes_again(self, name: str) -> None:
+        self.several_steps_with_work(0, 1)
+        if name in self.lake.tables:
+            self.lake.drop(name)
+        self.step(0)
+        self.lake.create(name)
+        self.lake.write(name, 9)
+        self.several_steps_with_work(0, 1)
+
+    @rule()
+    def a_commit_appears_late(self) -> None:
+        self.lake.appear()
+
     @rule(
         what=st.sampled_from(
             [
@@ -374,6 +425,8 @@ class Machine(RuleBasedStateMachine):
     def the_next_commit_fails(self, what: Exception, is_made: bool) -> None:
         self.lake.commits.append(what)
         self.lake.unknown_ones_are_made = is_made
+        if isinstance(what, CommitStateUnknownError):
+            self.lake.commits.append(CommitConflictError("Another was first."))
 
     @rule(which=st.sampled_from(["plans_fail", "measures_fail", "ends_fail"]), now=st.booleans())
     def storage_fails(self, which: str, now: bool) -> None:
@@ -388,8 +441,6 @@ class Machine(RuleBasedStateMachine):
     def somebody_asks(self, name: str, kind: RequestKind) -> None:
         work = WorkKind.FULL if kind is RequestKind.NOW else None
         self.journal.ask(TableRequest(table=name, kind=kind, work=work))
-        if work is not None:
-            self.journal.asked[name] = self.journal.asked.get(name, 0) + 1
 
     @rule(name=st.sampled_from(["default", "other"]))
     def the_groups_change(self, name: str) -> None:
@@ -417,6 +468,7 @@ class Machine(RuleBasedStateMachine):
         lake = self.lake
         self.fuse = None
         lake.commits.clear()
+        lake.appear()
         lake.plans_fail = lake.measures_fail = lake.ends_fail = False
         self.groups = {"default": ResourceGroup()}
         for name in NAMES:
