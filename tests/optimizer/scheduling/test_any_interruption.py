@@ -227,6 +227,7 @@ class Machine(RuleBasedStateMachine):
         def kill() -> None:
             raise KilledError
 
+        self.there_is_work()
         self.fuse, self.at_fuse = (effect, times), kill
         self.step_of(self.office)
 
@@ -243,10 +244,17 @@ class Machine(RuleBasedStateMachine):
                     self.delivers(attempt, self.office, reply_is_lost=True)
                 self.office.engine.step()
 
+        self.there_is_work()
         self.fuse, self.at_fuse = (effect, times), overtake
         self.step_of(office)
         if goes_on:
             self.step_of(office)
+
+    def there_is_work(self) -> None:
+        """Somebody has written, and workers are known, so that most of a step's effects come."""
+        self.somebody_writes(NAMES[self.now % 3], 6)
+        for worker in self.workers:
+            self.polls(worker, self.office, reply_is_lost=False)
 
     @rule(same=st.booleans())
     def restarted(self, same: bool) -> None:
@@ -507,7 +515,7 @@ def test_nothing_is_lost_and_nothing_left_over_whatever_happens(tally: Tally) ->
     run_state_machine_as_test(
         Counting,
         settings=settings(
-            max_examples=examples(1_000),
+            max_examples=examples(500),
             stateful_step_count=60,
             deadline=None,
             derandomize=True,
