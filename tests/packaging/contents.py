@@ -16,6 +16,7 @@ PACKAGE_FOLDERS = {
     "src/interbed": "interbed",
     "catalog": "interbed/catalog",
     "ingest": "interbed/ingest",
+    "optimizer": "interbed/optimizer",
     "storage": "interbed/storage",
     "thrift_idl": "interbed/thrift_idl",
     "spark_ext": "interbed/spark_ext",
