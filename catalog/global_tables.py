@@ -18,6 +18,7 @@ from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import Partition, epoch_millis, partition_name
+from interbed.further_tables import FURTHER_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.outline import SchemaOutline
@@ -83,7 +84,7 @@ class GlobalTableKind:
 
 @dataclass(frozen=True)
 class GlobalTable(RowsTable):
-    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of interbed.FURTHER_TABLES."""
+    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of FURTHER_TABLES."""
 
     name: str
     catalog: ShownCatalog
@@ -114,21 +115,15 @@ class GlobalTable(RowsTable):
 
 def global_tables(catalog: ShownCatalog) -> list[str]:
     """The names of the system tables that the catalog has, sorted."""
-    names = (*GLOBAL_TABLES, *_further_tables())
+    names = (*GLOBAL_TABLES, *FURTHER_TABLES)
     return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
-
-
-def _further_tables() -> Mapping[str, str]:
-    """Tables of houses above, as the package lists them: by name, where their kinds are. The package is there by now."""
-    listed: Mapping[str, str] = import_module("interbed").FURTHER_TABLES
-    return listed
 
 
 def _kind_named(name: str) -> GlobalTableKind:
     own = GLOBAL_TABLES.get(name)
     if own is not None:
         return own
-    module, _, attribute = _further_tables()[name].partition(":")
+    module, _, attribute = FURTHER_TABLES[name].partition(":")
     kind: GlobalTableKind = getattr(import_module(module), attribute)
     return kind
 

@@ -321,11 +321,6 @@ _HOLDS = {
 _HOMES = {name: home for home, names in _HOLDS.items() for name in names.split()}
 
 
-FURTHER_TABLES = {"optimizing_processes": "interbed.optimizer.views.processes_table:OPTIMIZING_PROCESSES"}
-"""System tables of catalogs that houses above the catalog have: by name, where the kind of the table is. It is imported
-when somebody looks; see docs/decisions/0062."""
-
-
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
