@@ -84,7 +84,7 @@ class OptimizingOptions(OptionReader):
 
     @property
     def optimizing_duplicate_ratio(self) -> float:
-        """From which part of the bytes on, lying outside of the oldest sorted run, a major compaction is due."""
+        """From which part of a bucket's records on, that delete or are deleted, a major compaction is due."""
         ratio = self.number(OPTIMIZING_DUPLICATE_RATIO, 0.1)
         if not 0 <= ratio <= 1:
             raise self._bad(OPTIMIZING_DUPLICATE_RATIO, "a number from 0 to 1")
