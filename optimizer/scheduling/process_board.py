@@ -78,6 +78,19 @@ class ProcessBoard:
         """How many tasks of a process wait for a worker."""
         return self._tasks[process_id].count(TaskState.WAITING)
 
+    def count_tasks(self) -> dict[str, tuple[int, int]]:
+        """How many tasks of processes that are not done wait and run, by group."""
+        counts: dict[str, tuple[int, int]] = {}
+        for process in self._processes.values():
+            if process.state is ProcessState.RUNNING:
+                waiting, running = counts.get(process.group, (0, 0))
+                tasks = self._tasks[process.id]
+                counts[process.group] = (
+                    waiting + tasks.count(TaskState.WAITING),
+                    running + tasks.count(TaskState.RUNNING),
+                )
+        return counts
+
     def running_tasks(self) -> dict[str, int]:
         """How many tasks each worker has."""
         counts: dict[str, int] = {}

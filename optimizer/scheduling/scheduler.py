@@ -318,6 +318,10 @@ class Scheduler:
         running = self._processes.running_tasks()
         return [replace(worker, running=running.get(worker.id, 0)) for worker in self._workers.values()]
 
+    def tasks(self) -> dict[str, tuple[int, int]]:
+        """How many tasks wait and run, by group."""
+        return {**dict.fromkeys(self._groups, (0, 0)), **self._processes.count_tasks()}
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
