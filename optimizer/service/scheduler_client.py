@@ -5,6 +5,7 @@ schedule; whoever calls tries again later, which every call allows.
 """
 
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +28,9 @@ from interbed.optimizer.service.wire import (
 )
 from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError
 from interbed.thrift_idl.optimizing import Optimizer, ttypes
+
+# It logs each address that does not answer, which is told by the errors of calls as well.
+logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
 
 CONNECT_SECONDS_MAX = 5.0
 CALL_SECONDS_MAX = 60.0
@@ -97,11 +101,11 @@ class SchedulerClient:
             try:
                 answer = self._call_one(number, ask)
             except ttypes.UnknownWorker as error:
-                raise UnknownWorkerError(error.message) from error
+                raise UnknownWorkerError(_message(error)) from error
             except ttypes.Refused as error:
-                raise WorkerRefusedError(error.message) from error
+                raise WorkerRefusedError(_message(error)) from error
             except ttypes.NotScheduling as error:
-                failures.append(f"{self._address(number)}: {error.message}")
+                failures.append(f"{self._address(number)}: {_message(error)}")
                 continue
             except (TException, OSError, EOFError) as error:
                 failures.append(f"{self._address(number)}: {error or type(error).__name__}")
@@ -193,6 +197,11 @@ def scheduler_addresses(uri: str) -> list[tuple[str, int]]:
             raise InvalidOptionError(f"{uri!r} is no address of an optimizer: it has to look like thrift://host:port.")
         addresses.append((split.hostname, port))
     return addresses
+
+
+def _message(error: Any) -> str:
+    """What an exception of the interface says; its class has been generated without types."""
+    return str(error.message)
 
 
 def _is_broken(error: BaseException) -> bool:

@@ -154,8 +154,9 @@ class OptimizerWorker:
         try:
             outcome = self._outcome(catalog, assignment)
             verdict = self._complete(assignment.ref, outcome)
+            if verdict is not Verdict.ACCEPTED:
+                logger.warning("The result of %s of %s is %s", assignment.kind, assignment.table, verdict)
             if verdict is Verdict.SUPERSEDED:
-                logger.info("%s of %s was given to another worker: its files go", assignment.kind, assignment.table)
                 self._take_back(catalog, assignment, outcome)
         finally:
             with self._guard:

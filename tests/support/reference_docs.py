@@ -162,8 +162,18 @@ NAMED = {
     "TableModifiedError": ("Another client altered the table at the same time; repeat the call.", Retry.SAME),
     "LockGoneError": ("The lock's lease ran out: repeat the commit; see `lock_lease_seconds`.", Retry.SAME),
     "LockError": ("Repeat the call; `interbed locks explain` shows who holds the lock.", Retry.SAME),
+    "NoSchedulerError": (
+        "None: workers of the optimizer ask again; look whether `interbed optimizer run` runs.",
+        Retry.SAME,
+    ),
+    "NotOnDutyError": ("None: another optimizer schedules, or this one will.", Retry.SAME),
+    "WorkerRefusedError": (
+        "Correct the worker's group or threads, or install the optimizer's version there.",
+        Retry.NO,
+    ),
     "UnknownWorkerError": ("None: workers of the optimizer register again by themselves.", Retry.SAME),
     "JournalError": ("Look after the database of the optimizer's journal; nothing was decided without it.", Retry.SAME),
+    "SchedulerEndedError": ("None: the optimizer goes on from its journal with a new one.", Retry.NO),
     "LeaseLostError": ("None: another optimizer has taken over, and this one stands by.", Retry.NO),
 }
 """What to do about each class that callers meet, and whether to try again."""
