@@ -1,0 +1,142 @@
+"""The optimizer and its workers as processes that tests kill, stop and look at."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.journal.sql import SqlJournal
+
+DEADLINE_SECONDS = 60.0
+_LOOK_SECONDS = 0.02
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+    """Wait until something is so that no event tells of."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"it was not so in {seconds} s: {what}"
+        pause.wait(_LOOK_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """`interbed optimizer run` as a process; what it says on standard error goes into the log."""
+
+    process: "subprocess.Popen[bytes]"
+    uri: str
+    journal: Path
+    log: Path
+
+    def next_process(self, seconds: float = DEADLINE_SECONDS) -> dict[str, Any]:
+        """The next process of the optimizer that ends."""
+        found = _next_event(self.process, self.log, seconds)
+        assert found["event"] == "process"
+        return found
+
+    def workers(self) -> Sequence[Worker]:
+        """The workers that the journal knows."""
+        journal = SqlJournal(f"sqlite:///{self.journal}")
+        try:
+            return journal.workers()
+        finally:
+            journal.close()
+
+    def has_processes(self) -> bool:
+        """Whether there are processes of the optimizer that have not ended."""
+        journal = SqlJournal(f"sqlite:///{self.journal}")
+        try:
+            return any(not process.state.has_ended for process in journal.processes())
+        finally:
+            journal.close()
+
+    def local_workers(self) -> list[psutil.Process]:
+        """The processes that it has started."""
+        return [p for p in psutil.Process(self.process.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+
+    def stop(self) -> None:
+        """End it by SIGTERM; its workers end before it does."""
+        local = self.local_workers()
+        self.process.terminate()
+        assert self.process.wait(DEADLINE_SECONDS) == 0, self.log.read_text()
+        assert not [p for p in local if is_alive(p)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process is there, and does not only wait for its parent to notice its end."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextmanager
+def optimizing(
+    directory: Path, catalog: Mapping[str, str], *arguments: str, name: str = "optimizer"
+) -> Iterator[Optimizer]:
+    """The service on a catalog, with its journal in the directory; killed at the end unless it has ended."""
+    journal, log = directory / "journal.db", directory / f"{name}.log"
+    command = [sys.executable, "-m", "interbed.cli", "optimizer", "run", "--json", "--interval", "0.1"]
+    command += ["--look", "0.1", "--db", f"sqlite:///{journal}", "--log-level", "INFO", *options(catalog), *arguments]
+    with log.open("wb") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
+        try:
+            listening = _next_event(process, log, DEADLINE_SECONDS)
+            assert listening["event"] == "listening"
+            yield Optimizer(process, listening["uri"], journal, log)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@contextmanager
+def working(
+    uri: str, directory: Path, *arguments: str, program: Sequence[str] = ()
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """A worker elsewhere; killed at the end unless it has ended."""
+    command = program or [sys.executable, "-m", "interbed.cli", "optimizer", "worker", "--log-level", "INFO"]
+    with (
+        (directory / "worker.log").open("ab") as said,
+        subprocess.Popen([*command, "--uri", uri, *arguments], stderr=said) as process,
+    ):
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def options(catalog: Mapping[str, str]) -> list[str]:
+    """The options of a catalog on a command line."""
+    return [text for key, value in catalog.items() for text in ("-o", f"{key}={value}")]
+
+
+def stopped(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a child of this process was stopped by a signal."""
+    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "the worker stops")
+
+
+def resume(process: "subprocess.Popen[bytes]") -> None:
+    """Let a process go on that was stopped."""
+    os.kill(process.pid, signal.SIGCONT)
+
+
+def _next_event(process: "subprocess.Popen[bytes]", log: Path, seconds: float) -> dict[str, Any]:
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], seconds)[0], f"it said nothing:\n{log.read_text()}"
+    line = process.stdout.readline()
+    assert line, f"it ended with {process.wait(DEADLINE_SECONDS)}:\n{log.read_text()}"
+    found: dict[str, Any] = json.loads(line)
+    return found

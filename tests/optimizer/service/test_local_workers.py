@@ -1,0 +1,113 @@
+"""Workers that are started beside the optimizer: how many there are, and that none is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.service.local_workers import LocalWorkers
+from tests.optimizer.service.processes import DEADLINE_SECONDS, is_alive, until
+
+NOBODY = "thrift://127.0.0.1:9"
+GROUP = ResourceGroup(workers=2)
+PARENT = """
+import sys, time
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.service.local_workers import LocalWorkers
+workers = LocalWorkers("thrift://127.0.0.1:9", {"warehouse": "/tmp", "s3.secret-key": "hidden"})
+workers.tend({"default": ResourceGroup(workers=2)})
+print(*workers.process_ids, flush=True)
+sys.stdin.read()
+"""
+
+
+class Clock:
+    """Seconds, as a test wants them."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@contextmanager
+def kept(clock: Clock) -> Iterator[LocalWorkers]:
+    workers = LocalWorkers(NOBODY, {"warehouse": "/tmp"}, log_level="ERROR", clock=clock)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+def kill(workers: LocalWorkers, number: int) -> str:
+    """Kill a worker and wait until that shows; its place."""
+    pid = workers.process_ids[number]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "the worker is dead")
+    return str(pid)
+
+
+def test_one_that_was_killed_is_started_again_after_a_pause_that_grows(clock: Clock) -> None:
+    with kept(clock) as workers:
+        assert workers.tend({"default": GROUP}) == []
+        first = set(workers.process_ids)
+        assert len(first) == 2
+        pid = kill(workers, 0)
+        (ended,) = workers.tend({"default": GROUP})
+        assert ended.rpartition(":")[2] == pid
+        assert len(workers.process_ids) == 1
+        clock.now += 1
+        workers.tend({"default": GROUP})
+        assert len(workers.process_ids) == 2
+        kill(workers, 1)
+        workers.tend({"default": GROUP})
+        clock.now += 1
+        workers.tend({"default": GROUP})
+        assert len(workers.process_ids) == 1
+        clock.now += 60
+        workers.tend({"default": GROUP})
+        clock.now += 60
+        kill(workers, 0)
+        workers.tend({"default": GROUP})
+        # It had lived for long enough that there is no pause.
+        assert len(workers.process_ids) == 2
+
+
+def test_groups_that_change_and_go_take_their_workers_with_them(clock: Clock) -> None:
+    with kept(clock) as workers:
+        groups = {"default": GROUP, "night": replace(GROUP, name="night", workers=1)}
+        workers.tend(groups)
+        assert len(workers.process_ids) == 3
+        workers.tend({"default": replace(GROUP, workers=1)})
+        until(lambda: not workers.tend({"default": replace(GROUP, workers=1)}) and len(workers.process_ids) == 1, "one")
+        (before,) = workers.process_ids
+        changed = {"default": replace(GROUP, workers=1, threads=3)}
+        workers.tend(changed)
+        assert len(workers.process_ids) == 2
+        until(lambda: not workers.tend(changed) and len(workers.process_ids) == 1, "the one with other threads")
+        assert before not in workers.process_ids
+
+
+def test_they_end_with_the_process_that_has_started_them_and_show_no_secrets() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        assert len(children) == 2
+        assert all(is_alive(child) for child in children)
+        assert not any("hidden" in json.dumps(child.cmdline()) for child in children)
+        parent.kill()
+        parent.wait(DEADLINE_SECONDS)
+        until(lambda: not any(is_alive(child) for child in children), "the workers have ended")

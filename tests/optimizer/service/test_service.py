@@ -1,0 +1,234 @@
+"""The service: when it schedules, what it does when its journal fails, and what is told of it."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.factory import open_catalog
+from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.journal.api import Journal, JournalChanges, JournalError, Lease
+from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
+from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.groups_file import FixedGroups, GroupsFile
+from interbed.optimizer.service.metrics import OptimizerMetrics, served_metrics
+from interbed.optimizer.service.port import WorkerPort
+from interbed.optimizer.service.remaining import Remaining
+from interbed.optimizer.service.scheduler_client import SchedulerClient
+from interbed.optimizer.service.service import OptimizerService, ServiceSettings
+from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
+from interbed.optimizer.work.memory import memory_options
+from interbed.storage.base.clock import now_millis
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.options.core import CoreOptions
+from tests.optimizer.service import lake
+from tests.optimizer.service.processes import until
+
+GROUPS = {"default": ResourceGroup()}
+TIMES = ServiceSettings(interval=20, look=20, scheduler=SchedulerSettings(lease=60_000))
+
+
+class FailingJournal(MemoryJournal):
+    """A journal that can't be reached for some changes."""
+
+    fails = 0
+
+    def store(self, lease: Lease, changes: JournalChanges) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise JournalError("the database is gone")
+        super().store(lease, changes)
+
+
+@dataclass
+class Running:
+    """A service in a thread."""
+
+    service: OptimizerService
+    duty: Duty
+    ended: list[Process]
+    left: Mapping[str, str] | None = None
+
+
+@contextmanager
+def serving(
+    catalog: Catalog, journal: Journal, name: str, *, until_idle: bool = False, works: bool = True
+) -> Iterator[Running]:
+    """A service, with a worker in another thread."""
+    duty, ended = Duty(), list[Process]()
+    metrics = OptimizerMetrics(duty)
+
+    def told(process: Process) -> None:
+        metrics.ended(process)
+        ended.append(process)
+
+    times = ServiceSettings(interval=20, look=20, until_idle=until_idle, scheduler=TIMES.scheduler)
+    service = OptimizerService(
+        catalog, journal, FixedGroups(GROUPS), duty, times, holder=name, clock=now_millis, on_ended=told
+    )
+    running = Running(service, duty, ended)
+
+    def run() -> None:
+        running.left = service.run()
+
+    calls = SchedulerCalls(duty, CatalogForWorkers.of("lake", catalog.options.raw), 60_000)
+    with closing(WorkerPort("127.0.0.1", 0, calls)) as port, closing(SchedulerClient(port.uri)) as client:
+        worker = OptimizerWorker(
+            client, lambda n, o: open_catalog(n, o), WorkerSettings(place="here:1", drain_seconds=2)
+        )
+        threads = [threading.Thread(target=run, name=name)]
+        if works:
+            threads.append(threading.Thread(target=worker.run, name="worker"))
+        for thread in threads:
+            thread.start()
+        try:
+            yield running
+        finally:
+            worker.stop()
+            service.stop()
+            for thread in reversed(threads):
+                thread.join(30)
+                assert not thread.is_alive()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    with open_catalog("lake", {"warehouse": str(tmp_path)}) as opened:
+        lake.make_tables(opened)
+        for number in range(8):
+            lake.write_round(opened, number)
+        yield opened
+
+
+def test_one_schedules_and_the_other_takes_over_when_it_ends(catalog: Catalog) -> None:
+    journal = MemoryJournal()
+    with serving(catalog, journal, "second", works=False) as second, serving(catalog, journal, "first") as first:
+        until(lambda: first.duty.is_on or second.duty.is_on, "one schedules")
+        on, off = (first, second) if first.duty.is_on else (second, first)
+        assert not off.duty.is_on
+        on.service.stop()
+        until(lambda: off.duty.is_on, "the other one schedules, long before the lease has ended")
+        assert not on.duty.is_on
+
+
+def test_a_journal_that_fails_is_begun_with_anew(catalog: Catalog) -> None:
+    journal = FailingJournal()
+    with serving(catalog, journal, "me") as running:
+        until(lambda: len(running.ended) >= 1, "a process has ended")
+        journal.fails = 3
+        until(lambda: len(running.ended) >= len(lake.TABLES), "all tables were compacted")
+        until(lambda: lake.is_in_shape(catalog), "the tables are in shape")
+    assert journal.fails == 0
+    lake.check_rows(catalog, 8)
+
+
+def test_a_run_until_idle_ends_when_all_tables_are_in_shape(catalog: Catalog) -> None:
+    with serving(catalog, MemoryJournal(), "me", until_idle=True) as running:
+        until(lambda: running.left is not None, "the run has ended")
+        lake.check_shape(catalog)
+        lake.check_rows(catalog, 8)
+    assert running.left == {}
+
+
+def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
+    duty = Duty()
+    metrics = OptimizerMetrics(duty)
+    with served_metrics(metrics, "127.0.0.1", 0) as port:
+        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
+        assert "interbed_optimizer_schedules 0.0" in page
+        with serving(catalog, MemoryJournal(), "me") as running:
+            until(lambda: len(running.ended) >= len(lake.TABLES), "all tables were compacted")
+            for process in running.ended:
+                metrics.ended(process)
+            with served_metrics(OptimizerMetrics(running.duty), "127.0.0.1", 0) as other:
+                here = urlopen(f"http://127.0.0.1:{other}/metrics", timeout=20).read().decode()
+        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
+    assert "interbed_optimizer_schedules 1.0" in here
+    assert 'interbed_optimizer_workers{group="default"} 1.0' in here
+    assert 'interbed_optimizer_tables{group="default",score="' in here
+    assert 'interbed_optimizer_tasks{group="default",state="waiting"} ' in here
+    assert 'interbed_optimizer_pending_bytes{group="default"} ' in here
+    assert 'interbed_optimizer_processes_total{group="default",kind="minor",state="succeeded"} ' in page
+    assert 'interbed_optimizer_work_seconds_total{group="default",table="shop.orders"} ' in page
+    assert 'interbed_optimizer_read_bytes_total{group="default"} ' in page
+    assert 'interbed_optimizer_failures_total{group="default"}' not in page
+
+
+def test_a_file_of_groups_that_is_bad_leaves_them_as_they_were(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "groups.toml"
+    path.write_text("[default]\nworkers = 3\n")
+    groups = GroupsFile(path)
+    assert groups.current()["default"].workers == 3
+    path.write_text("[default]\nworkers = 3000000000 apples\n")
+    assert groups.current()["default"].workers == 3
+    assert str(path) in caplog.text
+    path.unlink()
+    assert groups.current()["default"].workers == 3
+    path.write_text("[default]\nworkers = 4\n")
+    assert groups.current()["default"].workers == 4
+    path.unlink()
+    with pytest.raises(InvalidInputError, match=r"groups\.toml"):
+        GroupsFile(path)
+
+
+def test_what_is_not_waited_for_is_named() -> None:
+    now = 1_000_000
+    need = TableState.from_json(
+        {
+            **TableState(name="a").to_json(),
+            "needs": [{"kind": "minor", "reason": "", "due_millis": 0, "options": {}}],
+        }
+    )
+
+    def state(name: str, **more: object) -> TableState:
+        return replace(need, name=name, **more)  # type: ignore[arg-type]
+
+    worker = Worker(id="w", group="far", threads=1, memory=1, place="", since_millis=0, lease_until_millis=now)
+    groups = {"default": ResourceGroup(), "far": ResourceGroup(name="far", workers=0), "none": ResourceGroup(workers=0)}
+    found = Remaining.of(
+        [
+            state("waits"),
+            state("far", group="far"),
+            state("gave_way", not_before_millis=now + 2_000, failures=1),
+            state("failed", not_before_millis=now + 60_000, failures=3),
+            state("unserved", group="none"),
+            state("stray", group="nowhere"),
+            state("bad", unreadable="the schema is no JSON"),
+            state("paused", paused=True),
+            state("fine", needs=()),
+        ],
+        groups,
+        [worker],
+        now,
+    )
+    assert found.waiting == ("waits", "far", "gave_way")
+    assert found.left == {
+        "failed": "is left alone after 3 failure(s)",
+        "unserved": "is of group 'none', which has no workers",
+        "stray": "is of group 'nowhere', which there is not",
+        "bad": "can't be read: the schema is no JSON",
+    }
+
+
+def test_memory_is_bounded_by_the_share_and_by_what_the_table_asks_for() -> None:
+    assert memory_options(64 << 20, CoreOptions({})) == {
+        "write-buffer-size": f"{32 << 20} b",
+        "lookup.cache-max-memory-size": f"{16 << 20} b",
+    }
+    assert memory_options(4 << 30, CoreOptions({"write-buffer-size": "8 mb"})) == {
+        "write-buffer-size": f"{8 << 20} b",
+        "lookup.cache-max-memory-size": f"{256 << 20} b",
+    }
+    assert memory_options(1, CoreOptions({}))["write-buffer-size"] == f"{1 << 20} b"
