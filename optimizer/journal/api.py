@@ -8,24 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.task import Task
 from interbed.optimizer.flow.worker import Worker
-from interbed.storage.base.errors import InterbedError
-
-
-class JournalError(InterbedError):
-    """The journal could not be read or written; what a scheduler knows beyond it does not count.
-
-    Whether changes that were being stored are in it is then unknown. To store the same ones again is safe.
-    """
-
-
-class LeaseLostError(JournalError):
-    """Another scheduler has taken over, or this one has let go; it has nothing to say any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from interbed.catalog.options import CatalogOptions, MetastoreKind
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.engine import DatabaseError, open_engine
-from interbed.optimizer.journal.api import Journal, JournalError
+from interbed.optimizer.errors import JournalError
+from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.journal.place import default_url
 from interbed.optimizer.journal.sql import SqlJournal

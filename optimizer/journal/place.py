@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL
 
-from interbed.optimizer.journal.api import JournalError
+from interbed.optimizer.errors import JournalError
 
 READABLE_MAX = 40
 """Characters of the key in the name: its end tells most."""

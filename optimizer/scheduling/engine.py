@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
-from interbed.optimizer.journal.api import LeaseLostError
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError
 

@@ -9,6 +9,7 @@ one thread at a time. Times are epoch milliseconds.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
@@ -17,7 +18,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalError, Lease
+from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.scheduling.lines import Lines, waiting_table
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.settings import SchedulerSettings
@@ -28,14 +29,6 @@ from interbed.storage.base.errors import InvalidInputError
 
 _REMEMBERED = 10_000
 """Processes of the past from which a new scheduler counts what tables have used."""
-
-
-class SchedulerEndedError(JournalError):
-    """What this scheduler had to store was refused, so that it knows more than the journal. It is to be made anew."""
-
-
-class UnknownWorkerError(InvalidInputError):
-    """A worker is not known, or not any more; it has to register anew."""
 
 
 class Scheduler:

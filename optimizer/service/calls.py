@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.masking import masked
-from interbed.optimizer.scheduling.scheduler import UnknownWorkerError
-from interbed.optimizer.service.duty import Duty, NotOnDutyError
+from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
+from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.wire import (
     assignment_to_wire,
     outcome_of_wire,

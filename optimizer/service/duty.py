@@ -6,17 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from interbed.optimizer.journal.api import JournalError
+from interbed.optimizer.errors import JournalError, NotOnDutyError
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.storage.base.errors import InterbedError
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class NotOnDutyError(InterbedError):
-    """This process does not schedule: another does, or it has not begun yet."""
 
 
 class Duty:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from interbed.optimizer.errors import NotOnDutyError
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.service.duty import Duty, NotOnDutyError
+from interbed.optimizer.service.duty import Duty
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
 """Ranges of scores, by their greatest; 100 is a table in perfect shape."""

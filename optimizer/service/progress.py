@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from interbed.optimizer.errors import NotOnDutyError
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.service.duty import Duty, NotOnDutyError
+from interbed.optimizer.service.duty import Duty
 
 REFRESH_PER_SECOND = 2
 

@@ -17,8 +17,8 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.scheduling.scheduler import UnknownWorkerError
 from interbed.optimizer.service.wire import (
     assignment_of_wire,
     outcome_to_wire,
@@ -26,7 +26,7 @@ from interbed.optimizer.service.wire import (
     ref_to_wire,
     verdict_of_wire,
 )
-from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing import Optimizer, ttypes
 
 # It logs each address that does not answer, which is told by the errors of calls as well.
@@ -37,14 +37,6 @@ CALL_SECONDS_MAX = 60.0
 _MESSAGE_BYTES_MAX = 256 << 20
 
 T = TypeVar("T")
-
-
-class NoSchedulerError(InterbedError):
-    """No address answers, or none of those that do schedules. To be tried again."""
-
-
-class WorkerRefusedError(InvalidInputError):
-    """The scheduler does not take this worker, and says why."""
 
 
 class SchedulerClient:

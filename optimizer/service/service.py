@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from interbed.catalog.api import Catalog
+from interbed.optimizer.errors import JournalError, NotOnDutyError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.tables import Watch
-from interbed.optimizer.journal.api import Journal, JournalError, Lease
+from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.duty import Duty, NotOnDutyError
+from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.local_workers import LocalWorkers
 from interbed.optimizer.service.paced_watch import PacedWatch
 from interbed.optimizer.service.remaining import Remaining

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.api import Catalog
+from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.scheduling.scheduler import UnknownWorkerError
-from interbed.optimizer.service.scheduler_client import NoSchedulerError, SchedulerClient, WorkerRefusedError
+from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.work.carry_out import carry_out, take_back
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.thrift_idl.optimizing.constants import VERSION

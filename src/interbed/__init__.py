@@ -20,6 +20,8 @@ InterbedError
 │   ├── ProcedureArgumentError           an argument of a procedure is missing or wrong
 │   ├── BadMessageError                  a message of a stream can't be decoded, or does not fit its table
 │   ├── UnknownSchemaError               a schema registry has no schema of Avro with such a number
+│   ├── UnknownWorkerError               the optimizer does not know a worker any more, which registers anew
+│   ├── WorkerRefusedError               the optimizer does not take a worker, and says why
 │   └── UsedTwiceError (RuntimeError)    a writer or committer of one batch was used for a second one
 ├── NotSupportedError                    a valid request that this version does not carry out
 │   └── MissingExtraError (ImportError)  an optional library is not installed; says what to install
@@ -55,6 +57,11 @@ InterbedError
 ├── SourceUnavailableError (ConnectionError)  messages can't be read at this time; may be retried
 ├── SourceGapError                       messages are gone from their source before they were read
 ├── SchemaRegistryError                  a schema registry refuses to tell schemas, or is none
+├── JournalError                         the optimizer's journal can't be read or written
+│   ├── LeaseLostError                   another optimizer has taken over
+│   └── SchedulerEndedError              the journal refused a change; the optimizer goes on with a new scheduler
+├── NoSchedulerError                     no optimizer answers a worker; it tries again
+├── NotOnDutyError                       this optimizer stands by, another one schedules
 ├── RepeatedKeyError                     rows of a MERGE of which each had to have a key of its own had not
 └── SparkSetupError                      Spark can't be set up for interbed
 """
@@ -93,6 +100,15 @@ if TYPE_CHECKING:
         SourceGapError,
         SourceUnavailableError,
         UnknownSchemaError,
+    )
+    from interbed.optimizer.errors import (
+        JournalError,
+        LeaseLostError,
+        NoSchedulerError,
+        NotOnDutyError,
+        SchedulerEndedError,
+        UnknownWorkerError,
+        WorkerRefusedError,
     )
     from interbed.spark_ext.handle.errors import RepeatedKeyError
     from interbed.spark_ext.prerequisites import SparkSetupError
@@ -197,6 +213,8 @@ __all__ = [
     "InterbedError",
     "InvalidInputError",
     "InvalidOptionError",
+    "JournalError",
+    "LeaseLostError",
     "LockError",
     "LockGoneError",
     "LogUnavailableError",
@@ -206,7 +224,9 @@ __all__ = [
     "MissingMethodError",
     "Move",
     "MultisetType",
+    "NoSchedulerError",
     "NotAnInterbedTableError",
+    "NotOnDutyError",
     "NotSupportedError",
     "ObjectGoneError",
     "OrphansResult",
@@ -220,6 +240,7 @@ __all__ = [
     "RescaleResult",
     "RowType",
     "Scan",
+    "SchedulerEndedError",
     "Schema",
     "SchemaChange",
     "SchemaMismatchError",
@@ -248,9 +269,11 @@ __all__ = [
     "TagNotFoundError",
     "TypeRoot",
     "UnknownSchemaError",
+    "UnknownWorkerError",
     "UnsupportedVersionError",
     "UsedTwiceError",
     "ViewNotFoundError",
+    "WorkerRefusedError",
     "__version__",
     "col",
     "data_type",
@@ -278,6 +301,10 @@ _HOLDS = {
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.ingest.errors": (
         "BadMessageError SchemaRegistryError SourceGapError SourceUnavailableError UnknownSchemaError"
+    ),
+    "interbed.optimizer.errors": (
+        "JournalError LeaseLostError NoSchedulerError NotOnDutyError SchedulerEndedError UnknownWorkerError "
+        "WorkerRefusedError"
     ),
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Process, ProcessState
@@ -14,7 +15,7 @@ from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.task import Task, TaskState
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease, LeaseLostError
+from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease
 from interbed.optimizer.journal.names import NAME_LENGTH_MAX
 from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.journal.journals import ended, process, scheduler, task

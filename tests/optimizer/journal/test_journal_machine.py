@@ -9,9 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sqlalchemy import Engine
 
 from interbed.catalog.repository.engine import open_engine
+from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease, LeaseLostError
+from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import empty_database

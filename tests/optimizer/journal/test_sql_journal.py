@@ -10,9 +10,10 @@ from sqlalchemy import Engine, event, text
 
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.engine import open_engine
+from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.journal.api import JournalChanges, JournalError
+from interbed.optimizer.journal.api import JournalChanges
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import Closing, empty_database, ended, process, scheduler, task
 from tests.support.servers.metastore import BACKENDS, new_database

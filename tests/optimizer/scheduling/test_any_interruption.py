@@ -14,15 +14,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from interbed.optimizer.errors import JournalError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.task import TaskState, Verdict
-from interbed.optimizer.journal.api import JournalChanges, JournalError, Lease
+from interbed.optimizer.journal.api import JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
-from interbed.optimizer.scheduling.scheduler import Scheduler, UnknownWorkerError
+from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.errors import (
     CommitConflictError,

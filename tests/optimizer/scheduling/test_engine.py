@@ -3,9 +3,9 @@
 import pytest
 
 from interbed.catalog.errors import NotAnInterbedTableError
+from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.tables import ChangedTables
-from interbed.optimizer.journal.api import LeaseLostError
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.storage.base.errors import (
     CommitConflictError,

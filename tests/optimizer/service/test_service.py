@@ -11,11 +11,12 @@ import pytest
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.factory import open_catalog
+from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalError, Lease
+from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls

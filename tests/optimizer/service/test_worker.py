@@ -11,6 +11,7 @@ import pytest
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.factory import open_catalog
+from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
@@ -22,7 +23,7 @@ from interbed.optimizer.service import worker as module
 from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
 from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.port import WorkerPort
-from interbed.optimizer.service.scheduler_client import NoSchedulerError, SchedulerClient, WorkerRefusedError
+from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
 from interbed.optimizer.watch.files_watch import FilesWatch
 from interbed.optimizer.watch.sweep import SnapshotSweep
