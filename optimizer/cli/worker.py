@@ -33,10 +33,22 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="How long what runs may take to finish once the worker is told to end.",
 )
+@click.option(
+    "--idle-time",
+    metavar="TIME",
+    help="End when there was nothing to do for so long, such as '10 min'; never by default.",
+)
 @with_log_level
 @click.pass_obj
 def worker(
-    chosen: CatalogChoice, uri: str, group: str, threads: int, memory: str, drain: float, log_level: str
+    chosen: CatalogChoice,
+    uri: str,
+    group: str,
+    threads: int,
+    memory: str,
+    drain: float,
+    idle_time: str | None,
+    log_level: str,
 ) -> None:
     """Work for an optimizer that runs elsewhere.
 
@@ -52,7 +64,7 @@ def worker(
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.scheduler_client import SchedulerClient
     from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
-    from interbed.storage.meta.options.reader import parse_memory
+    from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     settings = WorkerSettings(
@@ -61,6 +73,7 @@ def worker(
         memory=parse_memory("--memory", memory),
         place=place(),
         drain_seconds=drain,
+        idle_seconds=None if idle_time is None else parse_duration_millis("--idle-time", idle_time) / 1000,
     )
     own = _own_options(chosen)
 

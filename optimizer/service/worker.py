@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """`memory` in bytes is shared by the threads. `place` is host:pid. Told to end, a worker gives what runs so many
-    seconds.
+    seconds. With `idle_seconds` it ends by itself when it had nothing to do for so long.
     """
 
     group: str = DEFAULT_GROUP
@@ -45,6 +45,7 @@ class WorkerSettings:
     memory: int = 1 << 30
     place: str = ""
     drain_seconds: float = 300.0
+    idle_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ class OptimizerWorker:
     def _work(self, catalog: Catalog) -> None:
         idle = _Pause(_PAUSE_IDLE_MOST)
         gone = _Pause(_PAUSE_GONE_MOST)
+        busy_until = time.monotonic()
         while not self._is_stopping:
             free = self._settings.threads - len(self._running)
             given: list[Assignment] = []
@@ -126,6 +128,13 @@ class OptimizerWorker:
                 gone = _Pause(_PAUSE_GONE_MOST)
             for assignment in given:
                 self._begin(catalog, assignment)
+            if given or self._running:
+                busy_until = time.monotonic()
+            elif self._settings.idle_seconds is not None and (
+                time.monotonic() - busy_until >= self._settings.idle_seconds
+            ):
+                logger.info("There was nothing to do for %.0f s: this worker ends", self._settings.idle_seconds)
+                return
             if given or free <= 0:
                 idle = _Pause(_PAUSE_IDLE_MOST)
             if len(given) < max(free, 1):

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 DATABASE_VARIABLE = "INTERBED_OPTIMIZER_DB"
 """Where `interbed optimizer` looks for the journal's database. Not an argument: it may hold a password."""
 
+_STDERR = 2
+
 STOP_SECONDS_MAX = 15.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 60.0
 """One that ends is started again after a pause, twice as long each time that it did not live for as long."""
@@ -86,7 +88,10 @@ class OptimizerBeside:
         with self._guard:
             if self._ending.is_set():
                 return 0
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=self._environment)
+            # What it says is for the log: the first line of standard output is the server's.
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=_STDERR, env=self._environment
+            )
             process, pipe = self._process, self._process.stdin
         logger.info("the optimizer is process %d", process.pid)
         try:

@@ -243,3 +243,14 @@ def test_a_worker_of_a_group_that_there_is_not_ends_with_the_reason(bench: Bench
         worker = OptimizerWorker(client, opened, WorkerSettings(group="night"))
         with pytest.raises(WorkerRefusedError, match="no group 'night'"):
             worker.run()
+
+
+def test_a_worker_may_end_when_there_is_nothing_to_do(bench: Bench) -> None:
+    with closing(SchedulerClient(bench.port.uri)) as client:
+        worker = OptimizerWorker(client, opened, WorkerSettings(place="here:1", idle_seconds=0.3))
+        thread = threading.Thread(target=worker.run, name="worker")
+        thread.start()
+        bench.steps_until(bench.is_done, "all tables were compacted")
+        thread.join(30)
+        assert not thread.is_alive()
+    assert not bench.duty.ask(lambda s: s.workers())

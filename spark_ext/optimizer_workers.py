@@ -1,0 +1,96 @@
+"""Workers of the optimizer on Spark's executors, for a cluster that is there anyway:
+
+    spark-submit $(interbed spark settings) workers.py --uri thrift://optimizer-host:9090
+
+where workers.py calls `main` of this module; `python -m interbed.spark_ext.optimizer_workers` does where Spark is local.
+
+Each is one task of a Spark job, and takes one of its cores. They come when the application starts, and end when there
+was nothing to do for the idle time, or when the application does. The executors have to reach the optimizer, the
+catalog and the files of its tables. An executor that dies loses its attempts, which others get.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.cli.group import pairs
+from interbed.catalog.factory import open_catalog
+from interbed.optimizer.flow.group import DEFAULT_GROUP
+from interbed.optimizer.service.local_worker import place
+from interbed.optimizer.service.scheduler_client import SchedulerClient
+from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
+from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
+
+IDLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkWorkers:
+    """So many workers for the optimizer at `uri`, each with its memory in bytes; `options` are the catalog's, on top of
+    what the optimizer tells: secrets, above all.
+    """
+
+    uri: str
+    workers: int
+    group: str = DEFAULT_GROUP
+    memory: int = 1 << 30
+    idle_seconds: float = IDLE_SECONDS
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_workers(spark: Any, wanted: SparkWorkers) -> None:
+    """Have them work until there was nothing to do for the idle time. Raises what ends a worker: an optimizer that does
+    not take it (WorkerRefusedError), and what opening the catalog raises, by way of Spark.
+    """
+    numbers = spark.sparkContext.parallelize(range(wanted.workers), wanted.workers)
+    numbers.foreachPartition(partial(_work, wanted))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Be the application."""
+    parser = argparse.ArgumentParser(prog="interbed.spark_ext.optimizer_workers", description=__doc__)
+    parser.add_argument("--uri", required=True, help="where the optimizer listens; several with commas")
+    parser.add_argument("--workers", type=int, help="how many; by default as many as Spark has cores")
+    parser.add_argument("--group", default=DEFAULT_GROUP, help="for whose tables to work")
+    parser.add_argument("--memory", default="1 gb", help="what a worker may take")
+    parser.add_argument("--idle-time", default="1 min", help="end when there was nothing to do for so long")
+    parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="of the catalog")
+    given = parser.parse_args(arguments)
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        run_workers(
+            spark,
+            SparkWorkers(
+                uri=given.uri,
+                workers=given.workers or spark.sparkContext.defaultParallelism,
+                group=given.group,
+                memory=parse_memory("--memory", given.memory),
+                idle_seconds=parse_duration_millis("--idle-time", given.idle_time) / 1000,
+                options=pairs(given.option),
+            ),
+        )
+    finally:
+        spark.stop()
+    return 0
+
+
+def _work(wanted: SparkWorkers, _: Iterable[int]) -> None:
+    def opened(name: str, told: Mapping[str, str]) -> Catalog:
+        return open_catalog(name, {**told, **wanted.options})
+
+    settings = WorkerSettings(group=wanted.group, memory=wanted.memory, place=place(), idle_seconds=wanted.idle_seconds)
+    client = SchedulerClient(wanted.uri)
+    try:
+        OptimizerWorker(client, opened, settings).run()
+    finally:
+        client.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Workers of the optimizer as tasks of a Spark job."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from interbed.catalog.factory import open_catalog
+from interbed.spark_ext.optimizer_workers import SparkWorkers, run_workers
+from tests.optimizer.service import lake
+from tests.optimizer.service.processes import optimizing
+
+
+def test_executors_do_the_work_of_an_optimizer_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"warehouse": str(tmp_path / "lake")}
+    with open_catalog("lake", options) as catalog:
+        lake.make_tables(catalog)
+        for number in range(8):
+            lake.write_round(catalog, number)
+        with optimizing(tmp_path, options, "--workers", "0") as optimizer:
+            run_workers(spark, SparkWorkers(uri=optimizer.uri, workers=2, idle_seconds=3))
+            done = {optimizer.next_process()["table"] for _ in lake.TABLES}
+            assert done == set(lake.TABLES)
+            assert not psutil.Process(optimizer.process.pid).children()
+            optimizer.stop()
+        lake.check_rows(catalog, 8)
+        lake.check_shape(catalog)
+
+
+def test_what_an_optimizer_refuses_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"warehouse": str(tmp_path / "lake")}
+    with open_catalog("lake", options) as catalog:
+        lake.make_tables(catalog)
+        with optimizing(tmp_path, options, "--workers", "0") as optimizer:
+            with pytest.raises(Exception, match="There is no group 'nightly'; there are default"):
+                run_workers(spark, SparkWorkers(uri=optimizer.uri, workers=1, group="nightly"))
+            optimizer.stop()
