@@ -1,11 +1,11 @@
-# make demo | test | test-long | check | docs | bench | server | dist, and nothing else to remember.
+# make demo | test | test-long | check | docs | bench | bench-ch | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
 DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test test-long check docs bench server dist idl clean
+.PHONY: demo test test-long check docs bench bench-ch server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
@@ -44,6 +44,9 @@ docs: $(READY) ## The documentation site, in build/site; fails on dead links and
 
 bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-ch: $(READY) ## Transactions and queries at once: CH-benchmark on tables that follow a PostgreSQL.
+	@$(BIN)/python -m tests.benchmarks.ch $(ARGS)
 
 server: $(READY) ## The catalog server on its defaults.
 	$(BIN)/interbed server

@@ -28,12 +28,12 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def origin(arguments: Sequence[str]) -> dict[str, str]:
-    """What stands before the figures of `make bench`, given its arguments."""
+def origin(arguments: Sequence[str], target: str = "bench") -> dict[str, str]:
+    """What stands before the figures of `make bench`, or of another target, given its arguments."""
     given = shlex.join(a for a in arguments if a != "--json")
     return {
         "machine": machine(),
         "commit": commit(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": f"make bench ARGS={shlex.quote(given)}" if given else "make bench",
+        "command": f"make {target} ARGS={shlex.quote(given)}" if given else f"make {target}",
     }

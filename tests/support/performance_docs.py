@@ -21,6 +21,8 @@ BEGIN = "<!-- figures: made by python -m tests.support.performance_docs -->"
 END = "<!-- end of figures -->"
 OURS = "interbed"
 RUNS_SHOWN = 8
+DRAWN = frozenset({"ch over time"})
+"""Sections that pictures are drawn from, and no tables are made of."""
 
 _TITLES = {
     "stages": "Tables in Python",
@@ -38,6 +40,7 @@ _TITLES = {
     "commits": "Many commits",
     "safety": "What safety costs",
     "balance": "Unequal buckets shared by two",
+    "ch": "Transactions and queries at once",
 }
 
 
@@ -94,7 +97,9 @@ def kept_runs(folder: Path = FIGURES) -> list[dict[str, Any]]:
 
 
 def _sections(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((name, value) for name, value in found.items() if isinstance(value, dict | list) and value)
+    return (
+        (name, value) for name, value in found.items() if isinstance(value, dict | list) and value and name not in DRAWN
+    )
 
 
 def _place(section: str) -> int:
