@@ -2,7 +2,7 @@
 
     spark-submit $(interbed spark settings) workers.py --uri thrift://optimizer-host:9090
 
-where workers.py calls `main` of this module; `python -m interbed.spark_ext.optimizer_workers` does where Spark is local.
+where workers.py calls `main` of this module.
 
 Each is one task of a Spark job, and takes one of its cores. They come when the application starts, and end when there
 was nothing to do for the idle time, or when the application does. The executors have to reach the optimizer, the
