@@ -1,9 +1,9 @@
 """A worker that is stopped in its first task, before it writes or when it has written; then it is like any other."""
 
 import logging
-import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from interbed.cli import main
@@ -13,17 +13,22 @@ from interbed.optimizer.work import carry_out as work
 hangs_before, has_hung = False, False
 
 
+def _stop() -> None:
+    """Stop the process, and this thread before it goes on: a signal to the process may come to it too late."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
 def carry_out(*given: Any, **more: Any) -> Any:
     """As the worker's own, but for the first time."""
     global has_hung
     hangs, has_hung = not has_hung, True
     if hangs and hangs_before:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        _stop()
     try:
         return work.carry_out(*given, **more)
     finally:
         if hangs and not hangs_before:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            _stop()
 
 
 if __name__ == "__main__":
