@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from interbed.optimizer.scheduling.settings import SchedulerSettings
     from interbed.optimizer.service.service import Groups
 
+_LOCK_TIMEOUT = "10 s"
+"""How long a commit waits for the lock of a table, in place of the catalog's eight minutes."""
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 log_level = click.option(
     "--log-level",
@@ -121,6 +124,8 @@ def run(
     # It logs each step that it skips.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     groups = _groups(groups_file, workers)
+    # It has other tables to look after meanwhile, and tries again.
+    chosen.options.setdefault("lock-acquire-timeout", _LOCK_TIMEOUT)
     times = ServiceSettings(
         interval=round(interval * 1000),
         look=round(look * 1000),

@@ -27,6 +27,8 @@ class LakeTables:
         """`on_measured` is told of each table as it was opened."""
         self._catalog = catalog
         self._on_measured = on_measured
+        # Processes planned here whose commit was not tried yet.
+        self._fresh: set[str] = set()
 
     def measure(self, table: str) -> Measurement:
         """See OptimizedTables. Raises InvalidOptionError for wishes that are none."""
@@ -45,6 +47,7 @@ class LakeTables:
             return WorkPlan(tasks=())
         # Not before there is something to do: a mark is a file.
         JobFiles(table.store, process.id).mark()
+        self._fresh.add(process.id)
         return WorkPlan(
             tasks=[
                 PlannedTask(
@@ -61,8 +64,10 @@ class LakeTables:
         if not process.kind.is_compaction:
             return decode_snapshot(results[0])
         table = self._table(process.table)
-        before = table.latest_snapshot_of(process.id)
-        if before is not None:
+        if process.id in self._fresh:
+            # There is none of it among the snapshots, of which there may be many.
+            self._fresh.discard(process.id)
+        elif (before := table.latest_snapshot_of(process.id)) is not None:
             return before.id
         messages = decode_messages(results)
         if not messages:
@@ -77,6 +82,7 @@ class LakeTables:
             return
         job = JobFiles(self._table(process.table).store, process.id)
         job.unmark()
+        self._fresh.discard(process.id)
         if process.cleanup is Cleanup.SWEEP:
             job.sweep(decode_messages(results))
         elif process.cleanup is Cleanup.DISCARD:

@@ -1,0 +1,269 @@
+"""The tables of a catalog as the scheduler has them measured, planned, committed and cleaned up."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.errors import TableNotFoundError
+from interbed.catalog.factory import open_catalog
+from interbed.optimizer.flow.kind import WorkKind
+from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding
+from interbed.optimizer.flow.tables import PlannedTask
+from interbed.optimizer.flow.task import Assignment, TaskRef
+from interbed.optimizer.work.carry_out import carry_out, take_back
+from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.storage.base.errors import CommitConflictError, CommitFailedError
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.table import Table
+from interbed.storage.version.orphans import named_files
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.int64())])
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    with open_catalog("lake", {"warehouse": str(tmp_path / "lake")}) as opened:
+        opened.create_database("shop")
+        yield opened
+
+
+@pytest.fixture
+def tables(catalog: Catalog) -> LakeTables:
+    return LakeTables(catalog)
+
+
+def keyed(catalog: Catalog, options: Mapping[str, str] | None = None, *, commits: int = 8) -> Table:
+    """A table with a primary key, of two buckets with as many sorted runs as commits."""
+    given = {"bucket": "2", "write-only": "true", **(options or {})}
+    catalog.create_table("shop.orders", Schema.from_pyarrow_schema(SCHEMA, primary_keys=["id"], options=given), False)
+    table = catalog.get_table("shop.orders")
+    for number in range(commits):
+        table.upsert(rows(number))
+    return table
+
+
+def plain(catalog: Catalog, options: Mapping[str, str] | None = None, *, commits: int = 14) -> Table:
+    """A table without a key, of small files."""
+    given = {"write-only": "true", **(options or {})}
+    catalog.create_table("shop.orders", Schema.from_pyarrow_schema(SCHEMA, options=given), False)
+    table = catalog.get_table("shop.orders")
+    for number in range(commits):
+        table.append(rows(number))
+    return table
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"id": range(number, number + 50), "value": [number] * 50}, schema=SCHEMA)
+
+
+def process(kind: WorkKind, options: Mapping[str, str] | None = None) -> Process:
+    """A process that nobody has begun."""
+    return Process(
+        id=f"process-{next(NUMBERS)}",
+        table="shop.orders",
+        kind=kind,
+        group="default",
+        reason="a test",
+        state=ProcessState.RUNNING,
+        created_millis=0,
+        before=TableStanding(snapshot_id=1, score=50, read_amplification=5.0, pending_bytes=1000),
+        options=options or {},
+    )
+
+
+def planned(tables: LakeTables, begun: Process, slots: int = 1) -> list[PlannedTask]:
+    need = Need(kind=begun.kind, reason=begun.reason, due_millis=0, options=begun.options)
+    return list(tables.plan(begun, need, slots).tasks)
+
+
+def attempts(begun: Process, tasks: list[PlannedTask], attempt: int = 1) -> list[Assignment]:
+    return [
+        Assignment(
+            ref=TaskRef(process=begun.id, number=number, attempt=attempt),
+            table=begun.table,
+            kind=begun.kind,
+            payload=task.payload,
+            lease_millis=60_000,
+        )
+        for number, task in enumerate(tasks)
+    ]
+
+
+def done(catalog: Catalog, tables: LakeTables, begun: Process, slots: int = 1) -> list[bytes]:
+    """The process planned, and its tasks carried out."""
+    found = [carry_out(catalog, a) for a in attempts(begun, planned(tables, begun, slots))]
+    return [outcome.result for outcome in found]
+
+
+def content(table: Table) -> list[dict[str, object]]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: (row["id"], row["value"]))
+
+
+def left_over(table: Table) -> set[str]:
+    """Data files that no snapshot names, and marks."""
+    root = Path(table.location)
+    known = {Path(path).name for path in named_files(table.store)}
+    files = {f.name for f in root.glob("bucket-*/*")} - known
+    return files | {f.name for f in (root / "snapshot").glob(".write-*")}
+
+
+def ended(begun: Process, cleanup: Cleanup) -> Process:
+    return replace(begun, state=ProcessState.ENDING, ending=ProcessState.SUCCEEDED, cleanup=cleanup)
+
+
+def test_a_minor_compaction_leaves_as_many_runs_as_are_tolerated(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    before, begun = content(table), process(WorkKind.MINOR, {"num-sorted-run.compaction-trigger": "3"})
+    results = done(catalog, tables, begun, slots=2)
+    assert len(results) == 2
+    snapshot = tables.commit(begun, results)
+    tables.end(ended(begun, Cleanup.SWEEP), results)
+    assert snapshot == 9
+    assert content(table) == before
+    assert not left_over(table)
+    assert tables.measure("shop.orders").health.runs_max <= 3
+
+
+def test_a_major_compaction_writes_the_buckets_that_are_worn(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog, commits=1)
+    table.compact()
+    table.delete(filter="id < 40")
+    before, begun = content(table), process(WorkKind.MAJOR)
+    results = done(catalog, tables, begun)
+    assert tables.commit(begun, results) is not None
+    assert content(table) == before
+    assert tables.measure("shop.orders").health.delete_rows == 0
+    assert not planned(tables, process(WorkKind.MAJOR))
+
+
+def test_a_full_compaction_sorts_a_table_that_asks_for_it(catalog: Catalog, tables: LakeTables) -> None:
+    table = plain(catalog, {"self-optimizing.order-by": "value,id", "bucket": "-1"}, commits=5)
+    begun = process(WorkKind.FULL)
+    results = done(catalog, tables, begun)
+    assert tables.commit(begun, results) is not None
+    found = table.scan().to_arrow().to_pylist()
+    assert found == sorted(found, key=lambda row: (row["value"], row["id"]))
+
+
+def test_where_there_is_nothing_to_do_there_is_no_mark(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog, commits=1)
+    table.compact()
+    assert not planned(tables, process(WorkKind.MINOR))
+    assert not left_over(table)
+
+
+def test_a_commit_that_is_repeated_is_made_once(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    begun = process(WorkKind.MINOR)
+    results = done(catalog, tables, begun)
+    first = tables.commit(begun, results)
+    assert tables.commit(begun, results) == first
+    assert LakeTables(catalog).commit(begun, results) == first
+    newest = table.latest_snapshot()
+    assert newest is not None
+    assert newest.id == first
+
+
+def test_a_compaction_gives_way_to_who_came_first(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    begun = process(WorkKind.FULL)
+    results = done(catalog, tables, begun)
+    table.compact()
+    before = content(table)
+    with pytest.raises(CommitConflictError):
+        tables.commit(begun, results)
+    assert left_over(table)
+    tables.end(ended(begun, Cleanup.DISCARD), results)
+    assert not left_over(table)
+    assert content(table) == before
+
+
+def test_files_of_a_process_of_which_nothing_is_known_stay(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    begun = process(WorkKind.FULL)
+    results = done(catalog, tables, begun)
+    files = left_over(table)
+    tables.end(ended(begun, Cleanup.LEAVE), results)
+    assert left_over(table) == {name for name in files if not name.startswith(".write-")}
+
+
+def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    begun = process(WorkKind.FULL)
+    tasks = planned(tables, begun)
+    lost = [carry_out(catalog, a) for a in attempts(begun, tasks)]
+    results = [carry_out(catalog, a).result for a in attempts(begun, tasks, 2)]
+    tables.commit(begun, results)
+    assert len(left_over(table)) > 1
+    tables.end(ended(begun, Cleanup.SWEEP), results)
+    assert not left_over(table)
+    # Whoever brings it late deletes what is gone already.
+    for assignment, outcome in zip(attempts(begun, tasks), lost, strict=True):
+        take_back(catalog, assignment, outcome)
+    assert len(content(table)) == 57
+
+
+def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    begun = process(WorkKind.FULL)
+    tasks = planned(tables, begun)
+    tables.end(ended(begun, Cleanup.DISCARD), [])
+    with pytest.raises(CommitFailedError, match="has ended without it"):
+        carry_out(catalog, attempts(begun, tasks)[0])
+    assert not left_over(table)
+
+
+def test_a_table_that_is_gone_is_told(catalog: Catalog, tables: LakeTables) -> None:
+    keyed(catalog)
+    begun = process(WorkKind.FULL)
+    results = done(catalog, tables, begun)
+    catalog.drop_table("shop.orders")
+    for ask in (lambda: tables.measure("shop.orders"), lambda: tables.commit(begun, results)):
+        with pytest.raises(TableNotFoundError):
+            ask()
+
+
+UPKEEP = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "3"}
+
+
+def test_snapshots_expire_also_where_writers_only_write(catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog, UPKEEP)
+    assert tables.measure("shop.orders").health.snapshots_due == 5
+    results = done(catalog, tables, process(WorkKind.EXPIRE))
+    assert tables.commit(process(WorkKind.EXPIRE), results) is None
+    assert [s.id for s in table.snapshots()] == [6, 7, 8]
+
+
+@pytest.mark.parametrize("kind", [WorkKind.ANALYZE, WorkKind.RESCALE])
+def test_upkeep_tells_the_snapshot_that_it_made(kind: WorkKind, catalog: Catalog, tables: LakeTables) -> None:
+    keyed(catalog, commits=2)
+    table = catalog.get_table("shop.orders")
+    before = content(table)
+    if kind is WorkKind.RESCALE:
+        with table.update_schema() as change:
+            change.set_option("bucket", "3")
+    begun = process(kind)
+    results = done(catalog, tables, begun)
+    newest = table.latest_snapshot()
+    assert newest is not None
+    assert tables.commit(begun, results) == newest.id == 3
+    assert content(catalog.get_table("shop.orders")) == before
+
+
+@pytest.mark.parametrize("kind", [WorkKind.ORPHANS, WorkKind.MANIFESTS])
+def test_other_upkeep_leaves_rows_as_they_are(kind: WorkKind, catalog: Catalog, tables: LakeTables) -> None:
+    table = keyed(catalog)
+    before = content(table)
+    begun = process(kind)
+    results = done(catalog, tables, begun)
+    tables.commit(begun, results)
+    tables.end(ended(begun, Cleanup.SWEEP), results)
+    assert content(table) == before
+    assert not left_over(table)
