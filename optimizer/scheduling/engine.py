@@ -15,8 +15,9 @@ from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
+from interbed.optimizer.journal.names import check_name
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError
+from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError, InvalidInputError
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Engine:
         self._on_ended = on_ended
         self._clock = clock
         self._tries: dict[str, tuple[int, int]] = {}
+        self._unfit: set[str] = set()
         # What an earlier scheduler began may have been committed by it.
         self._uncertain = {process.id for process, _ in scheduler.to_commit()}
 
@@ -80,8 +82,21 @@ class Engine:
         except (InterbedError, OSError) as error:
             _log.warning("It can't be seen which tables have changed: %s", error)
             return
-        if seen.changed or seen.gone:
-            self._locked(lambda: self._scheduler.changed(seen.changed, seen.gone))
+        changed = [name for name in seen.changed if self._fits(name)]
+        if changed or seen.gone:
+            self._locked(lambda: self._scheduler.changed(changed, [n for n in seen.gone if n not in self._unfit]))
+
+    def _fits(self, name: str) -> bool:
+        """Whether the journal can hold the table's name; one that it can't is left alone, which is said once."""
+        if name in self._unfit:
+            return False
+        try:
+            check_name("table", name)
+        except InvalidInputError as error:
+            _log.warning("A table is left alone: %s", error)
+            self._unfit.add(name)
+            return False
+        return True
 
     def _measure(self) -> bool:
         names = self._locked(self._scheduler.take_unmeasured)

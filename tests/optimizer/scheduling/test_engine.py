@@ -221,3 +221,15 @@ def test_conflicts_are_known_from_other_errors() -> None:
     office.lake.commits += [CommitConflictError("Another was first.")]
     office.engine.step()
     assert [(p.state, p.failure) for p in office.ended] == [(ProcessState.GAVE_WAY, "Another was first.")]
+
+
+def test_a_table_whose_name_the_journal_can_not_hold_keeps_no_other_from_its_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    office = Office()
+    office.lake.create("t" * 600)
+    office.work()
+    office.steps(3)
+    assert [(p.table, p.state) for p in office.ended] == [("t", ProcessState.SUCCEEDED)]
+    assert [t.name for t in office.desk.scheduler.tables()] == ["t"]
+    assert caplog.text.count("has room for 512") == 1
