@@ -180,9 +180,13 @@ def _expire(asked: _Question) -> _Answer:
     health, interval = asked.found.health, asked.settings.expire_interval
     since = asked.since(WorkKind.EXPIRE)
     wanted = [key for key in _EXPIRING if asked.found.options.get(key, "none") != "none"]
-    next_check = asked.now + interval if wanted or health.snapshots > 1 else None
+    checks = [asked.now + interval] if wanted else []
+    if health.next_expiry_millis is not None:
+        # Just when it expires it stays.
+        checks.append(max(health.next_expiry_millis + 1, asked.now + interval))
+    next_check = min(checks, default=None)
     if since is not None and since < interval:
-        return None, asked.now - since + interval if next_check is not None else None
+        return None, asked.now - since + interval if health.snapshots_due or wanted else next_check
     if health.snapshots_due:
         return _need(asked, WorkKind.EXPIRE, f"{health.snapshots_due} of {health.snapshots} snapshots have expired")
     if wanted:

@@ -39,7 +39,8 @@ class TableHealth:
 
     The figures of files are sums of those of `by_bucket`, which says what they mean. `manifests_due` are small
     manifests beyond twice `manifest.merge-min-count`, which commits should not leave; `snapshots_due` are the snapshots
-    that the table's options let expire now. ANALYZE counted `statistics_rows` in the snapshot `statistics_snapshot_id`,
+    that the table's options let expire now, and without more writes the oldest does at `next_expiry_millis`, None for
+    never. ANALYZE counted `statistics_rows` in the snapshot `statistics_snapshot_id`,
     and `rows_since_statistics` came or went since, in the newest 100 snapshots at most; None where it never ran.
     `snapshot_id` and `newest_millis` are None for a table without snapshots.
     """
@@ -52,6 +53,7 @@ class TableHealth:
     manifests_due: int = 0
     snapshots: int = 0
     snapshots_due: int = 0
+    next_expiry_millis: int | None = None
     statistics_snapshot_id: int | None = None
     statistics_rows: int | None = None
     rows_since_statistics: int | None = None
@@ -186,6 +188,7 @@ class TableHealth:
             "manifests_due": self.manifests_due,
             "snapshots": self.snapshots,
             "snapshots_due": self.snapshots_due,
+            "next_expiry_millis": self.next_expiry_millis,
             "statistics_snapshot_id": self.statistics_snapshot_id,
             "statistics_rows": self.statistics_rows,
             "rows_since_statistics": self.rows_since_statistics,
@@ -236,6 +239,7 @@ def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time)
         manifests_due=_manifests_due(store, manifests),
         snapshots=len(store.snapshots.ids()),
         snapshots_due=expiry.due(),
+        next_expiry_millis=expiry.next_due_millis(),
         statistics_snapshot_id=None if statistics is None else statistics.snapshot_id,
         statistics_rows=None if statistics is None else statistics.row_count,
         rows_since_statistics=None if statistics is None else _rows_since(store, snapshot, statistics.snapshot_id),

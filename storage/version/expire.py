@@ -201,6 +201,19 @@ class SnapshotExpiry:
             kept = min(k for k in (kept, end, consumed) if k is not None)
         return bisect_left(ids, kept)
 
+    def next_due_millis(self) -> int | None:
+        """When the oldest snapshot expires by its age, though nobody writes (epoch milliseconds, maybe in the past).
+
+        None when the table's options keep it until there are more.
+        """
+        ids = self.store.snapshots.ids()
+        # Of a time of 0, what is older than the time retained would be from before that.
+        retention = Retention.of(self.store.options, 0)
+        if not ids or ids[-1] - retention.retain_min + 1 <= ids[0]:
+            return None
+        successor = self._time_of(ids[0] + 1)
+        return None if successor is None else successor - retention.older_than_millis
+
     def finish(self) -> ExpiryResult:
         """End an expiry that a process did not live to end; nothing happens without one. Raises as `run` does."""
         mark = self._marks.find()

@@ -41,6 +41,7 @@ def measurement(
     keyed: bool = True,
     snapshots: int = 1,
     snapshots_due: int = 0,
+    next_expiry: int | None = None,
     manifests_due: int = 0,
     statistics: tuple[int, int] | None = None,
 ) -> Measurement:
@@ -52,6 +53,7 @@ def measurement(
         by_bucket=buckets,
         snapshots=snapshots,
         snapshots_due=snapshots_due,
+        next_expiry_millis=next_expiry,
         manifests_due=manifests_due,
         statistics_rows=None if statistics is None else statistics[0],
         rows_since_statistics=None if statistics is None else statistics[1],

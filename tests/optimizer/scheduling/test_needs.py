@@ -137,8 +137,13 @@ def test_snapshots_expire_at_most_once_in_an_interval() -> None:
         measurement(snapshots=9, snapshots_due=3), last={WorkKind.EXPIRE: NOW - interval}, settled={WorkKind.EXPIRE: 1}
     )
     assert late.kind is WorkKind.EXPIRE
-    assert decided(measurement(snapshots=9)).next_check_millis == NOW + interval
-    assert decided(measurement(snapshots=1)).next_check_millis is None
+
+
+def test_a_table_at_rest_is_looked_at_again_when_its_oldest_snapshot_expires() -> None:
+    interval = SETTINGS.expire_interval
+    assert decided(measurement(snapshots=9, next_expiry=NOW + HOUR)).next_check_millis == NOW + HOUR + 1
+    assert decided(measurement(snapshots=9, next_expiry=NOW - HOUR)).next_check_millis == NOW + interval
+    assert decided(measurement(snapshots=9)).next_check_millis is None
 
 
 @pytest.mark.parametrize("key", ["partition.expiration-time", "tag.automatic-creation", "consumer.expiration-time"])

@@ -172,6 +172,12 @@ def test_snapshots_that_are_due_take_points(tmp_path: Path) -> None:
     assert is_healthy(table.health())
     tomorrow = table_health(table.store, now_millis=lambda: now_millis() + DAY)
     assert (tomorrow.snapshots, tomorrow.snapshots_due) == (13, 3)
+    expires = tomorrow.next_expiry_millis
+    assert expires is not None
+    assert table_health(table.store, now_millis=lambda: expires).snapshots_due == 0
+    assert table_health(table.store, now_millis=lambda: expires + 1).snapshots_due > 0
+    table.expire_snapshots(retain_max=10)
+    assert table.health().next_expiry_millis is None
     assert [str(r) for r in tomorrow.reasons] == ["-1 expiry: 3 snapshots are to expire"]
 
 
