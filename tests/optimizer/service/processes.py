@@ -19,7 +19,8 @@ import psutil
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.sql import SqlJournal
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
+"""Of what is waited for: longer than the pause before a worker that dies young is started again."""
 _LOOK_SECONDS = 0.02
 
 

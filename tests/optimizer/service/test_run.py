@@ -1,6 +1,5 @@
 """The optimizer as processes on real tables: workers and schedulers that are killed, hung, added and taken away."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -210,6 +209,7 @@ def test_it_ends_with_its_standard_input(tmp_path: Path, files: Mapping[str, str
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"optimizer listening on thrift://127.0.0.1:")
+        local = psutil.Process(process.pid).children()
         process.stdin.close()
         assert process.wait(DEADLINE_SECONDS) == 0
-    assert not psutil.Process(os.getpid()).children()
+    assert not [child for child in local if is_alive(child)]
