@@ -1,18 +1,12 @@
 """A run of ingestion as people and Prometheus see it: messages, rows, bad messages, commits, and the lag."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from interbed.catalog.cli.long_run import served_metrics, shown_line
 from interbed.ingest.job import Ingestion
-
-REFRESH_PER_SECOND = 2
 
 
 class IngestMetrics:
@@ -39,45 +33,22 @@ class IngestMetrics:
 @contextmanager
 def serve_metrics(job: Ingestion, host: str, port: int) -> Iterator[int]:
     """Serve the metrics of a run while the block runs, on a free port where it is 0; yields the port."""
-    registry = CollectorRegistry()
-    registry.register(IngestMetrics(job))
-    server, thread = start_http_server(port, host, registry)
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served_metrics(IngestMetrics(job), host, port) as taken:
+        yield taken
 
 
 @contextmanager
 def shown_progress(job: Ingestion) -> Iterator[None]:
     """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    with shown_line(lambda: _line(job), thread_name="ingest-progress"):
         yield
-        return
-    done = threading.Event()
-    with Live(_line(job), console=console, auto_refresh=False, transient=True) as live:
-
-        def renew() -> None:
-            while not done.wait(1 / REFRESH_PER_SECOND):
-                live.update(_line(job), refresh=True)
-
-        thread = threading.Thread(target=renew, name="ingest-progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
 
 
-def _line(job: Ingestion) -> Text:
+def _line(job: Ingestion) -> str:
     result = job.result
     rows = sum(result.rows.values())
     bad = f", {result.bad:,} bad" if result.bad else ""
-    return Text(
+    return (
         f"{result.messages:,} messages{bad} · {rows:,} rows in {result.commits:,} commits · "
         f"{result.messages_per_second:,.0f} messages/s · lag {result.lag:,} {result.lag_unit}"
     )

@@ -105,6 +105,7 @@ def run(
 
     import logging
 
+    from interbed.catalog.cli.long_run import served_metrics
     from interbed.optimizer.cli.ending import stop_with_stdin, told_to_end
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.opening import journal_url
@@ -113,7 +114,7 @@ def run(
     from interbed.optimizer.service.duty import Duty
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.local_workers import LocalWorkers
-    from interbed.optimizer.service.metrics import OptimizerMetrics, served_metrics
+    from interbed.optimizer.service.metrics import OptimizerMetrics
     from interbed.optimizer.service.port import WorkerPort
     from interbed.optimizer.service.progress import shown_duty
     from interbed.optimizer.service.service import OptimizerService, ServiceSettings

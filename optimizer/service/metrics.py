@@ -3,10 +3,8 @@
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from interbed.optimizer.errors import NotOnDutyError
@@ -141,17 +139,3 @@ def _range_of(table: TableState) -> str:
         return "unknown"
     score = table.standing.score
     return next(name for most, name in SCORES if score <= most)
-
-
-@contextmanager
-def served_metrics(metrics: OptimizerMetrics, host: str, port: int) -> Iterator[int]:
-    """Serve the metrics while the block runs, on a free port where it is 0; yields the port."""
-    registry = CollectorRegistry()
-    registry.register(metrics)
-    server, thread = start_http_server(port, host, registry)
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,48 +1,26 @@
 """A run of the optimizer as people see it: a line that is renewed, on a terminal alone."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
+from interbed.catalog.cli.long_run import shown_line
 from interbed.optimizer.errors import NotOnDutyError
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.duty import Duty
-
-REFRESH_PER_SECOND = 2
 
 
 @contextmanager
 def shown_duty(duty: Duty) -> Iterator[None]:
     """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    with shown_line(lambda: _line(duty), thread_name="optimizer-progress"):
         yield
-        return
-    done = threading.Event()
-    with Live(_line(duty), console=console, auto_refresh=False, transient=True) as live:
-
-        def renew() -> None:
-            while not done.wait(1 / REFRESH_PER_SECOND):
-                live.update(_line(duty), refresh=True)
-
-        thread = threading.Thread(target=renew, name="optimizer-progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
 
 
-def _line(duty: Duty) -> Text:
+def _line(duty: Duty) -> str:
     try:
-        return Text(duty.ask(_told))
+        return duty.ask(_told)
     except NotOnDutyError:
-        return Text("standing by")
+        return "standing by"
 
 
 def _told(scheduler: Scheduler) -> str:

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from interbed.catalog.api import Catalog
+from interbed.catalog.cli.long_run import served_metrics
 from interbed.catalog.factory import open_catalog
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.group import ResourceGroup
@@ -22,7 +23,7 @@ from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
 from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.groups_file import FixedGroups, GroupsFile
-from interbed.optimizer.service.metrics import OptimizerMetrics, served_metrics
+from interbed.optimizer.service.metrics import OptimizerMetrics
 from interbed.optimizer.service.port import WorkerPort
 from interbed.optimizer.service.remaining import Remaining
 from interbed.optimizer.service.scheduler_client import SchedulerClient
