@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from interbed.catalog.api import Catalog
 from interbed.catalog.cli.group import pairs
-from interbed.catalog.factory import open_catalog
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.service.local_worker import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
+from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
 
 IDLE_SECONDS = 60.0
@@ -81,13 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _work(wanted: SparkWorkers, _: Iterable[int]) -> None:
-    def opened(name: str, told: Mapping[str, str]) -> Catalog:
-        return open_catalog(name, {**told, **wanted.options})
-
     settings = WorkerSettings(group=wanted.group, memory=wanted.memory, place=place(), idle_seconds=wanted.idle_seconds)
     client = SchedulerClient(wanted.uri)
     try:
-        OptimizerWorker(client, opened, settings).run()
+        OptimizerWorker(client, opened_with(wanted.options), settings).run()
     finally:
         client.close()
 

@@ -77,12 +77,13 @@ def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_
     Without --kind: what is due, the next first.
     """
     from interbed.optimizer.flow.kind import WorkKind
-    from interbed.optimizer.views.dry_run import asked_need, dry_run
+    from interbed.optimizer.scheduling.needs import need_asked_for
+    from interbed.optimizer.views.dry_run import dry_run
 
     with looking(chosen, db, name) as (catalog, journal):
         needs = _explained(catalog, journal, name).needs
         if kind is not None:
-            needs = [asked_need(needs, WorkKind(kind), now_millis())]
+            needs = [need_asked_for(needs, WorkKind(kind), now_millis())]
         found = dry_run(catalog, name, needs)
     if as_json:
         show_json([process.to_json() for process in found])

@@ -1,16 +1,11 @@
 """`interbed optimizer worker`: a process that carries out tasks for an optimizer elsewhere."""
 
-from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import click
 
 from interbed.catalog.cli.group import CatalogChoice
 from interbed.optimizer.cli.run import log_level as with_log_level
-
-if TYPE_CHECKING:
-    from interbed.catalog.api import Catalog
 
 
 @click.command()
@@ -59,11 +54,10 @@ def worker(
     """
     import logging
 
-    from interbed.catalog.factory import open_catalog
     from interbed.optimizer.cli.ending import told_to_end
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.scheduler_client import SchedulerClient
-    from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
+    from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
     from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
@@ -75,13 +69,8 @@ def worker(
         drain_seconds=drain,
         idle_seconds=None if idle_time is None else parse_duration_millis("--idle-time", idle_time) / 1000,
     )
-    own = _own_options(chosen)
-
-    def opened(name: str, told: Mapping[str, str]) -> "Catalog":
-        return open_catalog(name, {**told, **own})
-
     with closing(SchedulerClient(uri)) as client:
-        working = OptimizerWorker(client, opened, settings)
+        working = OptimizerWorker(client, opened_with(_own_options(chosen)), settings)
         with told_to_end(working.stop):
             working.run()
 

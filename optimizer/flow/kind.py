@@ -26,4 +26,16 @@ class WorkKind(StrEnum):
     @property
     def is_compaction(self) -> bool:
         """Whether it is cut into tasks whose files the scheduler commits; all else is one task that commits itself."""
-        return self in (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)
+        return self in _COMPACTIONS
+
+    @property
+    def width(self) -> int:
+        """How much a compaction does: one of more width does what one of less would have done. -1 for all else."""
+        return _COMPACTIONS.index(self) if self.is_compaction else -1
+
+    def covers(self, other: "WorkKind") -> bool:
+        """Whether whoever did this kind need not do the other one: itself, and narrower compactions."""
+        return other is self or (other.is_compaction and other.width < self.width)
+
+
+_COMPACTIONS = (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)

@@ -100,10 +100,16 @@ def answers_of(state: TableState, found: Measurement, settings: SchedulerSetting
     return tuple(answers)
 
 
+def need_asked_for(needs: Sequence[Need], kind: WorkKind, now: int) -> Need:
+    """The need of a kind when somebody asks for it: the one that is due, or the kind by itself."""
+    due = next((need for need in needs if need.kind is kind), None)
+    return due or Need(kind=kind, reason="asked for", due_millis=now)
+
+
 def in_order(needs: Sequence[Need]) -> list[Need]:
     """The needs of a table, the first one to be done first: of compactions only the widest, upkeep after them."""
     compactions = [need for need in needs if need.kind.is_compaction]
-    widest = max(compactions, key=lambda need: _WIDTH[need.kind], default=None)
+    widest = max(compactions, key=lambda need: need.kind.width, default=None)
     kept = [need for need in needs if not need.kind.is_compaction or need is widest]
     return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
 
@@ -112,8 +118,6 @@ def _line_of(kind: WorkKind) -> WorkKind:
     """Of the compactions, which do each other's work, one stands for all."""
     return WorkKind.FULL if kind.is_compaction else kind
 
-
-_WIDTH = {WorkKind.MINOR: 0, WorkKind.MAJOR: 1, WorkKind.FULL: 2}
 
 _Answer = tuple[Need | None, int | None]
 _NOTHING: _Answer = (None, None)

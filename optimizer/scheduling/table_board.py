@@ -10,7 +10,7 @@ from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import TableStanding
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement
-from interbed.optimizer.scheduling.needs import needs_of
+from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 
 _FROM_FIRST_SIGHT = (WorkKind.MINOR, WorkKind.ORPHANS)
@@ -137,7 +137,7 @@ class TableBoard:
     def begin(self, name: str, now: int) -> Need:
         """A process begins for a table: what it is to do. The table waits no more until `end`."""
         state = self._states[name]
-        need = _asked_for(state, now)
+        need = state.needs[0] if state.requested is None else need_asked_for(state.needs, state.requested, now)
         self._busy.add(name)
         self._put(replace(state, requested=None), now)
         return need
@@ -162,7 +162,7 @@ class TableBoard:
         if state is None:
             return
         settled = dict(state.settled) if settled_at is None else {**state.settled, kind: settled_at}
-        kinds = [each for each in WorkKind if each is kind or (kind.is_compaction and _covers(kind, each))]
+        kinds = [each for each in WorkKind if kind.covers(each)]
         needs = tuple(need for need in state.needs if need.kind not in kinds)
         last = {**state.last, **dict.fromkeys(kinds, now)}
         self._put(replace(state, last=last, settled=settled, needs=needs, failures=0, not_before_millis=0), now)
@@ -225,16 +225,3 @@ class TableBoard:
         if group is not None:
             del self._waiting[group][name]
             self._moved[name] = None
-
-
-def _asked_for(state: TableState, now: int) -> Need:
-    if state.requested is None:
-        return state.needs[0]
-    due = next((need for need in state.needs if need.kind is state.requested), None)
-    return due or Need(kind=state.requested, reason="asked for", due_millis=now)
-
-
-def _covers(kind: WorkKind, other: WorkKind) -> bool:
-    """Whether a compaction of one kind does what one of the other kind would have done."""
-    order = (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)
-    return other in order and order.index(other) < order.index(kind)

@@ -15,12 +15,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
+from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.storage.base.errors import InterbedError
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
@@ -28,9 +25,9 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
 _log = logging.getLogger(__name__)
 
 
-def place() -> str:
-    """Where this process is, host:pid."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+def place(pid: int | None = None) -> str:
+    """Where a process of this machine is, by default this one: host:pid."""
+    return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}"
 
 
 def stop_at_signals(worker: OptimizerWorker) -> None:
@@ -53,14 +50,9 @@ def main() -> int:
     given = json.loads(line)
     threading.Thread(target=_end_with_parent, name="optimizer-parent", daemon=True).start()
     logging.basicConfig(level=given["log_level"], format=LOG_FORMAT)
-    options: Mapping[str, str] = given["options"]
-
-    def opened(name: str, told: Mapping[str, str]) -> Catalog:
-        return open_catalog(name, {**told, **options})
-
     client = SchedulerClient(given["uri"])
     settings = WorkerSettings(group=given["group"], threads=given["threads"], memory=given["memory"], place=place())
-    worker = OptimizerWorker(client, opened, settings)
+    worker = OptimizerWorker(client, opened_with(given["options"]), settings)
     stop_at_signals(worker)
     try:
         worker.run()

@@ -6,7 +6,6 @@ ended by SIGTERM where the group wants fewer, and with the optimizer by the end 
 
 import json
 import logging
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.service.local_worker import place
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class LocalWorkers:
 
     def end(self) -> list[str]:
         """End all, at once: what they do is done again by others. Their places."""
-        places = [_place(child.process.pid) for child in self._children]
+        places = [place(child.process.pid) for child in self._children]
         for child in self._children:
             _close(child.process)
         for child in self._children:
@@ -117,7 +117,7 @@ class LocalWorkers:
                 continue
             _close(child.process)
             self._children.remove(child)
-            ended.append(_place(child.process.pid))
+            ended.append(place(child.process.pid))
             if child.kill_at is None:
                 self._troubled(child, code, now)
         return ended
@@ -170,11 +170,6 @@ class LocalWorkers:
 def _as_worker(group: ResourceGroup) -> tuple[int, int]:
     """What of a group a worker is started with."""
     return group.threads, group.memory
-
-
-def _place(pid: int) -> str:
-    """As the worker says itself, see local_worker.py."""
-    return f"{socket.gethostname()}:{pid}"
 
 
 def _close(process: "subprocess.Popen[bytes]") -> None:

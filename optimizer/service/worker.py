@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.api import Catalog
+from interbed.catalog.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
@@ -61,13 +62,22 @@ class _Pause:
         return given
 
 
+OpenCatalog = Callable[[str, Mapping[str, str]], Catalog]
+"""Opens the catalog of a name with the options that the scheduler told."""
+
+
+def opened_with(own: Mapping[str, str]) -> OpenCatalog:
+    """Opens the catalog with options of the worker's own on top of those: secrets, above all."""
+    return lambda name, told: open_catalog(name, {**told, **own})
+
+
 class OptimizerWorker:
-    """`open_catalog` opens the one of a name with the options that the scheduler told."""
+    """Works on the catalog that `open_catalog` opens."""
 
     def __init__(
         self,
         client: SchedulerClient,
-        open_catalog: Callable[[str, Mapping[str, str]], Catalog],
+        open_catalog: OpenCatalog,
         settings: WorkerSettings,
     ) -> None:
         self._client = client

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.api import Catalog
-from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.work.lake_tables import compaction_tasks
 from interbed.storage.table.table import Table
@@ -72,12 +71,6 @@ def dry_run(catalog: Catalog, name: str, needs: Sequence[Need]) -> list[DryProce
     """What would be done for these needs of a table, in their order. Raises TableNotFoundError."""
     table = catalog.get_table(name)
     return [DryProcess(need=need, tasks=_tasks(table, need)) for need in needs]
-
-
-def asked_need(needs: Sequence[Need], kind: WorkKind, now_millis: int) -> Need:
-    """The need of a kind when somebody asks for it: what is due, or the kind by itself."""
-    due = next((need for need in needs if need.kind is kind), None)
-    return due or Need(kind=kind, reason="asked for", due_millis=now_millis)
 
 
 def _tasks(table: Table, need: Need) -> list[DryTask]:
