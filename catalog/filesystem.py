@@ -157,9 +157,10 @@ class FileSystemCatalog(Catalog):
 
         location = self._table_path(identifier)
         there = self._has_schema(location)
-        if there and schema_manager(location, self._file_io).is_gone(schema):
+        # What is there is this very table when the outcome of its creation was not known and it is repeated: it has
+        # moved. Another with the same columns may have been made in the same millisecond.
+        if there and (self._file_io.exists(staged) or schema_manager(location, self._file_io).is_gone(schema)):
             raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
-        # What is there is this very table, when the outcome of its creation was not known and it is repeated.
         store = open_store(location if there else staged, self._file_io, schema=schema)
         if not there:
             store.schemas.commit(schema)

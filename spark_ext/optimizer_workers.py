@@ -10,8 +10,10 @@ catalog and the files of its tables. An executor that dies loses its attempts, w
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,6 +23,7 @@ from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.service.local_worker import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
+from interbed.spark_ext.session import PYTHON
 from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
 
 IDLE_SECONDS = 60.0
@@ -44,8 +47,22 @@ def run_workers(spark: Any, wanted: SparkWorkers) -> None:
     """Have them work until there was nothing to do for the idle time. Raises what ends a worker: an optimizer that does
     not take it (WorkerRefusedError), and what opening the catalog raises, by way of Spark.
     """
-    numbers = spark.sparkContext.parallelize(range(wanted.workers), wanted.workers)
-    numbers.foreachPartition(partial(_work, wanted))
+    context = spark.sparkContext
+    numbers = context.parallelize(range(wanted.workers), wanted.workers)
+    with _python_of(context):
+        numbers.foreachPartition(partial(_work, wanted))
+
+
+@contextmanager
+def _python_of(context: Any) -> Iterator[None]:
+    """Have the executors use the Python of `spark.pyspark.python`, which PySpark reads in spark-submit alone."""
+    before = context.pythonExec
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = context.getConf().get(PYTHON, before)
+    try:
+        yield
+    finally:
+        context.pythonExec = before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

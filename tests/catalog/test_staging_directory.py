@@ -42,6 +42,17 @@ def test_of_two_tables_made_at_once_the_first_one_stays(catalog: FileSystemCatal
     assert [p.name for p in database(catalog).iterdir()] == ["t"]
 
 
+def test_tables_made_in_the_same_millisecond_are_told_apart(catalog: FileSystemCatalog) -> None:
+    first, second = catalog.stage_table("db.t", SCHEMA), catalog.stage_table("db.t", SCHEMA)
+    first = catalog.staged(first.identifier, second.schema, first.path, replaces=False)
+    second.write(ROWS)
+
+    with pytest.raises(TableExistsError):
+        first.write(ROWS.slice(1))
+
+    assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == ROWS.to_pylist()
+
+
 def test_a_table_that_is_being_made_is_not_listed(catalog: FileSystemCatalog) -> None:
     staged = catalog.stage_table("db.t", SCHEMA)
     staged.table.store.schemas.commit(staged.schema)
