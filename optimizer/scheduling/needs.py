@@ -240,7 +240,7 @@ def _need(asked: _Question, kind: WorkKind, reason: str, options: Mapping[str, s
 def _by_interval(
     asked: _Question, kind: WorkKind, interval: int | None, has_work: bool, options: Mapping[str, str]
 ) -> _Answer:
-    """Due when the interval has passed since the kind was last done, or since the table was first seen."""
+    """Due when the interval has passed since the kind was last done, or counts as begun (TableBoard.measured)."""
     if interval is None or not has_work or asked.is_settled(kind):
         return _NOTHING
     since = asked.since(kind)

@@ -1,6 +1,7 @@
 """The tables as the scheduler sees them: which are to be measured, which wait for their turn, when to look again."""
 
 import heapq
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,9 +13,6 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-
-_FROM_FIRST_SIGHT = (WorkKind.MINOR, WorkKind.ORPHANS)
-"""Kinds whose intervals begin when a table is first seen."""
 
 
 class TableBoard:
@@ -88,7 +86,7 @@ class TableBoard:
         if state is None:
             return None
         if state.measured_millis is None:
-            state = replace(state, last={**dict.fromkeys(_FROM_FIRST_SIGHT, now), **state.last})
+            state = replace(state, last={**self._from_first_sight(name, found, now), **state.last})
         health = found.health
         decision = needs_of(state, found, self._settings, now)
         standing = TableStanding(
@@ -112,6 +110,20 @@ class TableBoard:
             ),
             now,
         )
+
+    def _from_first_sight(self, name: str, found: Measurement, now: int) -> dict[WorkKind, int]:
+        """When intervals that begin with the first sight of a table count as begun: up to an interval before it, lest
+        those of all tables that are seen first at once run out at once.
+        """
+        intervals = {
+            WorkKind.MINOR: found.wishes.minor_interval_millis,
+            WorkKind.ORPHANS: self._settings.orphans_interval,
+        }
+        return {
+            kind: now - zlib.crc32(f"{kind.value} {name}".encode()) % max(interval, 1)
+            for kind, interval in intervals.items()
+            if interval is not None
+        }
 
     def unreadable(self, name: str, why: str, now: int) -> None:
         """A table could not be measured; it is looked at again after a pause."""

@@ -1,5 +1,7 @@
 """Tables as the scheduler sees them: when they are measured, which of them wait, and what is noted of them."""
 
+from collections import Counter
+
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
@@ -41,10 +43,22 @@ def test_a_table_is_measured_again_once_something_may_have_become_due() -> None:
     tables = board("t")
     assert tables.take_unmeasured(FIRST) == ["t"]
     tables.measured("t", measurement(), FIRST)
-    assert tables["t"].next_check_millis == FIRST + DAY
-    assert tables.take_unmeasured(FIRST + DAY - 1) == []
-    assert tables.take_unmeasured(FIRST + DAY) == ["t"]
-    assert tables.take_unmeasured(FIRST + DAY) == []
+    due_at = tables["t"].next_check_millis
+    assert due_at is not None
+    assert tables.take_unmeasured(due_at - 1) == []
+    assert tables.take_unmeasured(due_at) == ["t"]
+    assert tables.take_unmeasured(due_at) == []
+
+
+def test_the_intervals_of_tables_that_are_seen_first_at_once_run_out_one_after_the_other() -> None:
+    names = [f"shop.t{number}" for number in range(1_000)]
+    tables = board(*names)
+    for name in names:
+        tables.measured(name, measurement(), FIRST)
+    due_at = [tables[name].next_check_millis for name in names]
+    by_tenth = Counter((at - FIRST - 1) * 10 // DAY for at in due_at if at is not None)
+    assert sorted(by_tenth) == list(range(10))
+    assert max(by_tenth.values()) < 150
 
 
 def test_a_check_that_fell_due_while_nobody_scheduled_is_made_up_for() -> None:
