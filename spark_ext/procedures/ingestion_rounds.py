@@ -187,7 +187,14 @@ class Rounds:
         begins = least_of(known.values()) if known else progress.read
         kafka = self._settings.kafka
         source = KafkaSource(
-            kafka.servers, kafka.topics, kafka.pattern, group=kafka.group, start=kafka.start, settings=kafka.client
+            kafka.servers,
+            kafka.topics,
+            kafka.pattern,
+            group=kafka.group,
+            start=kafka.start,
+            settings=kafka.client,
+            # The tasks fetch the messages.
+            fetches=False,
         )
         with closing(source):
             source.check({**{name: each for name, each in own.items() if each is not None}, "": progress.read})

@@ -50,7 +50,8 @@ class KafkaSource:
 
     `settings` are librdkafka's, for connections, security and sizes; those that decide about positions are refused.
     Their secrets are in no name, error or line of the log. Up to `queued.max.messages.kbytes` (64 MB) are read ahead.
-    With `only`, topics with the numbers of partitions, no others are read.
+    With `only`, topics with the numbers of partitions, no others are read. Without `fetches` no messages are asked for,
+    which answers to questions about offsets would wait behind: such a source says where topics end, and is not polled.
     `look_seconds` is how often new partitions are looked for, `request_seconds` how long an answer is waited for,
     `linger_seconds` how long more messages are waited for when there are some; `clock` counts seconds.
 
@@ -67,12 +68,14 @@ class KafkaSource:
         start: str = "earliest",
         settings: Mapping[str, str] | None = None,
         only: Collection[Partition] | None = None,
+        fetches: bool = True,
         look_seconds: float = LOOK_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         linger_seconds: float = LINGER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._choice = TopicChoice(topics, topic_pattern, only)
+        self._fetches = fetches
         self._start_millis = start_millis(start)
         self._look_seconds = look_seconds
         self._linger_seconds = linger_seconds
@@ -168,7 +171,8 @@ class KafkaSource:
                 # A topic that comes back under its old name is read from here, which makes a gap of it.
                 _log.warning("Topic %s is not in Kafka any more; it was read up to offset %d", topic, wanted)
                 begins[place] = wanted
-        self._client.assign(begins)
+        if self._fetches:
+            self._client.assign(begins)
         self._positions, self._ids = begins, {**kept, **ids}
         self._gone = frozenset(topic for topic, _ in begins if topic not in topics)
         self._next_look = self._clock() + self._look_seconds
@@ -284,7 +288,8 @@ class KafkaSource:
             _log.info("Reading new partitions: %s", ", ".join(f"{topic}-{partition}" for topic, partition in new))
             # What is known of topics that came back stays: they may be others.
             self._ids = {**self._topic_ids.of({topic for topic, _ in new} - set(self._ids)), **self._ids}
-            self._client.assign(new, also=True)
+            if self._fetches:
+                self._client.assign(new, also=True)
             self._positions |= new
         self._look_failed = False
 

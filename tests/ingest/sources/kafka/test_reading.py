@@ -186,3 +186,15 @@ def test_an_error_after_which_kafka_tries_again_is_only_logged(
     with caplog.at_level(logging.WARNING):
         assert [record[3] for record in read(source, 9)] == [*numbered(0, 4), *numbered(5, 10)]
     assert "goes on after an error: NOT_LEADER_FOR_PARTITION" in caplog.text
+
+
+def test_a_source_that_fetches_nothing_says_where_topics_end(topics: Topics, opened: Open) -> None:
+    topic = topics.create(partitions=2)
+    topics.write(topic, numbered(0, 5))
+    # As long as the broker waits for messages, so long an answer would wait behind a request for them.
+    source = opened(topic, fetches=False, settings={"fetch.wait.max.ms": "20000"})
+    source.seek(Positions({topic: {0: 3}}))
+    assert source.ends() == Positions({topic: {0: 5, 1: 0}})
+    topics.write(topic, numbered(5, 6))
+    assert source.ends() == Positions({topic: {0: 6, 1: 0}})
+    assert source.positions() == Positions({topic: {0: 3, 1: 0}})
