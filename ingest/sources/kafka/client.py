@@ -19,6 +19,10 @@ _DEFAULTS: Mapping[str, str] = {
     "isolation.level": "read_committed",
     # A full queue of messages pauses the reader for a second otherwise, even when it is empty again at once.
     "fetch.queue.backoff.ms": "20",
+    # So long a broker waits for messages, and with it whatever else is asked: where a topic ends, before each commit.
+    "fetch.wait.max.ms": "100",
+    # A client's second connection, to the broker of a partition, waits so long after the first one.
+    "reconnect.backoff.ms": "10",
 }
 
 _OWNED: Mapping[str, str] = {
