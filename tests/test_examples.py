@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.spark.spark_process import QUICK_JVM
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 TIMEOUT_SECONDS = 600
@@ -34,6 +36,7 @@ def test_a_program_runs(program: str, shows: list[str], tmp_path: Path) -> None:
     if program == "spark_merge.py":
         # PySpark leaves sockets to the garbage collector.
         environment["PYTHONWARNINGS"] = "default"
+        environment["JDK_JAVA_OPTIONS"] = QUICK_JVM
     command = [sys.executable, str(EXAMPLES / program), "--keep", str(tmp_path / "lake")]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False

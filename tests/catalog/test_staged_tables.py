@@ -20,6 +20,12 @@ _OLD = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]})
 _NEW = pa.table({"k": ["x"], "id": pa.array([7], pa.int64()), "v": pa.array([1.5])})
 
 
+@pytest.fixture(scope="module")
+def uri() -> Iterator[str]:
+    with metastore() as uri:
+        yield uri
+
+
 @pytest.fixture(params=["file system", "metastore"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """A catalog with the database `db`."""
@@ -28,9 +34,11 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
             made.create_database("db")
             yield made
         return
-    with metastore() as uri, load_catalog(metastore="hive", uri=uri, warehouse=str(tmp_path / "lake")) as made:
+    uri: str = request.getfixturevalue("uri")
+    with load_catalog(metastore="hive", uri=uri, warehouse=str(tmp_path / "lake")) as made:
         made.create_database("db")
         yield made
+        made.drop_database("db", cascade=True)
 
 
 def _files(catalog: Catalog) -> list[str]:

@@ -183,8 +183,11 @@ def test_a_drop_leaves_no_empty_directory_below_any_path(tmp_path: Path) -> None
     with interbed.load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
         catalog.create_database("db")
         table = catalog.create_table("db.t", SCHEMA, options={"bucket": "-1", **external(tmp_path)})
-        for number in range(6):
+        number = 0
+        # Each write begins with a path of its own choice.
+        while number < 6 or len(list(tmp_path.glob("out-*/bucket-0"))) < 2:
             table.append([{"id": number, "p": "a", "v": None}])
+            number += 1
         table.compact()
         table.compact_manifests()
         table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)

@@ -62,6 +62,7 @@ def test_the_sql_shell_takes_the_printed_arguments(tmp_path: Path) -> None:
         [
             Path(pyspark.__path__[0]) / "bin" / "spark-sql",
             "--master=local[1]",
+            f"--driver-java-options={QUICK_JVM}",
             "--conf=spark.ui.enabled=false",
             f"--conf=spark.sql.warehouse.dir={tmp_path}/spark",
             "--conf=spark.sql.catalogImplementation=in-memory",

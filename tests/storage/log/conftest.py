@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from interbed.storage.log import kafka_reader, kafka_written, publisher
 from interbed.storage.log.bounds import forget_bounds
+from interbed.storage.log.kafka_consumer import LogConsumer
 from interbed.storage.log.publisher import forget_writers
 from interbed.storage.log.sender import forget_senders
 from tests.interop.conftest import java_paimon
@@ -12,6 +14,16 @@ from tests.storage.log.tables import warm_up
 from tests.support.servers.kafka import KafkaServer, running_kafka
 
 __all__ = ["java_paimon", "kafka"]
+
+SOON = 2.0
+
+
+@pytest.fixture
+def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers and commits wait two seconds for a broker, which is down, and not up to ten."""
+    for module in (kafka_reader, kafka_written):
+        monkeypatch.setattr(module, "LogConsumer", lambda settings, **_: LogConsumer(settings, request_seconds=SOON))
+    monkeypatch.setattr(publisher, "SECONDS_AFTER_COMMIT", SOON)
 
 
 @pytest.fixture(scope="session")

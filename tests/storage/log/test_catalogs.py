@@ -16,6 +16,12 @@ from tests.storage.log.test_publishing import from_log
 from tests.support.servers.kafka import KafkaServer
 
 
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with metastore(warehouse=f"file:{tmp_path_factory.mktemp('metastore')}") as uri:
+        yield uri
+
+
 @pytest.fixture(params=["filesystem", "hive"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[interbed.Catalog]:
     if request.param == "filesystem":
@@ -23,11 +29,9 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[interbed
             found.create_database("db")
             yield found
         return
-    with (
-        metastore(warehouse=f"file:{tmp_path}") as uri,
-        interbed.load_catalog("test", metastore="hive", uri=uri, warehouse=f"file:{tmp_path}") as found,
-    ):
-        found.create_database("db")
+    uri: str = request.getfixturevalue("uri")
+    with interbed.load_catalog("test", metastore="hive", uri=uri, warehouse=f"file:{tmp_path}") as found:
+        found.create_database("db", ignore_if_exists=True)
         yield found
 
 

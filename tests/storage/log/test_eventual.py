@@ -280,6 +280,7 @@ def own_kafka() -> Iterator[KafkaServer]:
     forget_senders()
 
 
+@pytest.mark.usefixtures("answered_soon_or_not")
 def test_a_broker_that_is_down_fails_the_write_and_no_reader(
     own_kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
