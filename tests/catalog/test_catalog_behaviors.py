@@ -49,7 +49,8 @@ def hive_4() -> Iterator[str]:
         yield uri
 
 
-@pytest.fixture(params=each_run(["filesystem", "server", "hive_2", "hive_4"], lambda kind: kind != "hive_4"))
+# Hive's own metastores are held against our server, call by call, by the tests of differences.
+@pytest.fixture(params=each_run(["filesystem", "server", "hive_2", "hive_4"], lambda kind: not kind.startswith("hive")))
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """Every kind of catalog, on a warehouse of its own; the Hive catalog on our server and on Hive's own."""
     options: dict[str, object] = {"warehouse": f"file:{tmp_path}/lake"}

@@ -19,6 +19,7 @@ from tests.support.servers.debezium import running_debezium
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.schema_registry import SchemaRegistryServer
+from tests.support.shares import each_run
 
 PREFIX = "money"
 TABLES = ("here", "there")
@@ -68,7 +69,7 @@ def balances(catalog: Catalog) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("written", ["schemas", pytest.param("bare", marks=pytest.mark.long), "avro"])
+@pytest.mark.parametrize("written", each_run(["schemas", "bare", "avro"], lambda written: written == "schemas"))
 def test_readers_see_whole_transactions(
     kafka: KafkaServer, postgres: str, tmp_path: Path, written: str, request: pytest.FixtureRequest
 ) -> None:

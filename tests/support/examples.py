@@ -1,6 +1,6 @@
 """How many examples Hypothesis tries: the same ones in every run, because a test that fails now and then is broken.
 
-`make test` tries two in five of what a test asks for, `make test-long` all of them, the first two in five again among
+`make test` tries three in ten of what a test asks for, `make test-long` all of them, the first three in ten again among
 them. `HYPOTHESIS_PROFILE=explore` looks for new ones.
 """
 
@@ -12,7 +12,7 @@ from tests.support.shares import LONG
 
 EXPLORING = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
-PART_OF_EACH_RUN = 2 / 5
+PART_OF_EACH_RUN = 3 / 10
 
 
 def examples(number: int) -> int:

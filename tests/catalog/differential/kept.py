@@ -164,6 +164,12 @@ def _dots_in_names(difference: Difference) -> bool:
     return difference.method in ("get_fields", "get_schema") and "." in difference.arguments[1]
 
 
+def _slashes_in_names(difference: Difference) -> bool:
+    """Java takes a slash in a table's name, which puts its directory into one of another name."""
+    ours = difference.ours
+    return isinstance(ours, Refused) and bool(re.fullmatch(r"\S*/\S* is not a valid object name", ours.text))
+
+
 def _java_leaves_directories(difference: Difference) -> bool:
     """Both refused a call for which Java had made a directory already."""
     java, ours = difference.java, difference.ours
@@ -230,6 +236,7 @@ KEPT = [
     ),
     Kept("Types of columns are the clients' affair; newer ones have newer types.", _column_types_are_not_checked),
     Kept("A table's name holds no dots.", _dots_in_names),
+    Kept("A table's name holds no slashes.", _slashes_in_names),
     Kept("Objects come in the order of their names; Java has none.", _in_another_order),
     Kept("Statistics come from the engines; directories are not measured.", _files_are_not_counted),
     Kept("What Hive 4 asks for is asked for, and first of all.", _hive_4_asks_for_it),

@@ -18,7 +18,7 @@ from tests.support.tally import Tally
 OTHER = "d.other"
 PARTITIONED = {"metastore.partitioned-table": "true"}
 IN_PROPERTIES = {"location-in-properties": "true"}
-STEP = 1 if LONG else 16
+STEP = 1 if LONG else 24
 
 
 @pytest.fixture(scope="module")

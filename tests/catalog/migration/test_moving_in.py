@@ -156,6 +156,8 @@ def test_a_source_that_changes_is_told_of_and_brought_up_to_date(java: JavaMetas
     assert "no differences" in run("verify", "--from", java.uri, "--to", db, *few)
 
 
+# In each run a server's own export moves in.
+@pytest.mark.long
 def test_an_export_of_a_java_metastore_moves_in_as_well(java: JavaMetastore, tmp_path: Path) -> None:
     lines = run("export", "--from", java.uri, "--exclude", "shop.many")
     file = tmp_path / "export.jsonl"

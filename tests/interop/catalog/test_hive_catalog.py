@@ -27,10 +27,11 @@ from interbed.storage.meta.schema.change import (
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, own_key
 from tests.support.peers.java_hive import JavaHiveCatalog
+from tests.support.shares import LONG
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 
 WRITERS_EACH = 4
-COMMITS_EACH = 15
+COMMITS_EACH = 15 if LONG else 6
 
 COLUMNS: list[tuple[str, str] | tuple[str, str, str]] = [
     ("id", "BIGINT", "the key"),
@@ -302,6 +303,7 @@ def test_repairs_do_the_same(java: JavaHiveCatalog, ours: HiveCatalog, options: 
 # -- at once -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.longer
 def test_both_write_one_table_at_once(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
     ours.drop_database("shop")
     create_orders(ours)

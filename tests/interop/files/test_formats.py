@@ -14,6 +14,7 @@ from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.json import PeerType, TypeJson, comparable, parse_type
 from tests.support.peers.pypaimon import Engine, PyPaimon
+from tests.support.shares import pairwise
 
 FORMATS = ("orc", "avro")
 Values = list[tuple[TypeJson, list[Any]]]
@@ -81,9 +82,7 @@ def test_java_and_interbed_read_all_types_of_each_other(
     assert {Path(f).suffix for f in data_files(tmp_path)} == {f".{file_format}"}
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
-@pytest.mark.parametrize("engine", ["python", "rust"])
-@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize(("file_format", "engine", "keyed"), pairwise(FORMATS, ["python", "rust"], [True, False]))
 def test_pypaimon_reads_all_types(
     pypaimon: PyPaimon, tmp_path: Path, file_format: str, engine: Engine, keyed: bool
 ) -> None:

@@ -12,6 +12,7 @@ from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.json import comparable, parse_type
 from tests.support.peers.pypaimon import PyPaimon
+from tests.support.shares import pairwise
 
 # Java Paimon holds nearly every type, all of them together fewer.
 CIRCLES: list[tuple[Peer, ...]] = [("interbed", "java"), ("interbed", *PEERS)]
@@ -28,9 +29,7 @@ def tables(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> dict[
     }
 
 
-@pytest.mark.parametrize("bucket", [None, "2"], ids=["any-bucket", "buckets"])
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
-@pytest.mark.parametrize("circle", CIRCLES, ids="-".join)
+@pytest.mark.parametrize(("circle", "keyed", "bucket"), pairwise(CIRCLES, [True, False], [None, "2"]))
 def test_all_types_are_read_by_all_before_and_after_compaction(
     tables: dict[Peer, Any], circle: tuple[Peer, ...], keyed: bool, bucket: str | None
 ) -> None:

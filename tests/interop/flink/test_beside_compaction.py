@@ -13,12 +13,13 @@ from interbed.storage.table.table import Table
 from tests.interop.flink.conftest import Change, SharedLake, by_key, read, rows_after, streamed, types_of
 from tests.support.peers.flink import FlinkJob
 from tests.support.peers.java import JavaPaimon
-from tests.support.shares import each_run
+from tests.support.shares import LONG, each_run
 from tests.support.tally import Tally
 
 KEYS = 50
 NAMES = ("id", "n", "written")
 ROWS_PER_CHECKPOINT = 10
+CHECKPOINTS = 30 if LONG else 15
 
 SUMS = """
 CREATE TABLE sums (
@@ -108,10 +109,11 @@ def commits_of_jobs(table: Table) -> list[int]:
     return [s.commit_identifier for s in table.snapshots() if s.commit_kind == "APPEND"]
 
 
+@pytest.mark.longer
 def test_interbed_compacts_what_a_job_of_flinks_writes(
     lake: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
 ) -> None:
-    changes = additions(checkpoints=25)
+    changes = additions(CHECKPOINTS)
     lake.flink.sql(SUMS.format(more="'write-only' = 'true'"))
     job = insert_into(lake, "sums", changes, tmp_path)
     table = lake.table("sums")
@@ -120,7 +122,7 @@ def test_interbed_compacts_what_a_job_of_flinks_writes(
     kinds = Counter(str(snapshot.commit_kind) for snapshot in table.snapshots())
     assert kinds["COMPACT"] == compactions > 2
     checkpoints = commits_of_jobs(table)
-    assert len(checkpoints) == len(set(checkpoints)) >= 25
+    assert len(checkpoints) == len(set(checkpoints)) >= CHECKPOINTS
     check(lake, java_paimon, "sums", sums(changes))
 
 
@@ -168,12 +170,13 @@ CREATE TABLE changed (
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("producer", each_run(["lookup", "full-compaction"], lambda producer: producer == "lookup"))
 def test_the_changelog_of_interbeds_compactions_is_that_of_the_jobs_rows(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, producer: str
 ) -> None:
     """A stream of Flink's follows while another job writes and interbed's compactions make the changelog."""
-    changes = additions(checkpoints=30)
+    changes = additions(CHECKPOINTS)
     expected = sorted({row[0]: row for _, row in changes}.values())
     hive.flink.sql(CHANGED.format(producer=producer))
     job = insert_into(hive, "changed", changes, tmp_path)

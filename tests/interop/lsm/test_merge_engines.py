@@ -14,12 +14,32 @@ import pytest
 from tests.interop.lsm.merge_cases import CASES, Case, changes, seen
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
+from tests.support.shares import each_run
 
 COMMITS = 6
 ROWS = 14
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+# What these hold of two options, the others hold of one of them each.
+COMBINED = (
+    "partial-update-by-sequence",
+    "groups-retracting",
+    "groups-removing",
+    "groups-aggregating-late",
+    "groups-aggregating-ignoring-retracts",
+    "aggregation-removing",
+    "aggregation-by-sequence",
+    "deduplicate-descending",
+    "first-row-ignoring",
+    "looked-up-aggregation",
+    "groups-of-sets",
+    "deduplicate-ignoring-updates-before",
+)
+
+
+@pytest.mark.parametrize(
+    "case", each_run(CASES, lambda case: case.name not in COMBINED), ids=[case.name for case in CASES]
+)
 def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, case: Case) -> None:
     options = {"bucket": "1", "write-only": "true", **case.options}
     columns = [("id", "INT NOT NULL"), *((name, of) for name, of, _ in case.columns)]

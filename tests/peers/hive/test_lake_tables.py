@@ -141,8 +141,8 @@ def ordered(catalog: interbed.Catalog) -> MetastoreTable:
     return table
 
 
-# Whole numbers, fractions, texts and times of each kind; the others take long.
-OF_EACH_RUN = ("BIGINT", "DECIMAL(38, 10)", "STRING")
+# A number and a text; the others take long.
+OF_EACH_RUN = ("DECIMAL(38, 10)", "STRING")
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ QUERIES = [
 ]
 
 
-# An aggregate, and a join with a condition on a partition.
-@pytest.mark.parametrize("query", each_run(QUERIES, lambda query: query in (QUERIES[1], QUERIES[4])))
+# A join with an aggregate and a condition on a partition.
+@pytest.mark.parametrize("query", each_run(QUERIES, lambda query: query == QUERIES[4]))
 def test_queries_have_the_answers_that_another_engine_finds_in_interbeds_scans(
     hive: HiveServer2, shop: duckdb.DuckDBPyConnection, query: str
 ) -> None:
@@ -266,7 +266,7 @@ def test_a_schema_that_evolved_is_the_same_to_hive(
     assert hive.run(f"SELECT id FROM {table.name} WHERE note IS NULL AND id < 3").rows == [["1"]]
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
+@pytest.mark.parametrize("keyed", each_run([True, False], bool), ids=["keyed", "append"])
 def test_partitions_kept_in_the_metastore_are_hives_partitions(
     hive: HiveServer2, table: MetastoreTable, keyed: bool
 ) -> None:

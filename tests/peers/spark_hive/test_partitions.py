@@ -13,6 +13,7 @@ import pytest
 from tests.peers.spark_hive.conftest import SparkOnMetastore
 from tests.support.peers.process import PeerError
 from tests.support.servers.metastore import foreign_client
+from tests.support.shares import LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +94,13 @@ def literal(value: str | int | datetime.date | None) -> str:
             return str(value)
 
 
+@pytest.mark.longer
 def test_filters_on_keys_of_many_types_choose_the_right_rows(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE keyed (id INT) PARTITIONED BY (s STRING, n INT, d DATE, big BIGINT) STORED AS PARQUET")
     values = ", ".join(f"({row.id}, {literal(row.s)}, {row.n}, {literal(row.d)}, {row.big})" for row in ROWS)
     spark.run(f"INSERT INTO keyed VALUES {values}")
     assert len(spark.run("SHOW PARTITIONS keyed")) == len(ROWS)
-    for condition, holds in FILTERS:
+    for condition, holds in FILTERS if LONG else FILTERS[::2]:
         expected = [str(row.id) for row in ROWS if holds(row)]
         assert spark.column(f"SELECT id FROM keyed WHERE {condition} ORDER BY id") == expected, condition
     assert spark.column("SHOW PARTITIONS keyed PARTITION (s='a/b=c%')") == ["s=a%2Fb%3Dc%25/n=10/d=2024-01-31/big=0"]

@@ -150,6 +150,7 @@ def test_wide_tables_with_every_type_come_back(spark: SparkOnMetastore, database
     assert len(spark.run("DESCRIBE wide")) == 300
 
 
+@pytest.mark.long
 def test_tables_made_of_queries(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE numbers STORED AS PARQUET AS SELECT id, id % 3 AS k FROM range(10)")
     spark.run(

@@ -150,6 +150,7 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SparkPeer, 
             yield peer, uri, warehouse
 
 
+@pytest.mark.long
 def test_over_a_metastore_both_kinds_are_found_by_name(hive: tuple[SparkPeer, str, Path]) -> None:
     peer, uri, warehouse = hive
 

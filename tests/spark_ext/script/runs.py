@@ -2,7 +2,7 @@
 
 There are three: the file system's, one on this server and one on Java's metastore, the latter two with the scripts of
 `hive/` besides. In each run of the tests one session of the installed PySpark runs OF_EACH_RUN, some scripts on the
-file system's catalog and some on this server; all of them on all catalogs take minutes and belong to `make test-long`.
+file system's catalog and some on this server. All of them on all catalogs take minutes and belong to `make test-long`.
 A session makes its catalogs by CREATE CATALOG.
 """
 
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 1800
 CATALOGS = ("files", "served", "java")
 
 OF_EACH_RUN = {
-    "files": ["engines", "evolution", "files/names", "inserts", "queries", "travel", "types"],
+    "files": ["engines", "evolution", "files/names", "inserts", "travel"],
     "served": ["ddl", "hive/names", "hive/views"],
 }
 """On this server the statements that leave most to the metastore; elsewhere what no other test has at this width."""

@@ -21,7 +21,7 @@ from tests.support.damage import NAMED, RIGHT, WRONG, damage
 from tests.support.shares import LONG
 
 ROWS = 18_000 if LONG else 3_000
-TIMES = 600 if LONG else 24
+TIMES = 600 if LONG else 16
 COLUMNS: list[Any] = [
     pa.field("id", pa.int64(), nullable=False),
     pa.field("k", pa.int32(), nullable=False),

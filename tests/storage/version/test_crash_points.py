@@ -86,7 +86,7 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "fast_forward to a longer branch": (with_longer_branch, of(lambda t: t.fast_forward("work"))),
 }
 REPEATED_IS_MORE = ("upsert", "upsert in a branch")
-STEP = 1 if LONG else 10
+STEP = 1 if LONG else 15
 
 
 @pytest.fixture(autouse=True)

@@ -169,7 +169,7 @@ def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: 
     table, counting = interrupted(tmp_path / "alone", -1, lambda: None)
     first(table)
     calls, points = len(counting.calls), 0
-    for call in range(1, calls + 1, 1 if LONG else 7):
+    for call in range(1, calls + 1, 1 if LONG else 11):
         warehouse = tmp_path / f"race-{call}"
         shutil.copytree(template, warehouse)
         one, other = Outcome(), Outcome()

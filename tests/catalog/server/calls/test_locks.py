@@ -14,6 +14,7 @@ from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError, Tab
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import (
+    BACKENDS,
     MetastoreUnderTest,
     foreign_client,
     lock_component,
@@ -21,6 +22,7 @@ from tests.support.servers.metastore import (
     metastore_under_test,
     table,
 )
+from tests.support.shares import each_run
 
 READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
@@ -146,6 +148,7 @@ def test_of_eight_swaps_of_one_value_exactly_one_wins_each_round(metastore: Meta
     assert all("The table has been modified" in message for message in lost)
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_lock_outlives_its_silent_holder_by_no_more_than_the_lease(database_url: str, tmp_path: Path) -> None:
     with (
         metastore_under_test(database_url, tmp_path, "--lock-lease-seconds", "1") as running,
@@ -161,6 +164,7 @@ def test_a_lock_outlives_its_silent_holder_by_no_more_than_the_lease(database_ur
         assert "expired: no heartbeat" in (tmp_path / "server.log").read_text()
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
 def test_heartbeats_keep_a_lock_for_longer_than_its_lease(database_url: str, tmp_path: Path) -> None:
     with (
         metastore_under_test(database_url, tmp_path, "--lock-lease-seconds", "1") as running,
@@ -175,6 +179,7 @@ def test_heartbeats_keep_a_lock_for_longer_than_its_lease(database_url: str, tmp
         lock.ensure_held()
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
 def test_locks_survive_a_restart_of_the_server(database_url: str, tmp_path: Path) -> None:
     with metastore_under_test(database_url, tmp_path) as first, HiveMetastoreClient(first.uri) as client:
         held = client.lock(lock_request(lock_component(EXCLUSIVE, "default", "t")))

@@ -161,6 +161,7 @@ def two(database_url: str, tmp_path: Path) -> Iterator[tuple[MetastoreUnderTest,
 
 
 @pytest.mark.longer
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_read_sees_what_another_server_has_acknowledged(
     two: tuple[MetastoreUnderTest, MetastoreUnderTest], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TM
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client, get_table_args
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.shares import pairwise
 
 TIMEOUT_SECONDS = 60
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
@@ -38,9 +39,9 @@ LARGE = 300_000
 PROTOCOLS = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 
 
-@pytest.mark.parametrize("protocol", ["binary", "compact"])
-@pytest.mark.parametrize("transport", ["buffered", "framed"])
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "transport", "tls"), pairwise(["binary", "compact"], ["buffered", "framed"], [False, True])
+)
 def test_a_client_of_each_transport_and_protocol(
     tmp_path: Path, certificates: Path, transport: str, protocol: str, tls: bool
 ) -> None:

@@ -19,6 +19,7 @@ from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.servers.postgres import PostgresServer, restartable_postgres_server
+from tests.support.shares import each_run
 
 DEADLINE_SECONDS = 120.0
 
@@ -68,7 +69,7 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
         assert set(client.get_all_tables("d")) == {*acknowledged, "after"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("number", each_run([signal.SIGINT, signal.SIGQUIT], lambda number: number == signal.SIGQUIT))
 def test_a_database_that_goes_away_and_comes_back(
     postgres: PostgresServer, tmp_path: Path, number: signal.Signals
 ) -> None:

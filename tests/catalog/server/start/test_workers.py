@@ -112,7 +112,7 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
             assert client.get_table("default", name).tableName == name
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", each_run([signal.SIGTERM, signal.SIGINT], lambda number: number == signal.SIGTERM))
 def test_a_signal_ends_all_processes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", str(WORKERS)) as running:
