@@ -50,19 +50,22 @@ class JobFiles:
         self.store.file_io.delete_quietly([self._mark])
 
     def sweep(self, messages: Sequence[CommitMessage]) -> None:
-        """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
+        """Delete what attempts of tasks left whose messages were not the ones committed: data and changelog files in
+        the messages' buckets, and index files. `messages` are all of the job.
+        """
         rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
         changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
         committed = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
+        committed |= {f.file_name for m in messages for f in (*m.data.new_index_files, *m.compaction.new_index_files)}
         for bucket_id in {m.bucket_id for m in messages}:
             inner = self.store.paths.relative_bucket(bucket_id)
             found = (f for root in self.store.data_roots for f in _files_below(self.store, f"{root}/{inner}"))
-            own = (f for f in found if f.name.startswith(self.file_prefixes))
+            own = (f for f in found if f.name.startswith(self._beginnings))
             self.store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(committed))])
+        self.store.file_io.delete_quietly([f.path for f in self._indexes() if f.name not in committed])
 
     def paths(self) -> Iterator[str]:
         """The job's data and changelog files in all partitions and buckets, and its index files."""
-        names = (*self.file_prefixes, *(f"index-{prefix}" for prefix in self.file_prefixes))
         file_io, paths = self.store.file_io, self.store.paths
         data = paths.data_directory
         directories = [f"{root}/{data}" if data else root for root in self.store.data_roots]
@@ -71,12 +74,24 @@ class JobFiles:
         for directory in directories:
             for bucket in file_io.list(directory):
                 if bucket.is_directory and bucket.name.startswith(_BUCKET):
-                    yield from (f.path for f in _files_below(self.store, bucket.path) if f.name.startswith(names))
-        yield from (f.path for f in file_io.list(paths.index("").rstrip("/")) if f.name.startswith(names))
+                    yield from (
+                        f.path for f in _files_below(self.store, bucket.path) if f.name.startswith(self._beginnings)
+                    )
+        yield from (f.path for f in self._indexes())
 
     def delete_all(self) -> None:
         """Delete all files of the job. Only for one that was not committed: see `delete_unnamed`."""
         self.store.file_io.delete_quietly(self.paths())
+
+    @property
+    def _beginnings(self) -> tuple[str, ...]:
+        """What the names of all of the job's files begin with."""
+        return (*self.file_prefixes, *(f"index-{prefix}" for prefix in self.file_prefixes))
+
+    def _indexes(self) -> Iterator[FileStatus]:
+        """Its index files that are not beside the data files."""
+        listed = self.store.file_io.list(self.store.paths.index("").rstrip("/"))
+        return (f for f in listed if f.name.startswith(self._beginnings))
 
     @property
     def _mark(self) -> str:

@@ -1,7 +1,7 @@
 """The tables of a catalog as the scheduler has them measured, planned, committed and cleaned up."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,10 +107,10 @@ def content(table: Table) -> list[dict[str, object]]:
 
 
 def left_over(table: Table) -> set[str]:
-    """Data files that no snapshot names, and marks."""
+    """Files of data and indexes that no snapshot names, and marks."""
     root = Path(table.location)
     known = {Path(path).name for path in named_files(table.store)}
-    files = {f.name for f in root.glob("bucket-*/*")} - known
+    files = {f.name for pattern in ("bucket-*/*", "index/*") for f in root.glob(pattern)} - known
     return files | {f.name for f in (root / "snapshot").glob(".write-*")}
 
 
@@ -208,6 +208,31 @@ def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: Lak
     for assignment, outcome in zip(attempts(begun, tasks), lost, strict=True):
         take_back(catalog, assignment, outcome)
     assert len(content(table)) == 57
+
+
+@pytest.mark.parametrize("beside_data", ["false", "true"])
+@pytest.mark.parametrize("make", [keyed, plain])
+def test_deletion_vectors_of_another_attempt_are_swept(
+    catalog: Catalog, tables: LakeTables, make: Callable[..., Table], beside_data: str
+) -> None:
+    table = make(catalog, {"deletion-vectors.enabled": "true", "index-file-in-data-file-dir": beside_data}, commits=3)
+    if table.schema.has_primary_key:
+        # Two levels, so that rows of the lower one are marked.
+        table.compact()
+        table.upsert(rows(3))
+    else:
+        table.delete("id = 20")
+    before, begun = content(table), process(WorkKind.MINOR, {"compaction.min.file-num": "2"})
+    tasks = planned(tables, begun)
+    for assignment in attempts(begun, tasks):
+        carry_out(catalog, assignment)
+    assert left_over(table)
+    results = [carry_out(catalog, a).result for a in attempts(begun, tasks, 2)]
+    tables.commit(begun, results)
+    tables.end(ended(begun, Cleanup.SWEEP), results)
+    assert not left_over(table)
+    assert table.schema.has_primary_key or content(table) == before
+    assert table.fsck().is_sound
 
 
 def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tables: LakeTables) -> None:
