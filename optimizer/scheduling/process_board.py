@@ -126,7 +126,12 @@ class ProcessBoard:
     def beat(self, ref: TaskRef, now: int) -> bool:
         """A worker works on an attempt; whether it is to go on. Not stored: after a restart a lease begins anew."""
         task = self._task(ref.process, ref.number)
-        if task is None or task.state is not TaskState.RUNNING or task.attempt != ref.attempt:
+        if task is None or task.attempt != ref.attempt:
+            return False
+        if task.state is TaskState.DONE:
+            # It has brought the result while it said so.
+            return True
+        if task.state is not TaskState.RUNNING:
             return False
         if self._processes[ref.process].state is not ProcessState.RUNNING:
             return False

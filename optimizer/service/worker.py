@@ -260,8 +260,9 @@ class OptimizerWorker:
             self._enter(worker_id)
             return
         with self._guard:
-            news = [ref for ref in given_up if ref not in self._told]
-            self._told.update(ref for ref in news if ref in self._running)
+            # What was brought meanwhile is not lost: its process may have ended since.
+            news = [ref for ref in given_up if ref in self._running and ref not in self._told]
+            self._told.update(news)
         for ref in news:
             logger.warning("Task %d of %s is not this worker's any more; its result will be refused", *_named(ref))
 

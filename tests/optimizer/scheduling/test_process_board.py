@@ -44,6 +44,15 @@ def test_a_result_that_comes_twice_is_accepted_twice_and_counts_once() -> None:
     assert (board[p].state, board[p].figures) == (ProcessState.COMMITTING, DONE.figures)
 
 
+def test_an_attempt_whose_result_has_come_is_not_to_be_given_up() -> None:
+    board, p = process()
+    ref = board.give(p, "w", FIRST).ref
+    assert board.complete(ref, DONE, FIRST + 1) is Verdict.ACCEPTED
+    assert board.beat(ref, FIRST + 2)
+    board.settle(FIRST + 3, GROUPS)
+    assert board.beat(ref, FIRST + 4)
+
+
 def test_only_the_newest_attempt_brings_a_result() -> None:
     board, p = process()
     first = board.give(p, "w", FIRST).ref

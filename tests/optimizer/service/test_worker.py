@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,31 @@ def test_a_result_that_was_superseded_is_taken_back(bench: Bench, monkeypatch: p
         bench.steps_until(bench.is_done, "all tables were compacted")
     assert taken_back[0][1].figures.files_out
     lake.check_rows(bench.catalog, 8)
+
+
+def test_what_was_brought_while_it_was_spoken_of_is_not_said_to_be_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook, spoken_of = Hook(carry_out), threading.Event()
+    monkeypatch.setattr(module, "carry_out", hook)
+    beat = SchedulerClient.beat
+
+    def late(self: SchedulerClient, worker_id: str, running: Sequence[TaskRef]) -> list[TaskRef]:
+        """It reaches the scheduler when the process of the task has ended."""
+        if running and not spoken_of.is_set():
+            hook.go_on.set()
+            until(lambda: running[0].process in {process.id for process in bench.ended}, "the process has ended")
+            found = beat(self, worker_id, running)
+            assert found == list(running)
+            spoken_of.set()
+            return found
+        return beat(self, worker_id, running)
+
+    monkeypatch.setattr(SchedulerClient, "beat", late)
+    with bench.worker():
+        bench.steps_until(spoken_of.is_set, "a task was spoken of when its process had ended")
+        bench.steps_until(bench.is_done, "all tables were compacted")
+    assert not [record for record in caplog.messages if "will be refused" in record]
 
 
 def test_a_worker_goes_on_over_a_scheduler_that_restarts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
