@@ -1,5 +1,6 @@
 """Tables that are written while they are kept in shape, and what has to be true of them in the end."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.api import Catalog
+from interbed.storage.meta.options.optimizing import SelfOptimizing
+from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health
 from interbed.storage.version.orphans import named_files
@@ -20,6 +24,9 @@ ROWS = 50
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("round", pa.int64())])
 _OPTIONS = {"write-only": "true", "snapshot.num-retained.min": "2", "snapshot.num-retained.max": "4"}
+_VERSIONS = re.compile(
+    r"schema/schema-\d+|snapshot/(snapshot-\d+|\.commit-turn)|changelog/changelog-\d+|\w+/(EARLIEST|LATEST)"
+)
 _KEYED = {"bucket": "2", "num-sorted-run.compaction-trigger": str(TRIGGER)}
 _MORE = {"shop.prices": {"deletion-vectors.enabled": "true"}}
 _PLAIN = {"self-optimizing.minor.trigger.file-count": "4"}
@@ -60,15 +67,47 @@ def check_shape(catalog: Catalog) -> None:
     """Whether each bucket is within its bound, and nothing is left of processes: no mark, no file."""
     for name in TABLES:
         store = catalog.get_table(name).store
-        health = table_health(store)
-        if name in KEYED:
-            assert max(b.runs for b in health.by_bucket) <= TRIGGER, name
-        else:
-            assert max(b.small_files for b in health.by_bucket) < 4, name
-        root = Path(store.location)
-        assert not list((root / "snapshot").glob(".write-*")), name
-        known = {Path(path).name for path in named_files(store)}
-        assert not {f.name for f in root.glob("bucket-*/*")} - known, name
+        assert not out_of_shape(store), name
+        assert not left_by_processes(store), name
+
+
+def out_of_shape(store: TableStore) -> list[str]:
+    """What a table has too much of, by the bounds in its own options: sorted runs, small files, rows that are not read
+    before they are compacted or that wait for their buckets.
+    """
+    options, health = store.options, table_health(store)
+    found = []
+    for bucket in health.by_bucket:
+        where = f"bucket {bucket.bucket} of {bucket.partition_name or 'the table'}"
+        if bucket.bucket == POSTPONE_BUCKET:
+            found.append(f"{bucket.files} file(s) wait for their buckets in {where}")
+        elif not health.has_primary_key:
+            most = SelfOptimizing.of(options.raw).minor_file_count
+            if bucket.small_files >= most:
+                found.append(f"{bucket.small_files} small files in {where}, not less than {most}")
+        elif bucket.runs > options.compaction_trigger:
+            most = options.compaction_trigger
+            found.append(f"{bucket.runs} sorted runs in {where}, more than {most}")
+        elif bucket.level0_files and options.scans_skip_level_0:
+            found.append(f"{bucket.level0_files} file(s) of {where} are not read before they are compacted")
+    return found
+
+
+def left_by_processes(store: TableStore) -> set[str]:
+    """What processes of the optimizer take away when they end: marks, and files of data and indexes that nothing names.
+    Paths within the table.
+    """
+    return {path for path in nameless(store) if path.startswith(("snapshot/.write-", "index/")) or "bucket-" in path}
+
+
+def nameless(store: TableStore) -> set[str]:
+    """The files in the directory of a table that no snapshot, tag or changelog names, and that are not such or a
+    schema themselves. Paths within the table.
+    """
+    root = Path(store.location)
+    known = {Path(path).relative_to(root) for path in named_files(store)}
+    found = {path.relative_to(root) for path in root.rglob("*") if path.is_file()} - known
+    return {str(path) for path in found if not _VERSIONS.fullmatch(str(path))}
 
 
 def is_in_shape(catalog: Catalog) -> bool:

@@ -92,7 +92,8 @@ def optimizing(
     journal, log = directory / "journal.db", directory / f"{name}.log"
     command = [sys.executable, "-m", "interbed.cli", "optimizer", "run", "--json", "--interval", "0.1"]
     command += ["--look", "0.1", "--db", f"sqlite:///{journal}", "--log-level", "INFO", *options(catalog), *arguments]
-    with log.open("wb") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
+    # Those that it has started, and that outlive it for a moment, write there, too.
+    with log.open("ab") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
         try:
             listening = _next_event(process, log, DEADLINE_SECONDS)
             assert listening["event"] == "listening"
