@@ -80,3 +80,22 @@ def test_partitions_that_a_join_rules_out_are_not_read(two_tables: Lake) -> None
         assert sorted(row[0] for row in frame.collect()) == list(range(3, 200, 5))
         scans = frame._jdf.queryExecution().executedPlan().toString()
         assert "db.c" in scans
+
+
+@pytest.mark.parametrize(("rows", "filters"), [(40_000, 1), (10, 0)])
+def test_keys_that_a_join_finds_out_rule_out_files_of_scans_that_are_worth_it(
+    lake: Lake, rows: int, filters: int
+) -> None:
+    catalog = load_catalog(warehouse=str(lake.warehouse))
+    fields = (pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False), pa.field("v", pa.binary()))
+    schema = pa.schema(fields)
+    options = {"bucket": "2", "file.compression": "none", "parquet.enable.dictionary": "false"}
+    table = catalog.create_table("db.keyed", schema, primary_keys=["a", "b"], options=options)
+    table.upsert(pa.table({"a": range(rows), "b": range(rows), "v": [bytes(1_000)] * rows}, schema=schema))
+    catalog.create_table_as("db.few", pa.table({"k": [7], "l": [7], "name": ["x"]}))
+    joined = "SELECT t.b FROM {lake}.db.keyed t JOIN {lake}.db.few f ON t.a = f.k AND t.b = f.l WHERE f.name = 'x'"
+    with _settings(lake, spark__sql__optimizer__dynamicPartitionPruning__reuseBroadcastOnly="false"):
+        found = re.search(r"keyed.*RuntimeFilters: \[(.*?)\]", lake.plan(joined))
+        assert found is not None
+        assert found.group(1).count("dynamicpruningexpression") == filters
+        assert lake.tuples(joined) == [(7,)]

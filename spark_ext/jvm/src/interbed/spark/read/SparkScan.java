@@ -45,6 +45,9 @@ import org.apache.spark.sql.types.StructType;
 /** One scan: planned once, when Spark first asks for its size or its splits. */
 final class SparkScan
     implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
+  /** Less is read in about the time in which Spark plans a filter that a join finds out, and has it answered. */
+  private static final long LEAST_BYTES_TO_FILTER = 32L << 20;
+
   private final PlannerTable table;
   private final StructType readSchema;
   private final ScanRequest request;
@@ -136,12 +139,21 @@ final class SparkScan
         || (partitioning.getBucketCount() > 0 && keyCount >= SparkContext.getOrCreate().defaultParallelism());
   }
 
-  /** By these columns whole files are left out: partitions, buckets and the key's order. */
+  /**
+   * By these columns whole files are left out: partitions, and of a scan that is worth it buckets and the key's order. Spark
+   * makes a filter of each, whose plan holds those of all tables joined before: with three columns of each of six tables
+   * planning takes longer than reading. Behind the first column of a key its order rules out little, and buckets are
+   * found by all of their columns.
+   */
   @Override
   public NamedReference[] filterAttributes() {
-    Set<String> columns = new LinkedHashSet<>(table.info().getPartitionKeys());
-    columns.addAll(table.info().getPrimaryKeys());
-    columns.addAll(table.info().getClustering().getBucketColumns());
+    List<String> partitionKeys = table.info().getPartitionKeys();
+    Set<String> columns = new LinkedHashSet<>(partitionKeys);
+    if (plan().getByteSize() >= LEAST_BYTES_TO_FILTER) {
+      table.info().getPrimaryKeys().stream().filter(key -> !partitionKeys.contains(key)).findFirst().ifPresent(columns::add);
+      List<String> bucketColumns = table.info().getClustering().getBucketColumns();
+      columns.addAll(bucketColumns.size() == 1 ? bucketColumns : List.of());
+    }
     columns.retainAll(Arrays.asList(readSchema.fieldNames()));
     return columns.stream().map(Names::reference).toArray(NamedReference[]::new);
   }
