@@ -22,10 +22,16 @@ HIVE_4_CLIENT = "4.0.1"
 Rows = list[list[str | None]]
 
 
-class SparkPeer:
-    """A Spark session of its own process; close it (or leave its `with`) to end it."""
+class SparkProcess:
+    """A Spark session in a process that runs a program; close it (or leave its `with`) to end it."""
 
-    def __init__(self, settings: Mapping[str, str], timeout_seconds: float = 300) -> None:
+    def __init__(
+        self,
+        program: Path,
+        settings: Mapping[str, str],
+        timeout_seconds: float = 300,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-spark-", ignore_cleanup_errors=True)
         home = Path(self._directory.name)
         values = {
@@ -38,19 +44,14 @@ class SparkPeer:
             "spark.sql.session.timeZone": "UTC",
             **settings,
         }
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        command = [sys.executable, str(PROGRAM), json.dumps(values)]
+        environment = {
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            **(variables or {}),
+        }
+        command = [sys.executable, str(program), json.dumps(values)]
         self._process = PeerProcess(command, home / "stderr.log", timeout_seconds, environment)
-
-    def run(self, statement: str) -> Rows:
-        """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
-        answer: Rows = self._process.call("run", sql=statement)
-        return answer
-
-    def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Run the scripts at once, each in a session and a thread of its own; the refusals of each script."""
-        refusals: list[list[str]] = self._process.call("together", scripts=[list(script) for script in scripts])
-        return refusals
 
     def version(self) -> str:
         """Spark's version; answered when the session is up."""
@@ -68,6 +69,23 @@ class SparkPeer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SparkPeer(SparkProcess):
+    """A session that runs statements."""
+
+    def __init__(self, settings: Mapping[str, str], timeout_seconds: float = 300) -> None:
+        super().__init__(PROGRAM, settings, timeout_seconds)
+
+    def run(self, statement: str) -> Rows:
+        """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
+        answer: Rows = self._process.call("run", sql=statement)
+        return answer
+
+    def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Run the scripts at once, each in a session and a thread of its own; the refusals of each script."""
+        refusals: list[list[str]] = self._process.call("together", scripts=[list(script) for script in scripts])
+        return refusals
 
 
 def hive_settings(uri: str, warehouse: Path, client: str = BUNDLED_CLIENT) -> dict[str, str]:

@@ -8,6 +8,7 @@ A process, because a JVM has one Hive client for its life, and because some test
 import json
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,8 +48,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
             raise ValueError(f"no such command: {other!r}")
 
 
-def main() -> None:
-    """Answer until standard input ends."""
+def serve(answer: Callable[[SparkSession, dict[str, Any]], Any]) -> None:
+    """Answer commands until standard input ends, in a session with the settings that are the first argument."""
     # The answers keep standard output for themselves: the JVM's own goes with the log from here on.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -67,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

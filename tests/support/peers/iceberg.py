@@ -1,0 +1,249 @@
+"""Iceberg 1.12.0 in Java as an independent writer and reader: tables with deletes of all kinds.
+
+Spark's SQL does what it has statements for. Data files, equality deletes, position deletes and deletion vectors are
+made one by one by Iceberg's own writers and committed by its own commits, since Spark writes no equality deletes and
+chooses its files by itself.
+
+Rows are given as Python has them (`datetime`, `Decimal`, `bytes`, `UUID`, lists, pairs for maps); those of a struct and
+of a table are lists in the order of the columns or dicts by their names.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+import pyarrow as pa
+
+from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.spark import PEERS, SparkProcess, iceberg_settings, maven_jars
+
+CATALOG = "ice"
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = Path(__file__).resolve().parents[1] / "spark" / "iceberg_program.py"
+
+Format = Literal["parquet", "orc", "avro"]
+Row = Sequence[Any] | Mapping[str, Any]
+Deletes = Sequence[tuple[str | int, int]]
+"""Data files with positions in them. A file is a path or, in one commit, the number of the operation that wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Files of one kind for a commit: what the class's functions of the same names make."""
+
+    op: str
+    fields: Mapping[str, Any]
+
+    def json(self) -> dict[str, Any]:
+        """The operation as the program has it."""
+        return {"op": self.op, **{name: plain(value) for name, value in self.fields.items() if value is not None}}
+
+
+def append(
+    rows: Sequence[Row],
+    partition: Sequence[Any] | None = None,
+    format: Format = "parquet",  # noqa: A002 - the field's word
+    spec_id: int | None = None,
+) -> Operation:
+    """One data file. Without a partition (values after the transforms) its rows tell, which all have to be of one."""
+    return Operation(op="append", fields={"rows": rows, "partition": partition, "format": format, "spec_id": spec_id})
+
+
+def equality_delete(
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    partition: Sequence[Any] | None = None,
+    format: Format = "parquet",  # noqa: A002
+    spec_id: int | None = None,
+) -> Operation:
+    """One equality delete file of these columns; of all partitions when its spec (by number) has no fields."""
+    return Operation(
+        op="equality_delete",
+        fields={"columns": columns, "rows": rows, "partition": partition, "format": format, "spec_id": spec_id},
+    )
+
+
+def position_delete(
+    deletes: Deletes,
+    partition: Sequence[Any] | None = None,
+    format: Format = "parquet",  # noqa: A002
+    spec_id: int | None = None,
+) -> Operation:
+    """One position delete file, in the partition of its first data file; tables of version 2 alone take it."""
+    return Operation(
+        op="position_delete",
+        fields={"deletes": deletes, "partition": partition, "format": format, "spec_id": spec_id},
+    )
+
+
+def deletion_vector(deletes: Deletes) -> Operation:
+    """Vectors of all the data files in one Puffin file; what was deleted of them before goes into the new ones."""
+    return Operation(op="deletion_vector", fields={"deletes": deletes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A snapshot that was made, and for each of its operations the paths of the files."""
+
+    snapshot_id: int
+    sequence_number: int
+    operation: str
+    paths: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A file of a snapshot; `content` is data, position_deletes (also for a vector, whose format is puffin) or
+    equality_deletes.
+    """
+
+    content: str
+    path: str
+    format: str
+    spec_id: int
+    partition: dict[str, Any]
+    record_count: int
+    sequence_number: int
+    file_sequence_number: int
+    first_row_id: int | None
+    equality_ids: list[int] | None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size: int | None = None
+
+
+class IcebergPeer(SparkProcess):
+    """A Spark session with the catalog `ice` in a warehouse: of directories, or of a metastore when `uri` names one.
+
+    Tables have the names that SQL knows them by: `ice.db.t`. PeerError when Spark or Iceberg refuses a command.
+    """
+
+    def __init__(self, warehouse: Path, uri: str | None = None) -> None:
+        self.warehouse = warehouse
+        settings = iceberg_settings(uri or "", warehouse, CATALOG)
+        if uri is None:
+            del settings[f"spark.sql.catalog.{CATALOG}.uri"]
+            settings[f"spark.sql.catalog.{CATALOG}.type"] = "hadoop"
+        settings["spark.jars"] += f",{_classes()}"
+        settings["spark.sql.warehouse.dir"] = f"file:{warehouse}"
+        # The program imports from the tests, which its own folder does not lead to.
+        super().__init__(PROGRAM, {"spark.master": "local[1]", **settings}, variables={"PYTHONPATH": str(ROOT)})
+
+    def run(self, sql: str) -> list[list[Any]]:
+        """A statement's rows: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of pairs."""
+        answer: list[list[Any]] = self._process.call("run", sql=sql)
+        return answer
+
+    def arrow(self, sql: str) -> pa.Table:
+        """A query's answer."""
+        with tempfile.TemporaryDirectory(prefix="interbed-iceberg-") as directory:
+            path = Path(directory) / "answer.arrow"
+            self._process.call("arrow", sql=sql, path=str(path))
+            with pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as answer:
+                return answer.read_all()
+
+    def rows(
+        self,
+        table: str,
+        columns: str = "*",
+        *,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+    ) -> pa.Table:
+        """The rows as Spark reads them: now, of a snapshot, or of a tag or branch."""
+        version = f" VERSION AS OF {snapshot_id}" if snapshot_id is not None else ""
+        if ref is not None:
+            version = f" VERSION AS OF '{ref}'"
+        return self.arrow(f"SELECT {columns} FROM {table}{version}")
+
+    def records(self, table: str, snapshot_id: int | None = None) -> list[list[Any]]:
+        """The rows as Iceberg's generic reader finds them, for types that Spark has not; values as JSON has them.
+
+        That reader is refused what Spark reads: deletes by a column that was dropped since.
+        """
+        answer: list[list[Any]] = self._process.call("records", table=table, snapshot_id=snapshot_id)
+        return answer
+
+    def files(self, table: str) -> list[TableFile]:
+        """The data and delete files of the current snapshot."""
+        return [TableFile(**file) for file in self._process.call("files", table=table)]
+
+    def metadata(self, table: str) -> str:
+        """Where the table's current metadata file is."""
+        location: str = self._process.call("metadata", table=table)
+        return location
+
+    def create(
+        self,
+        table: str,
+        fields: Sequence[Mapping[str, Any]],
+        partition: Sequence[Mapping[str, Any]] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a table of fields and partition fields as Iceberg's metadata has them: for what SQL has no words for.
+
+        Iceberg numbers the fields anew. `format-version` is a property.
+        """
+        schema = {"type": "struct", "fields": [dict(one) for one in fields]}
+        spec = [dict(one) for one in partition]
+        self._process.call("create", table=table, schema=schema, partition=spec, properties=dict(properties or {}))
+
+    def add_column(self, table: str, name: str, type: str, default: Any = None) -> None:  # noqa: A002
+        """Add a column; its default, in tables of version 3, is that of old rows and of new ones."""
+        self._process.call("add_column", table=table, name=name, type=type, default=plain(default))
+
+    def together(self, table: str, operations: Sequence[Operation], branch: str | None = None) -> Committed:
+        """One commit of these operations, as Flink's upserts are one of rows and deletes."""
+        told = self._process.call("together", table=table, operations=[one.json() for one in operations], branch=branch)
+        return Committed(**told)
+
+    def append(self, table: str, rows: Sequence[Row], **arguments: Any) -> str:
+        """Commit one data file (`append`); its path."""
+        return self.together(table, [append(rows, **arguments)]).paths[0][0]
+
+    def equality_delete(self, table: str, columns: Sequence[str], rows: Sequence[Row], **arguments: Any) -> str:
+        """Commit one equality delete file (`equality_delete`); its path."""
+        return self.together(table, [equality_delete(columns, rows, **arguments)]).paths[0][0]
+
+    def position_delete(self, table: str, deletes: Deletes, **arguments: Any) -> str:
+        """Commit one position delete file (`position_delete`); its path."""
+        return self.together(table, [position_delete(deletes, **arguments)]).paths[0][0]
+
+    def deletion_vector(self, table: str, deletes: Deletes) -> str:
+        """Commit vectors in one Puffin file (`deletion_vector`); its path."""
+        return self.together(table, [deletion_vector(deletes)]).paths[0][0]
+
+
+def plain(value: Any) -> Any:
+    """A Python value as JSON has it."""
+    match value:
+        case date() | time():
+            return value.isoformat()
+        case Decimal() | UUID():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {name: plain(of) for name, of in value.items()}
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case _:
+            return value
+
+
+def _classes() -> Path:
+    """A jar of the classes in tests/peers/iceberg/java."""
+    jars = maven_jars("iceberg", "iceberg-spark-1.12.0")
+    sources = sorted((PEERS / "iceberg" / "java").glob("*.java"))
+
+    def build(directory: Path) -> None:
+        classes = directory / "classes"
+        run("javac", "-proc:none", "-nowarn", "-d", classes, "-cp", f"{jars}/*", *sources)
+        run("jar", "--create", "--file", directory / "writer.jar", "-C", classes, ".")
+
+    return built_once(f"iceberg-writer-{fingerprint(PEERS / 'iceberg' / 'pom.xml', *sources)}", build) / "writer.jar"

@@ -1,0 +1,117 @@
+"""Run by tests/support/peers/iceberg.py in a process of its own: Iceberg's Java code, in Spark and beside it.
+
+Commands come as JSON lines (`spark_program.serve`). What Spark has no statement for is done by the classes in
+tests/peers/iceberg/java, which take a table of Iceberg's and JSON: py4j makes a Python number of each boxed one, so
+that Python cannot give a record the `Long` that its field asks for.
+"""
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tests.support.spark.spark_program import serve
+
+
+class Commands:
+    """The commands, in a session with Iceberg's catalogs; tables have the names that SQL knows them by."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session = spark._jsparkSession
+        jvm: Any = spark._jvm
+        self._iceberg = jvm.org.apache.iceberg
+        self._own = jvm.interbed.tests.iceberg
+
+    def version(self) -> str:
+        """Spark's version."""
+        return self._spark.version
+
+    def run(self, sql: str) -> list[list[Any]]:
+        """A statement's rows."""
+        return [[plain(value) for value in row] for row in self._spark.sql(sql).collect()]
+
+    def arrow(self, sql: str, path: str) -> int:
+        """Write a query's answer to an Arrow IPC file; the number of its rows."""
+        return written(self._spark.sql(sql), Path(path))
+
+    def create(self, table: str, schema: Any, partition: list[Any], properties: dict[str, str]) -> None:
+        """Create a table of a schema as Iceberg's metadata has it, with types that SQL has no names for."""
+        catalog, _, name = table.partition(".")
+        of = self._iceberg.SchemaParser.fromJson(json.dumps(schema))
+        spec = self._iceberg.PartitionSpecParser.fromJson(of, json.dumps({"spec-id": 0, "fields": partition}))
+        tables = self._iceberg.spark.Spark3Util.loadIcebergCatalog(self._session, catalog)
+        tables.createTable(self._iceberg.catalog.TableIdentifier.parse(name), of, spec, properties)
+
+    def add_column(self, table: str, name: str, type: str, default: Any) -> None:  # noqa: A002 - the field's word
+        """Add a column; its default is that of old rows and of new ones."""
+        of = self._iceberg.types.Types.fromPrimitiveString(type)
+        update = self._table(table).updateSchema()
+        if default is None:
+            update.addColumn(name, of).commit()
+        else:
+            update.addColumn(name, of, self._iceberg.expressions.Expressions.lit(default).to(of)).commit()
+
+    def together(self, table: str, operations: list[dict[str, Any]], branch: str | None) -> dict[str, Any]:
+        """One commit of these operations; its snapshot and the paths of the files that each has written."""
+        told: dict[str, Any] = json.loads(
+            self._own.Commit.operations(self._table(table), json.dumps(operations), branch)
+        )
+        return told
+
+    def files(self, table: str) -> list[dict[str, Any]]:
+        """The data and delete files of the current snapshot."""
+        told: list[dict[str, Any]] = json.loads(self._own.Files.list(self._table(table)))
+        return told
+
+    def records(self, table: str, snapshot_id: int | None) -> list[list[Any]]:
+        """The rows by Iceberg's generic reader, without Spark."""
+        told: list[list[Any]] = json.loads(self._own.Files.rows(self._table(table), snapshot_id))
+        return told
+
+    def metadata(self, table: str) -> str:
+        """Where the table's current metadata file is."""
+        location: str = self._table(table).operations().current().metadataFileLocation()
+        return location
+
+    def _table(self, name: str) -> Any:
+        return self._iceberg.spark.Spark3Util.loadIcebergTable(self._session, name)
+
+
+def written(answer: DataFrame, path: Path) -> int:
+    """Write an answer as Arrow has it; the number of its rows."""
+    table: pa.Table = answer.toArrow()
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+    return table.num_rows
+
+
+def plain(value: Any) -> Any:
+    """A row's value as JSON has it: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of pairs."""
+    match value:
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case bytes() | bytearray():
+            return value.hex()
+        case dict():
+            return [[plain(key), plain(of)] for key, of in value.items()]
+        case Row() | list():
+            return [plain(one) for one in value]
+        case _:
+            return value
+
+
+def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
+    """The answer of one command."""
+    command = request.pop("command")
+    return getattr(Commands(spark), command)(**request)
+
+
+if __name__ == "__main__":
+    serve(answer)
