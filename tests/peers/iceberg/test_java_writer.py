@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from tests.support.peers.iceberg import (
     append,
     deletion_vector,
     equality_delete,
+    flink_session,
     position_delete,
 )
 from tests.support.peers.process import PeerError
@@ -124,6 +126,26 @@ def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: i
     assert values(peer.rows(table)) == [[1, "new"], [2, "old"]]
 
 
+def test_a_stream_of_flinks_upserts_leaves_deletes_by_key_and_within_a_checkpoint_by_position(
+    peer: IcebergPeer, tmp_path: Path
+) -> None:
+    columns = "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
+    changes = [
+        *(("+I", [1, "a"]), ("+I", [2, "b"]), ("+U", [1, "c"])),
+        *(("-D", [2, "b"]), ("+I", [3, "x"]), ("+U", [3, "y"])),
+        ("+U", [3, "z"]),
+    ]
+    peer.run("CREATE NAMESPACE IF NOT EXISTS ice.flink")
+    with flink_session(peer.warehouse) as flink:
+        flink.sql(
+            f"CREATE TABLE ice.flink.t ({columns}) WITH ('format-version' = '2', 'write.upsert.enabled' = 'true')"
+        )
+        flink.changes("changes", columns, changes, tmp_path, kinds="upsert", rows_per_checkpoint=3)
+        flink.submit("INSERT INTO ice.flink.t SELECT * FROM changes").wait()
+    assert values(peer.rows("ice.flink.t")) == [[1, "c"], [3, "z"]]
+    assert {file.content for file in peer.files("ice.flink.t")} == {"data", "position_deletes", "equality_deletes"}
+
+
 def test_an_equality_delete_outlives_the_evolution_of_its_columns(peer: IcebergPeer) -> None:
     table = made(peer, "id INT, v STRING")
     peer.append(table, [[1, "one"], [2, "two"]])
@@ -182,6 +204,26 @@ def test_values_of_all_types_come_back_as_they_were_given(peer: IcebergPeer) -> 
         *("00000000-0000-0000-0000-000000000001", [1, None], [["2000-01-01", 0.5]], [7]),
     ]
     assert [repr(row) for row in rows] == [repr(expected)] * 3
+
+
+def test_equality_knows_one_nan_and_two_zeros_and_a_missing_column_as_null(peer: IcebergPeer) -> None:
+    table = made(peer, "a DOUBLE")
+    peer.append(table, [[0.0], [-0.0], [math.nan], [1.0]])
+    peer.run(f"ALTER TABLE {table} ADD COLUMN b INT")
+    peer.append(table, [[2.0, None], [3.0, 3]])
+    peer.equality_delete(table, ["a"], [[0.0], [math.nan]])
+    assert repr(values(peer.rows(table, "a"))) == "[[-0.0], [1.0], [2.0], [3.0]]"
+    peer.equality_delete(table, ["b"], [[None]])
+    assert values(peer.rows(table)) == [[3.0, 3]]
+
+
+def test_a_delete_within_a_struct_knows_a_null_struct_from_one_with_a_null(peer: IcebergPeer) -> None:
+    table = made(peer, "a INT, s STRUCT<x: INT, y: STRING>")
+    peer.append(table, [[1, [None, "k"]], [2, None]])
+    peer.equality_delete(table, ["s.x"], [{"s": {"x": None}}])
+    assert values(peer.rows(table)) == [[2, None]]
+    peer.equality_delete(table, ["s.x"], [{"s": None}])
+    assert values(peer.rows(table)) == []
 
 
 def test_old_rows_have_the_default_of_a_column_that_came_later(peer: IcebergPeer) -> None:

@@ -59,9 +59,9 @@ def _classpath() -> str:
 
 
 class Flink(JvmPeer):
-    """The JVM; close it (or leave its `with`) to end it."""
+    """The JVM, with more jars of connectors if need be; close it (or leave its `with`) to end it."""
 
-    def __init__(self) -> None:
+    def __init__(self, jars: Sequence[Path] = ()) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-flink-", ignore_cleanup_errors=True)
         path = Path(self._directory.name)
         settings = {**_SETTINGS, "io.tmp.dirs": str(path), "table.resources.download-dir": str(path / "resources")}
@@ -72,7 +72,7 @@ class Flink(JvmPeer):
                 "-Xmx1g",
                 f"-Djava.io.tmpdir={path}",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                *("-cp", _classpath(), "FlinkPeer", json.dumps(settings)),
+                *("-cp", ":".join([_classpath(), *map(str, jars)]), "FlinkPeer", json.dumps(settings)),
             ],
             path / "flink.log",
             JOB_SECONDS_MAX + 60,

@@ -8,8 +8,9 @@ Rows are given as Python has them (`datetime`, `Decimal`, `bytes`, `UUID`, lists
 of a table are lists in the order of the columns or dicts by their names.
 """
 
+import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -20,6 +21,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.flink import Flink, FlinkSession
 from tests.support.peers.spark import PEERS, SparkProcess, iceberg_settings, maven_jars
 
 CATALOG = "ice"
@@ -217,6 +219,23 @@ class IcebergPeer(SparkProcess):
     def deletion_vector(self, table: str, deletes: Deletes) -> str:
         """Commit vectors in one Puffin file (`deletion_vector`); its path."""
         return self.together(table, [deletion_vector(deletes)]).paths[0][0]
+
+
+@contextlib.contextmanager
+def flink_session(warehouse: Path) -> Iterator[FlinkSession]:
+    """A session of Flink 1.20 with Iceberg 1.10.0, whose catalog `ice` is the one of a peer over this warehouse.
+
+    A stream commits with each checkpoint. Its upserts go into tables of version 2: for a key that comes twice in one
+    checkpoint this version writes a position delete file, which Iceberg refuses in tables of version 3.
+    """
+    settings = {"execution.runtime-mode": "streaming", "execution.checkpointing.interval": "200ms"}
+    jars = sorted(maven_jars("iceberg_flink", "iceberg-flink-1.10.0").glob("*.jar"))
+    with Flink(jars) as flink, flink.session(settings) as session:
+        session.sql(
+            f"CREATE CATALOG {CATALOG} WITH ('type' = 'iceberg', 'catalog-type' = 'hadoop', "
+            f"'warehouse' = 'file:{warehouse}')"
+        )
+        yield session
 
 
 def plain(value: Any) -> Any:
