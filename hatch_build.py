@@ -45,6 +45,7 @@ PACKAGE_FOLDER = Path("src/interbed")
 # What each folder at the root is called inside the package; the wheel's sources in pyproject.toml say the same.
 LINKED_FOLDERS = {
     "catalog": "catalog",
+    "iceberg": "iceberg",
     "ingest": "ingest",
     "migrations": "alembic",
     "optimizer": "optimizer",

@@ -122,6 +122,16 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "views.stream.micro_batches",
         "views.stream.position",
     ),
+    "reads of files that are not of interbed's tables": (
+        "base.arrow_values",
+        "base.avro.blocks",
+        "base.predicate.evaluate",
+        "files.format.api",
+        "files.format.pages.footer",
+        "files.format.readers",
+        "read.arrow_rows",
+        "read.parallel",
+    ),
     "writes that are carried out in many processes and committed in one": (
         "commit.file_store_commit",
         "commit.basis",

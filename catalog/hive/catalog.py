@@ -7,10 +7,12 @@ about columns and options; the metastore gets a copy for Hive and for people.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
     DatabaseNotFoundError,
+    NotAnInterbedTableError,
     TableExistsError,
     TableNotFoundError,
     ViewNotFoundError,
@@ -26,7 +28,7 @@ from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
-from interbed.catalog.identifier import Identifier, branch_to_alter
+from interbed.catalog.identifier import Identifier, TableName, branch_to_alter
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.repair_report import RepairReport
@@ -98,6 +100,22 @@ class HiveCatalog(Catalog):
     def _list_tables(self, database: str) -> list[str]:
         self._entries.database(database)
         return self._entries.our_tables(database, self.client.get_all_tables(database))
+
+    def get_table(self, identifier: "str | Identifier") -> Table:
+        """See Catalog; of a table of Iceberg's, which is only read, an IcebergTable (the extra `interbed[iceberg]`)."""
+        try:
+            return super().get_table(identifier)
+        except NotAnInterbedTableError:
+            name = TableName.parse(identifier)
+            parameters = self.client.get_table(name.identifier.database, name.identifier.table).parameters or {}
+            is_plain = name.branch is None and name.system is None
+            if not is_plain or parameters.get("table_type", "").upper() != "ICEBERG":
+                raise
+        # By use: pyiceberg loads slowly, and is not there for everybody.
+        from interbed.iceberg.opening import registered_table
+
+        # What reads tables by name shares what it uses of them.
+        return cast(Table, registered_table(str(name.identifier), parameters, self.options.raw))
 
     def _load_table(self, identifier: Identifier) -> Table:
         store = self._entries.open(identifier, self._entries.table(identifier))

@@ -94,6 +94,10 @@ if TYPE_CHECKING:
     from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.partition import Partition
     from interbed.catalog.server.settings import ServerSettingsError
+    from interbed.iceberg.explanation import IcebergExplanation
+    from interbed.iceberg.opening import load_iceberg_table
+    from interbed.iceberg.query import IcebergScan
+    from interbed.iceberg.table import IcebergTable
     from interbed.ingest.errors import (
         BadMessageError,
         SchemaRegistryError,
@@ -209,6 +213,9 @@ __all__ = [
     "FilterError",
     "HealthReason",
     "HiveCatalog",
+    "IcebergExplanation",
+    "IcebergScan",
+    "IcebergTable",
     "Identifier",
     "InterbedError",
     "InvalidInputError",
@@ -278,6 +285,7 @@ __all__ = [
     "col",
     "data_type",
     "load_catalog",
+    "load_iceberg_table",
     "load_table",
 ]
 
@@ -299,6 +307,10 @@ _HOLDS = {
     "interbed.catalog.migration.errors": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
+    "interbed.iceberg.explanation": "IcebergExplanation",
+    "interbed.iceberg.opening": "load_iceberg_table",
+    "interbed.iceberg.query": "IcebergScan",
+    "interbed.iceberg.table": "IcebergTable",
     "interbed.ingest.errors": (
         "BadMessageError SchemaRegistryError SourceGapError SourceUnavailableError UnknownSchemaError"
     ),

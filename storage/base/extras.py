@@ -15,6 +15,7 @@ EXTRAS = {
     "pandas": "pandas",
     "polars": "polars",
     "psycopg": "postgres",
+    "pyiceberg": "iceberg",
     "pyspark": "spark",
 }
 """Library -> the extra of interbed that installs it."""

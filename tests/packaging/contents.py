@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 PACKAGE_FOLDERS = {
     "src/interbed": "interbed",
     "catalog": "interbed/catalog",
+    "iceberg": "interbed/iceberg",
     "ingest": "interbed/ingest",
     "optimizer": "interbed/optimizer",
     "storage": "interbed/storage",

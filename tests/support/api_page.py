@@ -103,6 +103,13 @@ asked for.
         ("Scan",),
     ),
     Section(
+        "Iceberg's tables",
+        """\
+Tables in Iceberg's format are read as interbed's own: [iceberg.md](iceberg.md). Needs `interbed[iceberg]`.""",
+        ("IcebergTable", "load_iceberg_table", "IcebergScan", "IcebergExplanation"),
+        ("IcebergTable",),
+    ),
+    Section(
         "Filters",
         """\
 A filter is text, or an expression of columns. Both mean the same; the text is that of SQL: comparisons, `IN`,

@@ -23,6 +23,9 @@ from tests.support.peers.iceberg import (
 )
 from tests.support.peers.process import PeerError
 
+# The tests of the reader use all of it in each run.
+pytestmark = pytest.mark.long
+
 _numbers = itertools.count(1)
 
 

@@ -1,0 +1,1 @@
+"""What an Iceberg table's metadata say, as values of interbed's own."""

@@ -1,0 +1,116 @@
+"""A predicate as pyiceberg's expression, for pruning: true wherever the predicate is, often elsewhere, too."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+from pyiceberg import expressions
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    NotEqualTo,
+    Or,
+)
+
+from interbed.storage.base.predicate import expr as ours
+from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
+
+_COMPARISONS: dict[ours.Op, Callable[..., BooleanExpression]] = {
+    ours.Op.EQ: EqualTo,
+    ours.Op.NE: NotEqualTo,
+    ours.Op.LT: LessThan,
+    ours.Op.LE: LessThanOrEqual,
+    ours.Op.GT: GreaterThan,
+    ours.Op.GE: GreaterThanOrEqual,
+}
+# Built by place, which pyiceberg's plugin for types does not see.
+_ONE_OF: Callable[..., BooleanExpression] = expressions.In
+_NULL: Callable[..., BooleanExpression] = expressions.IsNull
+_NOT_NULL: Callable[..., BooleanExpression] = expressions.NotNull
+_PREFIX: Callable[..., BooleanExpression] = expressions.StartsWith
+_LITERALS: Mapping[TypeRoot, type] = {
+    TypeRoot.BOOLEAN: bool,
+    TypeRoot.INT: int,
+    TypeRoot.BIGINT: int,
+    TypeRoot.FLOAT: float,
+    TypeRoot.DOUBLE: float,
+    TypeRoot.DECIMAL: Decimal,
+    TypeRoot.VARCHAR: str,
+    TypeRoot.VARBINARY: bytes,
+    TypeRoot.DATE: date,
+    TypeRoot.TIMESTAMP: datetime,
+    TypeRoot.TIMESTAMP_LTZ: datetime,
+}
+"""The values that both libraries write alike; others exclude nothing."""
+_MAX_CHOICES = 200
+"""A longer list costs more than it excludes."""
+
+
+def to_expression(predicate: "ours.Predicate | None", fields: Sequence[DataField]) -> BooleanExpression:
+    """The strongest expression known that is true wherever the bound predicate is."""
+    if predicate is None:
+        return AlwaysTrue()
+    # A name with a dot is a path to pyiceberg.
+    columns = {f.name: f.type for f in fields if "." not in f.name and isinstance(f.type, AtomicType)}
+    return _translated(ours.push_not(predicate), columns)
+
+
+def _translated(predicate: "ours.Predicate", columns: Mapping[str, AtomicType]) -> BooleanExpression:
+    match predicate:
+        case ours.AlwaysFalse():
+            return AlwaysFalse()
+        case ours.And(children):
+            return _all([_translated(child, columns) for child in children])
+        case ours.Or(children):
+            return _any([_translated(child, columns) for child in children])
+        case ours.Comparison(op, str(name), value) if name in columns and _is_known(value, columns[name]):
+            # Bounds say nothing of NaN, which differs from everything.
+            if op is ours.Op.NE and isinstance(value, float):
+                return AlwaysTrue()
+            return _COMPARISONS[op](name, value)
+        case ours.In(str(name), values) if name in columns and len(values) <= _MAX_CHOICES:
+            known = [value for value in values if value is not None]
+            return _ONE_OF(name, known) if known and all(_is_known(v, columns[name]) for v in known) else AlwaysTrue()
+        case ours.IsNull(str(name)) if name in columns:
+            return _NULL(name)
+        case ours.IsNotNull(str(name)) if name in columns:
+            return _NOT_NULL(name)
+        case ours.StartsWith(str(name), pattern) if name in columns and pattern:
+            return _PREFIX(name, pattern)
+    return AlwaysTrue()
+
+
+def _is_known(value: object, kind: AtomicType) -> bool:
+    if not isinstance(value, _LITERALS.get(kind.root, ())):
+        return False
+    if not isinstance(value, float):
+        return True
+    # Bounds are FLOATs, too; what lies between two of them would be rounded to one.
+    return not math.isnan(value) and (kind.root is TypeRoot.DOUBLE or _as_float(value) == value)
+
+
+def _as_float(value: float) -> float:
+    return float(np.float32(value))
+
+
+def _all(parts: Sequence[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysTrue()
+    for part in parts:
+        found = And(found, part)
+    return found
+
+
+def _any(parts: Sequence[BooleanExpression]) -> BooleanExpression:
+    found: BooleanExpression = AlwaysFalse()
+    for part in parts:
+        found = Or(found, part)
+    return found

@@ -1,0 +1,1 @@
+"""Which files a read takes, and which deletes apply to each. Pure, but for the planner."""

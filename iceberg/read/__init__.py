@@ -1,0 +1,1 @@
+"""Data files become rows: columns by their ids, without what is deleted."""

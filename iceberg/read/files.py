@@ -1,0 +1,107 @@
+"""Data and delete files of an Iceberg table, opened and decoded by interbed's readers."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.transforms import IdentityTransform
+
+from interbed.iceberg.meta.live_file import LiveFile
+from interbed.iceberg.read.file_columns import FileColumns
+from interbed.iceberg.read.file_schema import read_file_schema
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.files.format.api import ReadChecks, data_file_errors
+from interbed.storage.files.format.readers import reader_for
+
+NAME_MAPPING = "schema.name-mapping.default"
+BATCH_ROWS = 128 << 10
+
+_S3 = {
+    "s3.endpoint": "s3.endpoint",
+    "s3.access-key-id": "s3.access-key",
+    "s3.secret-access-key": "s3.secret-key",
+    "s3.session-token": "s3.session-token",
+    "s3.region": "s3.region",
+    "client.region": "s3.region",
+}
+"""pyiceberg's names of options, and interbed's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFiles:
+    """What opening any file of a table needs. Can be sent to another process.
+
+    `mapping` is the table's name mapping in JSON; `identity` has by partition spec the ids of columns that are
+    partitioned by as they are, and the place of each in a partition.
+    """
+
+    store_options: Mapping[str, str]
+    mapping: str | None
+    identity: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(metadata: TableMetadata, properties: Mapping[str, str]) -> "TableFiles":
+        """Those of a table; `properties` are what the store is opened with. Raises InvalidOptionError."""
+        mapping = metadata.properties.get(NAME_MAPPING)
+        if mapping is not None:
+            try:
+                parse_mapping_from_json(mapping)
+            except ValueError as error:
+                raise InvalidOptionError(f"The table property '{NAME_MAPPING}' is no name mapping: {error}") from error
+        return TableFiles(
+            store_options={_S3[key]: str(value) for key, value in properties.items() if key in _S3},
+            mapping=mapping,
+            identity={
+                number: {
+                    part.source_id: place
+                    for place, part in enumerate(spec.fields)
+                    if isinstance(part.transform, IdentityTransform)
+                }
+                for number, spec in metadata.specs().items()
+            },
+        )
+
+    def open(self, path: str) -> tuple[FileIO, str]:
+        """The store of a file, and its path there."""
+        return file_io_for(path, self.store_options)
+
+    def batches(
+        self,
+        file: LiveFile,
+        wanted: Schema,
+        predicate: Predicate | None = None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        use_threads: bool = False,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of a file with the columns wanted, each batch with the position of its first row.
+
+        Rows that a predicate over these columns excludes may be left out by whole batches. Raises CorruptFileError,
+        NotSupportedError and StorageAccessError, which name the file.
+        """
+        file_io, path = self.open(file.path)
+        of_file = read_file_schema(path, file.file_format, file_io, wanted.field_ids, self.mapping)
+        columns = FileColumns(wanted, of_file, self._constants(file))
+        found = reader_for(file.file_format, path).positioned(
+            path,
+            columns.fields,
+            file_io=file_io,
+            batch_rows=batch_rows,
+            predicate=columns.predicate(predicate),
+            use_threads=use_threads,
+            checks=ReadChecks(rows=file.records),
+        )
+        for position, batch in found:
+            with data_file_errors(path):
+                rows = columns.conform(batch)
+            yield position, rows
+
+    def _constants(self, file: LiveFile) -> dict[int, object]:
+        """The values that all rows of a file have, by the ids of their columns."""
+        return {number: file.partition[place] for number, place in self.identity.get(file.spec_id, {}).items()}

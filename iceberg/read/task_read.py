@@ -1,0 +1,78 @@
+"""The rows of tasks: columns that are asked for, without what is deleted or filtered out."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+from pyiceberg.schema import Schema, prune_columns
+
+from interbed.iceberg.meta.types import schema_to_arrow
+from interbed.iceberg.plan.task import DataTask, ReadTask
+from interbed.iceberg.read.deletions import Deletions
+from interbed.iceberg.read.files import TableFiles
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.read.parallel import read_ahead
+
+MAX_THREADS = 8
+"""More threads seldom help a single read, and each holds a batch."""
+
+
+class TaskRead:
+    """Reads tasks. `schema` are all columns that there are, by which deletes may go; `projected` those asked for."""
+
+    def __init__(
+        self, files: TableFiles, schema: Schema, projected: Sequence[int], predicate: Predicate | None
+    ) -> None:
+        self._files = files
+        self._schema = schema
+        self._projected = tuple(projected)
+        self._predicate = predicate
+        names = columns_of(predicate) if predicate is not None else frozenset()
+        self._filtered = {field.field_id for field in schema.fields if field.name in names}
+        self._result = _chosen(schema, self._projected)
+        self._arrow = schema_to_arrow(self._result)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self._arrow
+
+    def to_reader(self, tasks: Sequence[ReadTask], *, threads: int | None = None) -> pa.RecordBatchReader:
+        """The rows of all tasks, in memory bounded by some batches and the deletes."""
+        deletions = Deletions(self._files, self._schema, chain.from_iterable(task.files for task in tasks))
+        data = [file for task in tasks for file in task.files]
+        count = min(os.cpu_count() or 1, MAX_THREADS) if threads is None else max(threads, 1)
+        # Threads that are not needed for files decode columns in parallel.
+        sources = [partial(self._rows, file, deletions, count > len(data)) for file in data]
+        return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, min(count, len(data))))
+
+    def _rows(self, task: DataTask, deletions: Deletions, use_threads: bool) -> Iterator[pa.RecordBatch]:
+        wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))
+        names = self._arrow.names
+        found = deletions.of(task)
+        batches = self._files.batches(task.file, wanted, self._predicate, use_threads=use_threads)
+        for position, batch in batches:
+            kept = found.kept(position, batch, task.file.sequence_number)
+            if kept is not None:
+                batch = batch.filter(pa.array(kept))
+            if self._predicate is not None:
+                batch = batch.filter(mask(self._predicate, batch))
+            if batch.num_rows:
+                yield batch if batch.num_columns == len(names) else batch.select(names)
+
+
+def _chosen(schema: Schema, ids: Sequence[int]) -> Schema:
+    """The columns with these ids, in their order."""
+    return Schema(*(schema.find_field(number) for number in ids))
+
+
+def _with(schema: Schema, projected: Sequence[int], further: set[int]) -> Schema:
+    """The columns projected, and behind them whatever else holds one of the further ids."""
+    more = prune_columns(schema, further, select_full_types=True).fields if further else ()
+    return Schema(
+        *(schema.find_field(number) for number in projected),
+        *(schema.find_field(field.field_id) for field in more if field.field_id not in projected),
+    )

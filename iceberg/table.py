@@ -1,0 +1,197 @@
+"""The public object: an Iceberg table that is read."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as Metadata
+from pyiceberg.table.snapshots import Snapshot
+
+from interbed.iceberg.explanation import IcebergExplanation, explain
+from interbed.iceberg.meta.types import readable_fields, schema_to_arrow
+from interbed.iceberg.query import IcebergScan
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    InvalidInputError,
+    SnapshotNotFoundError,
+    TagNotFoundError,
+)
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+_MAIN = "main"
+
+
+class IcebergTable:
+    """A table in Iceberg's format, of versions 1 to 3, with position deletes, deletion vectors and equality deletes, as
+    it was when it was loaded. Rows are only read.
+
+    `metadata` is pyiceberg's table, from whatever catalog: `IcebergTable("db.t", rest_catalog.load_table("db.t"))`.
+    """
+
+    def __init__(self, name: str, metadata: Metadata) -> None:
+        self.name = name
+        self.metadata = metadata
+
+    def __repr__(self) -> str:
+        return f"IcebergTable({self.name!r}, {self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """The table's directory."""
+        return self.metadata.location()
+
+    @property
+    def format_version(self) -> int:
+        """The version of Iceberg's format: 1, 2 or 3."""
+        return self.metadata.metadata.format_version
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return dict(self.metadata.properties)
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns."""
+        return [field.name for field in self.metadata.schema().fields]
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as Arrow types; raises NotSupportedError for a column that can't be read."""
+        return schema_to_arrow(self.metadata.schema())
+
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots, in the order in which they were committed."""
+        return list(self.metadata.metadata.snapshots)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        timestamp: datetime | int | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+        threads: int | None = None,
+    ) -> IcebergScan:
+        """A query, as of interbed's own tables: `scan(columns=["id"], filter="amount > 5", limit=10).to_arrow()`.
+
+        `timestamp` (a datetime, in UTC where it names no zone, or milliseconds since the epoch) shows the table as it
+        was then. Of older snapshots and of tags the columns are those of that time, of branches those of now. Raises
+        FilterError, InvalidInputError for an unknown column, SnapshotNotFoundError, BranchNotFoundError and
+        TagNotFoundError.
+        """
+        snapshot, schema = self._version(snapshot_id, timestamp, branch, tag)
+        names = [field.name for field in schema.fields]
+        unknown = [name for name in columns or () if name not in names]
+        if unknown:
+            raise InvalidInputError(f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(names)}.")
+        predicate = None if filter is None else bound_filter(filter, readable_fields(schema))
+        chosen = None if columns is None else tuple(columns)
+        return IcebergScan(self.metadata, snapshot, schema, chosen, predicate, limit, threads)
+
+    def explain(
+        self,
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        snapshot_id: int | None = None,
+    ) -> IcebergExplanation:
+        """What a scan with that filter would read: what was pruned, and which deletes apply where."""
+        return explain(self.name, self.scan(filter=filter, snapshot_id=snapshot_id).plan)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # What Polars, DuckDB, pandas and others take rows by.
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows of the newest snapshot as one Arrow table."""
+        return self.scan().to_arrow()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows of the newest snapshot as a pandas data frame."""
+        return self.scan().to_pandas()
+
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
+
+    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
+        """All rows of the newest snapshot as a Polars frame, or lazily."""
+        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
+
+    @overload
+    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
+
+    @overload
+    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: Any = None
+    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
+        """All rows of the newest snapshot as a DuckDB relation or view."""
+        if table_name is None:
+            return self.scan().to_duckdb(connection=connection)
+        return self.scan().to_duckdb(table_name, connection)
+
+    def count(self) -> int:
+        """The number of rows of the newest snapshot."""
+        return self.scan().count()
+
+    def _version(
+        self, snapshot_id: int | None, timestamp: datetime | int | None, branch: str | None, tag: str | None
+    ) -> tuple[Snapshot | None, Schema]:
+        """The snapshot asked for, None for a table without any, and the columns to show it with."""
+        given = [value for value in (snapshot_id, timestamp, branch, tag) if value is not None]
+        if len(given) > 1:
+            raise InvalidInputError("A scan takes one of snapshot_id, timestamp, branch and tag.")
+        metadata = self.metadata.metadata
+        if not given or branch == _MAIN:
+            return metadata.current_snapshot(), metadata.schema()
+        if branch is not None or tag is not None:
+            return self._named(branch, tag)
+        if snapshot_id is not None:
+            found = metadata.snapshot_by_id(snapshot_id)
+            if found is None:
+                raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot {snapshot_id}.")
+            return found, self._schema_of(found)
+        assert timestamp is not None
+        found = self.metadata.snapshot_as_of_timestamp(_millis(timestamp))
+        if found is None:
+            raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot that is as old as {timestamp}.")
+        return found, self._schema_of(found)
+
+    def _named(self, branch: str | None, tag: str | None) -> tuple[Snapshot, Schema]:
+        metadata, name = self.metadata.metadata, branch or tag
+        kind = "branch" if branch is not None else "tag"
+        ref = metadata.refs.get(str(name))
+        if ref is None or ref.snapshot_ref_type.value != kind:
+            error = BranchNotFoundError if branch is not None else TagNotFoundError
+            raise error(f"The table '{self.name}' has no {kind} '{name}'.")
+        found = metadata.snapshot_by_id(ref.snapshot_id)
+        if found is None:
+            raise SnapshotNotFoundError(f"The {kind} '{name}' of '{self.name}' is of a snapshot that is gone.")
+        return found, metadata.schema() if branch is not None else self._schema_of(found)
+
+    def _schema_of(self, snapshot: Snapshot) -> Schema:
+        metadata = self.metadata.metadata
+        number = snapshot.schema_id
+        found = None if number is None else metadata.schema_by_id(number)
+        return metadata.schema() if found is None else found
+
+
+def _millis(timestamp: datetime | int) -> int:
+    if isinstance(timestamp, int):
+        return timestamp
+    known = timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp
+    return int(known.timestamp() * 1000)

@@ -1,0 +1,14 @@
+"""One Spark session with Iceberg for the tests of a module."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.peers.iceberg import IcebergPeer
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergPeer]:
+    """Iceberg in Java, with a warehouse of its own."""
+    with IcebergPeer(tmp_path_factory.mktemp("warehouse")) as running:
+        yield running

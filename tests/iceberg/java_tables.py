@@ -1,0 +1,55 @@
+"""Iceberg tables that Java wrote, read by interbed and by Spark."""
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.iceberg.opening import load_iceberg_table
+from interbed.iceberg.table import IcebergTable
+from tests.support.peers.iceberg import IcebergPeer
+
+_numbers = itertools.count(1)
+
+
+def made(peer: IcebergPeer, columns: str, version: int = 2, partitioned: str = "", properties: str = "") -> str:
+    """A new table's name."""
+    name = f"ice.db.r{next(_numbers)}"
+    by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+    more = f", {properties}" if properties else ""
+    peer.run(f"CREATE TABLE {name} ({columns}) USING iceberg {by} TBLPROPERTIES ('format-version'='{version}'{more})")
+    return name
+
+
+def ours(peer: IcebergPeer, table: str) -> IcebergTable:
+    """The table as interbed reads it, as it is now."""
+    return load_iceberg_table(peer.metadata(table), name=table)
+
+
+def ordered(answer: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows, in an order of their own; texts and bytes of one kind, NaN as what equals itself."""
+    return sorted((tuple(map(_plain, row.values())) for row in answer.to_pylist()), key=repr)
+
+
+def assert_alike(peer: IcebergPeer, table: str) -> list[tuple[Any, ...]]:
+    """Both read the same rows, which are returned; and so many of them interbed counts."""
+    expected = peer.rows(table)
+    found = ours(peer, table)
+    rows = found.scan().to_arrow()
+    assert rows.column_names == expected.column_names
+    assert ordered(rows) == ordered(expected)
+    assert found.count() == len(rows)
+    return ordered(rows)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytearray():
+            return bytes(value)
+        case float():
+            return repr(value)
+        case list() | tuple():
+            return tuple(map(_plain, value))
+        case dict():
+            return tuple((key, _plain(inner)) for key, inner in value.items())
+    return value

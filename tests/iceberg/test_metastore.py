@@ -1,0 +1,42 @@
+"""Tables of Iceberg's that stand in a metastore are read by their names, beside interbed's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog as load_pyiceberg
+
+import interbed
+import interbed.testing
+from interbed.catalog.api import Catalog
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog over a metastore with an Iceberg table that pyiceberg made, and one of interbed's."""
+    with interbed.testing.metastore(warehouse=f"file:{tmp_path}/lake") as uri:
+        made = interbed.load_catalog("lake", metastore="hive", uri=uri)
+        made.create_database("shop")
+        with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{tmp_path}/lake") as theirs:
+            rows = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
+            theirs.create_table("shop.theirs", rows.schema).append(rows)
+        made.create_table_as("shop.ours", pa.table({"id": [1]}))
+        with made:
+            yield made
+
+
+def test_an_iceberg_table_is_read_by_its_name(catalog: Catalog) -> None:
+    table: Any = catalog.get_table("shop.theirs")
+    assert isinstance(table, interbed.IcebergTable)
+    assert table.scan(filter="id > 1").to_arrow()["v"].to_pylist() == ["b", "c"]
+    assert catalog.get_table("shop.ours").count() == 1
+
+
+def test_what_is_interbeds_alone_is_refused_of_it(catalog: Catalog) -> None:
+    with pytest.raises(interbed.NotAnInterbedTableError, match="ICEBERG"):
+        catalog.get_table("shop.theirs$files")
+    with pytest.raises(interbed.NotAnInterbedTableError, match="ICEBERG"):
+        catalog.drop_table("shop.theirs")
+    assert catalog.get_table("shop.theirs").count() == 3

@@ -1,0 +1,65 @@
+"""Where tables come from, and what is said of those that can't be opened."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+import interbed
+
+
+def made(directory: Path) -> interbed.IcebergTable:
+    """A table with three rows, in a catalog of pyiceberg's."""
+    with load_catalog("ice", type="sql", uri=f"sqlite:///{directory}/ice.db", warehouse=f"file://{directory}") as ice:
+        ice.create_namespace("shop")
+        rows = pa.table({"id": [1, 2, 3]})
+        table = ice.create_table("shop.orders", rows.schema)
+        table.append(rows)
+        return interbed.IcebergTable("shop.orders", table)
+
+
+def test_a_table_is_opened_by_its_metadata_file(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    opened = interbed.load_iceberg_table(table.metadata.metadata_location, name="mine")
+    assert (opened.name, opened.location, opened.format_version) == ("mine", table.location, 2)
+    assert opened.count() == 3
+    assert opened.field_names == ["id"]
+    assert opened.arrow_schema == pa.schema([("id", pa.int64())])
+    assert repr(opened) == f"IcebergTable('mine', {table.location!r})"
+    assert repr(opened.scan(filter="id > 1", limit=1)).endswith("limit 1)")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"format-version": 9}, interbed.NotSupportedError, "up to 3 are read"),
+        ({"schemas": "none"}, interbed.CorruptFileError, "no table metadata"),
+    ],
+)
+def test_metadata_that_are_not_known_are_refused(
+    tmp_path: Path, change: dict[str, object], error: type[Exception], said: str
+) -> None:
+    location = Path(made(tmp_path).metadata.metadata_location.removeprefix("file://"))
+    other = location.with_name("other.metadata.json")
+    other.write_text(json.dumps({**json.loads(location.read_text()), **change}))
+    with pytest.raises(error, match=said):
+        interbed.load_iceberg_table(str(other))
+
+
+def test_a_manifest_that_is_damaged_is_named(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    (snapshot,) = table.snapshots()
+    (manifest,) = snapshot.manifests(table.metadata.io)
+    Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"Obj\1 damaged")
+    with pytest.raises(interbed.CorruptFileError, match=Path(manifest.manifest_path).name):
+        table.scan().to_arrow()
+
+
+def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for path in tmp_path.rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(interbed.FileGoneError, match="parquet"):
+        table.scan().to_arrow()
