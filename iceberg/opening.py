@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import StaticTable
 
+from interbed.iceberg.read.files import STORE_OPTIONS
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -18,14 +19,6 @@ METADATA_LOCATION = "metadata_location"
 """The parameter of a metastore's table that names its metadata file."""
 
 _NEWEST_VERSION = 3
-_STORE = {
-    "s3.endpoint": "s3.endpoint",
-    "s3.access-key": "s3.access-key-id",
-    "s3.secret-key": "s3.secret-access-key",
-    "s3.session-token": "s3.session-token",
-    "s3.region": "s3.region",
-}
-"""The names of a catalog's options, and pyiceberg's for them."""
 
 
 def load_iceberg_table(
@@ -54,7 +47,7 @@ def registered_table(name: str, parameters: Mapping[str, str], options: Mapping[
     location = parameters.get(METADATA_LOCATION)
     if not location:
         raise InvalidOptionError(f"The metastore's entry of the Iceberg table '{name}' has no '{METADATA_LOCATION}'.")
-    properties = {_STORE[key]: value for key, value in options.items() if key in _STORE}
+    properties = {STORE_OPTIONS[key]: value for key, value in options.items() if key in STORE_OPTIONS}
     return load_iceberg_table(location, properties, name=name)
 
 

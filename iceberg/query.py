@@ -13,10 +13,9 @@ from interbed.iceberg.meta.types import readable_fields
 from interbed.iceberg.plan.plan import Plan, plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.task_read import TaskRead
-from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.read.arrow_rows import ArrowRows, limited
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +42,7 @@ class IcebergScan(ArrowRows):
         return f"IcebergScan({'; '.join(parts)})"
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 0:
-            raise InvalidInputError(f"A limit is zero or more rows, not {self.limit}.")
+        check_limit(self.limit)
 
     @cached_property
     def plan(self) -> Plan:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -20,16 +19,12 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
+from interbed.storage.read.arrow_rows import ArrowRows
 
 _MAIN = "main"
 
 
-class IcebergTable:
+class IcebergTable(ArrowRows):
     """A table in Iceberg's format, of versions 1 to 3, with position deletes, deletion vectors and equality deletes, as
     it was when it was loaded. Rows are only read.
 
@@ -108,45 +103,16 @@ class IcebergTable:
         """What a scan with that filter would read: what was pruned, and which deletes apply where."""
         return explain(self.name, self.scan(filter=filter, snapshot_id=snapshot_id).plan)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # What Polars, DuckDB, pandas and others take rows by.
-        return self.scan().__arrow_c_stream__(requested_schema)
-
-    def to_arrow(self) -> pa.Table:
-        """All rows of the newest snapshot as one Arrow table."""
-        return self.scan().to_arrow()
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """All rows of the newest snapshot as a pandas data frame."""
-        return self.scan().to_pandas()
-
-    @overload
-    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
-
-    @overload
-    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
-
-    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
-        """All rows of the newest snapshot as a Polars frame, or lazily."""
-        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
-
-    @overload
-    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
-
-    @overload
-    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
-
-    def to_duckdb(
-        self, table_name: str | None = None, connection: Any = None
-    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
-        """All rows of the newest snapshot as a DuckDB relation or view."""
-        if table_name is None:
-            return self.scan().to_duckdb(connection=connection)
-        return self.scan().to_duckdb(table_name, connection)
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """All rows of the newest snapshot as a stream of batches."""
+        return self.scan().to_arrow_batch_reader()
 
     def count(self) -> int:
         """The number of rows of the newest snapshot."""
         return self.scan().count()
+
+    def _pinned(self) -> IcebergScan:
+        return self.scan()
 
     def _version(
         self, snapshot_id: int | None, timestamp: datetime | int | None, branch: str | None, tag: str | None

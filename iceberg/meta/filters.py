@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 from pyiceberg import expressions
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
-    And,
     BooleanExpression,
     EqualTo,
     GreaterThan,
@@ -18,7 +18,6 @@ from pyiceberg.expressions import (
     LessThan,
     LessThanOrEqual,
     NotEqualTo,
-    Or,
 )
 
 from interbed.storage.base.predicate import expr as ours
@@ -33,6 +32,10 @@ _COMPARISONS: dict[ours.Op, Callable[..., BooleanExpression]] = {
     ours.Op.GE: GreaterThanOrEqual,
 }
 # Built by place, which pyiceberg's plugin for types does not see.
+_TRUE: BooleanExpression = AlwaysTrue()
+_FALSE: BooleanExpression = AlwaysFalse()
+_AND: Callable[..., BooleanExpression] = expressions.And
+_OR: Callable[..., BooleanExpression] = expressions.Or
 _ONE_OF: Callable[..., BooleanExpression] = expressions.In
 _NULL: Callable[..., BooleanExpression] = expressions.IsNull
 _NOT_NULL: Callable[..., BooleanExpression] = expressions.NotNull
@@ -58,7 +61,7 @@ _MAX_CHOICES = 200
 def to_expression(predicate: "ours.Predicate | None", fields: Sequence[DataField]) -> BooleanExpression:
     """The strongest expression known that is true wherever the bound predicate is."""
     if predicate is None:
-        return AlwaysTrue()
+        return _TRUE
     # A name with a dot is a path to pyiceberg.
     columns = {f.name: f.type for f in fields if "." not in f.name and isinstance(f.type, AtomicType)}
     return _translated(ours.push_not(predicate), columns)
@@ -67,26 +70,26 @@ def to_expression(predicate: "ours.Predicate | None", fields: Sequence[DataField
 def _translated(predicate: "ours.Predicate", columns: Mapping[str, AtomicType]) -> BooleanExpression:
     match predicate:
         case ours.AlwaysFalse():
-            return AlwaysFalse()
+            return _FALSE
         case ours.And(children):
-            return _all([_translated(child, columns) for child in children])
+            return reduce(_AND, (_translated(child, columns) for child in children), _TRUE)
         case ours.Or(children):
-            return _any([_translated(child, columns) for child in children])
+            return reduce(_OR, (_translated(child, columns) for child in children), _FALSE)
         case ours.Comparison(op, str(name), value) if name in columns and _is_known(value, columns[name]):
             # Bounds say nothing of NaN, which differs from everything.
             if op is ours.Op.NE and isinstance(value, float):
-                return AlwaysTrue()
+                return _TRUE
             return _COMPARISONS[op](name, value)
         case ours.In(str(name), values) if name in columns and len(values) <= _MAX_CHOICES:
             known = [value for value in values if value is not None]
-            return _ONE_OF(name, known) if known and all(_is_known(v, columns[name]) for v in known) else AlwaysTrue()
+            return _ONE_OF(name, known) if known and all(_is_known(v, columns[name]) for v in known) else _TRUE
         case ours.IsNull(str(name)) if name in columns:
             return _NULL(name)
         case ours.IsNotNull(str(name)) if name in columns:
             return _NOT_NULL(name)
         case ours.StartsWith(str(name), pattern) if name in columns and pattern:
             return _PREFIX(name, pattern)
-    return AlwaysTrue()
+    return _TRUE
 
 
 def _is_known(value: object, kind: AtomicType) -> bool:
@@ -100,17 +103,3 @@ def _is_known(value: object, kind: AtomicType) -> bool:
 
 def _as_float(value: float) -> float:
     return float(np.float32(value))
-
-
-def _all(parts: Sequence[BooleanExpression]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysTrue()
-    for part in parts:
-        found = And(found, part)
-    return found
-
-
-def _any(parts: Sequence[BooleanExpression]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysFalse()
-    for part in parts:
-        found = Or(found, part)
-    return found

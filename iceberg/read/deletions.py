@@ -92,7 +92,7 @@ class Deletions:
         self._keys_max = KEYS_MAX
         self._lock = threading.Lock()
         self._positions: dict[tuple[str, int | None], dict[str, Positions]] = {}
-        self._tables: dict[Scope, KeyTable | None] = {}
+        self._tables: dict[Scope, tuple[KeyColumns, KeyTable] | None] = {}
         self._by_blocks: dict[str, DeletionVector] | None = None
         self._tasks = tuple(tasks)
         self._scopes: dict[Scope, dict[tuple[str, int | None], LiveFile]] = defaultdict(dict)
@@ -102,8 +102,6 @@ class Deletions:
                 self._scopes[scope_of(file)][file.place] = file
             for file in task.deletes.positions:
                 self._users[file.place].add(task.file.path)
-        self.reads = 0
-        """How many delete files were read."""
 
     def key_ids(self, task: DataTask) -> set[int]:
         """The columns that rows of a data file need, lest it is not known which of them are deleted."""
@@ -115,8 +113,8 @@ class Deletions:
         with self._lock:
             found = FileDeletions(self._vector_of(task))
             for scope in scopes:
-                if not self._is_large(scope) and (table := self._table(scope)) is not None:
-                    found.keys.append((KeyColumns(self._schema, scope[0]), table))
+                if not self._is_large(scope) and (keys := self._keys(scope)) is not None:
+                    found.keys.append(keys)
             if any(map(self._is_large, scopes)):
                 found.vector = found.vector.union(self._found_by_blocks().get(task.file.path, EMPTY).positions)
             return found
@@ -146,7 +144,6 @@ class Deletions:
         with data_file_errors(path), file_io.open_input(path) as source:
             source.seek(file.offset)
             content = source.read(file.length)
-        self.reads += 1
         found = decode(content, source=path)
         if len(found) != file.records:
             raise CorruptFileError(
@@ -158,7 +155,6 @@ class Deletions:
         known = self._positions.get(file.place)
         if known is None:
             known = self._positions[file.place] = self._read_positions(file, self._users[file.place])
-            self.reads += 1
         return known
 
     def _read_positions(self, file: LiveFile, users: set[str]) -> dict[str, Positions]:
@@ -177,19 +173,20 @@ class Deletions:
 
     # -- keys ------------------------------------------------------------------------------------------------------
 
-    def _table(self, scope: Scope) -> KeyTable | None:
+    def _keys(self, scope: Scope) -> tuple[KeyColumns, KeyTable] | None:
+        """The keys of a scope; None without any."""
         if scope not in self._tables:
-            self._tables[scope] = next(self._key_blocks(scope, None), None)
+            columns = KeyColumns(self._schema, scope[0])
+            table = next(self._key_blocks(scope, columns, None), None)
+            self._tables[scope] = None if table is None else (columns, table)
         return self._tables[scope]
 
-    def _key_blocks(self, scope: Scope, rows_max: int | None) -> Iterator[KeyTable]:
+    def _key_blocks(self, scope: Scope, columns: KeyColumns, rows_max: int | None) -> Iterator[KeyTable]:
         """The keys of a scope in tables of about so many at most, all in one without a bound; none without keys."""
-        columns = KeyColumns(self._schema, scope[0])
         keys: list[list[Array]] = []
         numbers: list[Positions] = []
         rows = 0
         for file in self._scopes[scope].values():
-            self.reads += 1
             for _, batch in self._files.batches(file, columns.schema):
                 keys.append(columns.of(batch))
                 numbers.append(np.full(batch.num_rows, file.sequence_number, np.int64))
@@ -208,7 +205,7 @@ class Deletions:
         for scope in filter(self._is_large, self._scopes):
             columns = KeyColumns(self._schema, scope[0])
             mine = [task for task in self._tasks if scope in self._scopes_of(task)]
-            for table in self._key_blocks(scope, self._keys_max):
+            for table in self._key_blocks(scope, columns, self._keys_max):
                 for task in mine:
                     known = found.get(task.file.path, EMPTY)
                     found[task.file.path] = known.union(self._deleted(task.file, columns, table))

@@ -5,7 +5,6 @@ default; else null. Source: Iceberg's table specification, "Column Projection".
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -13,28 +12,23 @@ from pyiceberg.types import NestedField
 
 from interbed.iceberg.meta.types import data_field, schema_to_arrow, type_to_arrow
 from interbed.iceberg.read.conform import Array, conform, constant, default_of
-from interbed.storage.base.arrow_values import nulls_of
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of, rename_columns, restrict_to
 from interbed.storage.base.types.data_type import DataField
 
 
-@dataclass(frozen=True, slots=True)
 class FileColumns:
     """The columns `wanted` of a file whose columns are `of_file`; `constants` are values by the id of the column."""
 
-    wanted: Schema
-    of_file: Schema
-    constants: Mapping[int, object]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """What `conform` returns."""
-        return schema_to_arrow(self.wanted)
+    def __init__(self, wanted: Schema, of_file: Schema, constants: Mapping[int, object]) -> None:
+        self._wanted = wanted.fields
+        self._in_file = {field.field_id: field for field in of_file.fields}
+        self._constants = constants
+        self._schema = schema_to_arrow(wanted)
 
     @property
     def fields(self) -> list[DataField]:
         """What to read of the file."""
-        return [data_field(field) for field in self.of_file.fields]
+        return [data_field(field) for field in self._in_file.values()]
 
     def predicate(self, predicate: Predicate | None) -> Predicate | None:
         """What of a predicate over the wanted columns the file's own statistics can be asked; None for nothing."""
@@ -42,8 +36,8 @@ class FileColumns:
             return None
         names = {
             field.name: mine.name
-            for field in self.wanted.fields
-            if (mine := self._in_file(field)) is not None and mine.field_type == field.field_type
+            for field in self._wanted
+            if (mine := self._in_file.get(field.field_id)) is not None and mine.field_type == field.field_type
         }
         asked = restrict_to(predicate, columns_of(predicate) & names.keys())
         return None if isinstance(asked, AlwaysTrue) else rename_columns(asked, names)
@@ -53,20 +47,16 @@ class FileColumns:
 
         Raises CorruptFileError and what Arrow raises for a column that can't be that.
         """
-        if not self.wanted.fields:
+        if not self._wanted:
             return batch.select([]) if batch.num_columns else batch
-        arrays = [self._array(field, batch) for field in self.wanted.fields]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        arrays = [self._array(field, batch) for field in self._wanted]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: NestedField, batch: pa.RecordBatch) -> Array:
-        mine = self._in_file(field)
+        number = field.field_id
+        mine = self._in_file.get(number)
         if mine is not None:
             return conform(batch.column(mine.name), mine.field_type, field.field_type)
-        if field.field_id in self.constants:
-            value = self.constants[field.field_id]
-            target = type_to_arrow(field.field_type)
-            return nulls_of(batch.num_rows, target) if value is None else constant(value, target, batch.num_rows)
+        if number in self._constants:
+            return constant(self._constants[number], type_to_arrow(field.field_type), batch.num_rows)
         return default_of(field, batch.num_rows)
-
-    def _in_file(self, field: NestedField) -> NestedField | None:
-        return next((mine for mine in self.of_file.fields if mine.field_id == field.field_id), None)

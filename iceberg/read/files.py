@@ -22,15 +22,16 @@ from interbed.storage.files.format.readers import reader_for
 NAME_MAPPING = "schema.name-mapping.default"
 BATCH_ROWS = 128 << 10
 
-_S3 = {
+STORE_OPTIONS = {
     "s3.endpoint": "s3.endpoint",
-    "s3.access-key-id": "s3.access-key",
-    "s3.secret-access-key": "s3.secret-key",
+    "s3.access-key": "s3.access-key-id",
+    "s3.secret-key": "s3.secret-access-key",
     "s3.session-token": "s3.session-token",
     "s3.region": "s3.region",
-    "client.region": "s3.region",
 }
-"""pyiceberg's names of options, and interbed's."""
+"""The names of options of stores, and pyiceberg's for them."""
+
+_OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class TableFiles:
             except ValueError as error:
                 raise InvalidOptionError(f"The table property '{NAME_MAPPING}' is no name mapping: {error}") from error
         return TableFiles(
-            store_options={_S3[key]: str(value) for key, value in properties.items() if key in _S3},
+            store_options={_OURS[key]: str(value) for key, value in properties.items() if key in _OURS},
             mapping=mapping,
             identity={
                 number: {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
@@ -129,6 +130,12 @@ class SplitsRead(Protocol):
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
         """The rows of the splits as a stream of batches."""
         ...
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise InvalidInputError for a number of rows that none can be."""
+    if limit is not None and limit < 0:
+        raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
 
 
 def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.arrow_rows import ArrowRows, limited
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -49,8 +48,7 @@ class Scan(ArrowRows):
         return f"Scan({'; '.join(parts)})"
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 0:
-            raise InvalidInputError(f"A limit is zero or more rows, not {self.limit}.")
+        check_limit(self.limit)
 
     @cached_property
     def plan(self) -> Plan:

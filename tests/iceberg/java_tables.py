@@ -1,6 +1,5 @@
 """Iceberg tables that Java wrote, read by interbed and by Spark."""
 
-import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -8,17 +7,6 @@ import pyarrow as pa
 from interbed.iceberg.opening import load_iceberg_table
 from interbed.iceberg.table import IcebergTable
 from tests.support.peers.iceberg import IcebergPeer
-
-_numbers = itertools.count(1)
-
-
-def made(peer: IcebergPeer, columns: str, version: int = 2, partitioned: str = "", properties: str = "") -> str:
-    """A new table's name."""
-    name = f"ice.db.r{next(_numbers)}"
-    by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
-    more = f", {properties}" if properties else ""
-    peer.run(f"CREATE TABLE {name} ({columns}) USING iceberg {by} TBLPROPERTIES ('format-version'='{version}'{more})")
-    return name
 
 
 def ours(peer: IcebergPeer, table: str) -> IcebergTable:

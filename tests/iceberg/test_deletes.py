@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError
-from tests.iceberg.java_tables import assert_alike, made, ordered, ours
+from tests.iceberg.java_tables import assert_alike, ordered, ours
 from tests.support.peers.iceberg import IcebergPeer, append, deletion_vector, equality_delete, position_delete
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_equality_deletes_of_two_column_sets(peer: IcebergPeer, format: str) -> None:  # noqa: A002
-    table = made(peer, "a INT, b STRING, c DOUBLE")
+    table = peer.new_table("a INT, b STRING, c DOUBLE")
     peer.append(table, [[1, "x", 1.0], [2, None, math.nan], [3, "z", None], [4, "y", -0.0]], format=format)
     peer.equality_delete(table, ["b"], [[None]], format=format)
     peer.equality_delete(table, ["c", "a"], [[None, 3], [9.0, 1], [0.0, 4]], format=format)
@@ -22,7 +22,7 @@ def test_equality_deletes_of_two_column_sets(peer: IcebergPeer, format: str) -> 
 
 
 def test_equality_deletes_of_partitions_and_of_all(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, p STRING")
+    table = peer.new_table("a INT, p STRING")
     peer.append(table, [[1, "old"]])
     peer.run(f"ALTER TABLE {table} ADD PARTITION FIELD p")
     for p in ["u", "v", None]:
@@ -36,7 +36,7 @@ def test_equality_deletes_of_partitions_and_of_all(peer: IcebergPeer) -> None:
 
 
 def test_equality_deletes_inside_of_a_struct(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, s STRUCT<x: INT, y: STRING>")
+    table = peer.new_table("a INT, s STRUCT<x: INT, y: STRING>")
     rows: list[list[Any]] = [[1, {"x": 1, "y": "a"}], [2, {"x": None, "y": "b"}], [3, None], [4, {"x": 1, "y": None}]]
     peer.append(table, rows)
     peer.equality_delete(table, ["s.x"], [{"s": {"x": None}}])
@@ -47,7 +47,7 @@ def test_equality_deletes_inside_of_a_struct(peer: IcebergPeer) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_position_deletes_of_two_data_files(peer: IcebergPeer, format: str) -> None:  # noqa: A002
-    table = made(peer, "a INT")
+    table = peer.new_table("a INT")
     paths = [peer.append(table, [[n], [n + 1], [n + 2]], format=format) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0), (paths[1], 0), (paths[1], 2)], format=format)
     assert assert_alike(peer, table) == [(11,), (12,), (21,)]
@@ -57,7 +57,7 @@ def test_position_deletes_of_two_data_files(peer: IcebergPeer, format: str) -> N
 
 
 def test_vectors_take_over_from_position_deletes_and_go_with_equality_deletes(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, b STRING")
+    table = peer.new_table("a INT, b STRING")
     paths = [peer.append(table, [[n + i, str(i)] for i in range(4)]) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0), (paths[1], 3)])
     peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')")
@@ -72,7 +72,7 @@ def test_vectors_take_over_from_position_deletes_and_go_with_equality_deletes(pe
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: int) -> None:
-    table = made(peer, "id INT, v STRING", version)
+    table = peer.new_table("id INT, v STRING", version)
     for step in range(4):
         rows = [[key, f"{step}-{key}"] for key in range(step, step + 3)]
         keys = [[key] for key in range(step, step + 3)]
@@ -83,7 +83,7 @@ def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: i
 
 
 def test_deletes_hold_when_their_columns_have_changed(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, b STRING, c FLOAT")
+    table = peer.new_table("a INT, b STRING, c FLOAT")
     peer.append(table, [[1, "x", 0.5], [2, "y", 1.5], [3, "z", 2.5], [4, None, 3.5]])
     peer.equality_delete(table, ["a", "b"], [[1, "x"]])
     peer.run(f"ALTER TABLE {table} ALTER COLUMN a TYPE BIGINT")
@@ -102,7 +102,7 @@ def test_deletes_hold_when_their_columns_have_changed(peer: IcebergPeer) -> None
 
 
 def test_a_column_that_files_lack_is_deleted_by_its_default(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT", version=3)
+    table = peer.new_table("a INT", version=3)
     peer.append(table, [[1], [2]])
     peer.add_column(table, "b", "int", 7)
     peer.append(table, [[3, 7], [4, 8]])
@@ -112,7 +112,7 @@ def test_a_column_that_files_lack_is_deleted_by_its_default(peer: IcebergPeer) -
 
 
 def test_each_delete_file_is_read_once_and_explained(peer: IcebergPeer) -> None:
-    table = made(peer, "id INT, v STRING")
+    table = peer.new_table("id INT, v STRING")
     for step in range(6):
         rows, keys = [[key, str(step)] for key in range(10)], [[key] for key in range(10)]
         peer.together(table, [append(rows), equality_delete(["id"], keys)])
@@ -126,7 +126,7 @@ def test_each_delete_file_is_read_once_and_explained(peer: IcebergPeer) -> None:
 
 
 def test_position_deletes_that_cross_partitions_are_refused(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, p STRING", partitioned="p")
+    table = peer.new_table("a INT, p STRING", partitioned="p")
     path = peer.append(table, [[1, "u"]])
     peer.append(table, [[1, "v"]])
     peer.position_delete(table, [(path, 0)], partition=["v"])

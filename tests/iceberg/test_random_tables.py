@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interbed.iceberg.read import deletions
-from tests.iceberg.java_tables import assert_alike, made
+from tests.iceberg.java_tables import assert_alike
 from tests.support import shares
 from tests.support.peers.iceberg import (
     IcebergPeer,
@@ -28,7 +28,7 @@ class Story:
         self.dice = random.Random(seed)
         self.version = self.dice.choice([2, 2, 3])
         by = self.dice.choice(["", "", "p"])
-        self.table = made(peer, "id INT, v STRING, p INT", self.version, partitioned=by)
+        self.table = peer.new_table("id INT, v STRING, p INT", self.version, partitioned=by)
         self.partitioned = bool(by)
         self.columns = ["id", "v", "p"]
         self.wide = False

@@ -18,7 +18,7 @@ from interbed.storage.base.errors import (
     StorageAccessError,
     TagNotFoundError,
 )
-from tests.iceberg.java_tables import assert_alike, made, ordered, ours
+from tests.iceberg.java_tables import assert_alike, ordered, ours
 from tests.support.peers.iceberg import IcebergPeer
 from tests.support.shares import each_run
 
@@ -40,7 +40,7 @@ ROWS = [
 @pytest.mark.parametrize("version", each_run([1, 2, 3], lambda version: version == 2))
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_values_of_all_types_are_those_of_spark(peer: IcebergPeer, version: int, format: str) -> None:  # noqa: A002
-    table = made(peer, TYPES, version, properties=f"'write.format.default'='{format}'")
+    table = peer.new_table(TYPES, version, properties=f"'write.format.default'='{format}'")
     for row in ROWS:
         peer.run(f"INSERT INTO {table} VALUES {row}")
     assert len(assert_alike(peer, table)) == 3
@@ -62,7 +62,7 @@ def test_types_that_spark_has_not_are_read_as_well(peer: IcebergPeer) -> None:
 
 
 def test_columns_are_found_by_their_ids_whatever_became_of_their_names(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, b STRING, r STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<p: INT>>")
+    table = peer.new_table("a INT, b STRING, r STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<p: INT>>")
     peer.run(f"INSERT INTO {table} VALUES (1, 'one', named_struct('x', 1, 'y', 'y'), array(named_struct('p', 1)))")
     peer.run(f"ALTER TABLE {table} RENAME COLUMN a TO c")
     peer.run(f"ALTER TABLE {table} RENAME COLUMN b TO a")
@@ -101,7 +101,7 @@ FILTERS = [
 def filtered(peer: IcebergPeer) -> str:
     """A table with files, partitions by what two specs say, and a column that came later."""
     columns = "a INT, p STRING, d DATE, n DECIMAL(9,2), s STRING, f FLOAT, at TIMESTAMP"
-    table = made(peer, columns, partitioned="p, days(at)")
+    table = peer.new_table(columns, partitioned="p, days(at)")
     for step in range(3):
         rows = ", ".join(
             f"({a}, {'NULL' if a % 4 == 3 else repr('uvw'[a % 3])}, date_add(DATE '2024-01-01', {a}), {a / 2}, 'a{a}', "
@@ -137,7 +137,7 @@ def test_filters_leave_files_and_manifests_out(peer: IcebergPeer, filtered: str)
 
 
 def test_versions_are_named_by_snapshot_time_branch_and_tag(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT")
+    table = peer.new_table("a INT")
     peer.run(f"INSERT INTO {table} VALUES (1)")
     peer.run(f"ALTER TABLE {table} CREATE TAG kept")
     peer.run(f"ALTER TABLE {table} CREATE BRANCH other")
@@ -167,7 +167,7 @@ def test_versions_are_named_by_snapshot_time_branch_and_tag(peer: IcebergPeer) -
 
 
 def test_results_come_as_frames_and_to_sql(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, s STRING")
+    table = peer.new_table("a INT, s STRING")
     peer.append(table, [[n, str(n)] for n in range(100)])
     peer.equality_delete(table, ["a"], [[n] for n in range(0, 100, 2)])
     found = ours(peer, table)
@@ -181,7 +181,7 @@ def test_results_come_as_frames_and_to_sql(peer: IcebergPeer) -> None:
 
 
 def test_files_of_others_are_read_by_the_names_of_their_columns(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, b STRING, p INT", partitioned="p")
+    table = peer.new_table("a INT, b STRING, p INT", partitioned="p")
     directory = peer.warehouse / "others"
     (directory / "p=1").mkdir(parents=True)
     pq.write_table(pa.table({"b": ["x", None], "a": pa.array([1, 2], pa.int32())}), directory / "p=1" / "f.parquet")
@@ -192,10 +192,10 @@ def test_files_of_others_are_read_by_the_names_of_their_columns(peer: IcebergPee
 
 
 def test_what_is_not_there_or_not_known_is_named(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, v VARIANT", version=3)
+    table = peer.new_table("a INT, v VARIANT", version=3)
     with pytest.raises(NotSupportedError, match="variant"):
         ours(peer, table)
-    plain = made(peer, "a INT")
+    plain = peer.new_table("a INT")
     found = ours(peer, plain)
     assert found.scan().to_arrow().num_rows == 0
     assert str(found.explain()) == f"{plain} has no snapshot; nothing to read"
@@ -208,6 +208,6 @@ def test_what_is_not_there_or_not_known_is_named(peer: IcebergPeer) -> None:
 
 
 def test_decimals_are_exact(peer: IcebergPeer) -> None:
-    table = made(peer, "n DECIMAL(38, 18)")
+    table = peer.new_table("n DECIMAL(38, 18)")
     peer.run(f"INSERT INTO {table} VALUES (12345678901234567890.123456789012345678)")
     assert ours(peer, table).scan().to_arrow()["n"].to_pylist() == [Decimal("12345678901234567890.123456789012345678")]

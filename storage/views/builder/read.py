@@ -15,7 +15,7 @@ from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_o
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.arrow_rows import SplitsRead, limited
+from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
@@ -262,8 +262,7 @@ class ReadBuilder:
 
     def with_limit(self, limit: int | None) -> "ReadBuilder":
         """Read at most that many rows, all for None."""
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
+        check_limit(limit)
         self._limit = limit
         return self
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.read.arrow_rows import ArrowRows
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit
 from interbed.storage.views.builder.predicate import PredicateBuilder
 
 if TYPE_CHECKING:
@@ -86,8 +85,7 @@ class RowsReadBuilder:
 
     def with_limit(self, limit: int | None) -> "RowsReadBuilder":
         """Read at most that many rows, all for None."""
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
+        check_limit(limit)
         self._limit = limit
         return self
 

@@ -1,6 +1,5 @@
 """The peer that writes Iceberg tables for tests of a reader: each command does what it says, by Spark's own reading."""
 
-import itertools
 import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
@@ -26,22 +25,12 @@ from tests.support.peers.process import PeerError
 # The tests of the reader use all of it in each run.
 pytestmark = pytest.mark.long
 
-_numbers = itertools.count(1)
-
 
 @pytest.fixture(scope="module")
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergPeer]:
     """A session for all of the tests."""
     with IcebergPeer(tmp_path_factory.mktemp("warehouse")) as running:
         yield running
-
-
-def made(peer: IcebergPeer, columns: str, version: int = 2, partitioned: str = "") -> str:
-    """A new table's name."""
-    name = f"ice.db.t{next(_numbers)}"
-    by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
-    peer.run(f"CREATE TABLE {name} ({columns}) USING iceberg {by} TBLPROPERTIES ('format-version' = '{version}')")
-    return name
 
 
 def values(answer: pa.Table) -> list[list[Any]]:
@@ -56,7 +45,7 @@ def deletes(peer: IcebergPeer, table: str) -> list[TableFile]:
 
 
 def test_equality_deletes_of_two_column_sets_end_older_rows_alone_and_null_equals_null(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, b STRING, c DOUBLE")
+    table = peer.new_table("a INT, b STRING, c DOUBLE")
     peer.append(table, [[1, "x", 1.0], [2, None, math.nan], [3, "z", None]])
     peer.equality_delete(table, ["b"], [[None]])
     peer.equality_delete(table, ["c", "a"], [[None, 3], [9.0, 1]], format="avro")
@@ -68,7 +57,7 @@ def test_equality_deletes_of_two_column_sets_end_older_rows_alone_and_null_equal
 
 
 def test_an_equality_delete_is_one_of_its_partition_unless_its_spec_has_no_fields(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, p STRING")
+    table = peer.new_table("a INT, p STRING")
     peer.append(table, [[1, "old"]])
     peer.run(f"ALTER TABLE {table} ADD PARTITION FIELD p")
     peer.run(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, a)")
@@ -85,7 +74,7 @@ def test_an_equality_delete_is_one_of_its_partition_unless_its_spec_has_no_field
 
 
 def test_one_file_deletes_positions_of_two_data_files(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT")
+    table = peer.new_table("a INT")
     paths = [peer.append(table, [[n], [n + 1], [n + 2]]) for n in (10, 20)]
     snapshot = peer.together(table, [position_delete([(paths[1], 2), (paths[0], 0), (paths[1], 0)])])
     assert values(peer.rows(table)) == [[11], [12], [21]]
@@ -100,7 +89,7 @@ def test_one_file_deletes_positions_of_two_data_files(peer: IcebergPeer) -> None
 
 
 def test_a_vector_takes_over_what_was_deleted_before_also_by_the_files_of_version_2(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT")
+    table = peer.new_table("a INT")
     paths = [peer.append(table, [[n], [n + 1], [n + 2]]) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0)])
     peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')")
@@ -120,7 +109,7 @@ def test_a_vector_takes_over_what_was_deleted_before_also_by_the_files_of_versio
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: int) -> None:
-    table = made(peer, "id INT, v STRING", version)
+    table = peer.new_table("id INT, v STRING", version)
     peer.append(table, [[1, "old"], [2, "old"]])
     # Flink deletes a key by equality, and by position what the same commit has written of it before.
     within = deletion_vector([(0, 0)]) if version == 3 else position_delete([(0, 0)])
@@ -150,7 +139,7 @@ def test_a_stream_of_flinks_upserts_leaves_deletes_by_key_and_within_a_checkpoin
 
 
 def test_an_equality_delete_outlives_the_evolution_of_its_columns(peer: IcebergPeer) -> None:
-    table = made(peer, "id INT, v STRING")
+    table = peer.new_table("id INT, v STRING")
     peer.append(table, [[1, "one"], [2, "two"]])
     peer.equality_delete(table, ["id"], [[1]])
     peer.run(f"ALTER TABLE {table} ALTER COLUMN id TYPE BIGINT")
@@ -210,7 +199,7 @@ def test_values_of_all_types_come_back_as_they_were_given(peer: IcebergPeer) -> 
 
 
 def test_equality_knows_one_nan_and_two_zeros_and_a_missing_column_as_null(peer: IcebergPeer) -> None:
-    table = made(peer, "a DOUBLE")
+    table = peer.new_table("a DOUBLE")
     peer.append(table, [[0.0], [-0.0], [math.nan], [1.0]])
     peer.run(f"ALTER TABLE {table} ADD COLUMN b INT")
     peer.append(table, [[2.0, None], [3.0, 3]])
@@ -221,7 +210,7 @@ def test_equality_knows_one_nan_and_two_zeros_and_a_missing_column_as_null(peer:
 
 
 def test_a_delete_within_a_struct_knows_a_null_struct_from_one_with_a_null(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT, s STRUCT<x: INT, y: STRING>")
+    table = peer.new_table("a INT, s STRUCT<x: INT, y: STRING>")
     peer.append(table, [[1, [None, "k"]], [2, None]])
     peer.equality_delete(table, ["s.x"], [{"s": {"x": None}}])
     assert values(peer.rows(table)) == [[2, None]]
@@ -230,7 +219,7 @@ def test_a_delete_within_a_struct_knows_a_null_struct_from_one_with_a_null(peer:
 
 
 def test_old_rows_have_the_default_of_a_column_that_came_later(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT", version=3)
+    table = peer.new_table("a INT", version=3)
     peer.append(table, [[1]])
     peer.add_column(table, "b", "long", 5)
     peer.append(table, [[2, None]])
@@ -238,7 +227,7 @@ def test_old_rows_have_the_default_of_a_column_that_came_later(peer: IcebergPeer
 
 
 def test_a_branch_has_commits_of_its_own(peer: IcebergPeer) -> None:
-    table = made(peer, "a INT")
+    table = peer.new_table("a INT")
     peer.append(table, [[1], [2]])
     peer.run(f"ALTER TABLE {table} CREATE BRANCH side")
     peer.together(table, [append([[3]]), equality_delete(["a"], [[1]])], branch="side")

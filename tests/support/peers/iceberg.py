@@ -9,6 +9,7 @@ of a table are lists in the order of the columns or dicts by their names.
 """
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,7 @@ class IcebergPeer(SparkProcess):
 
     def __init__(self, warehouse: Path, uri: str | None = None) -> None:
         self.warehouse = warehouse
+        self._numbers = itertools.count(1)
         settings = iceberg_settings(uri or "", warehouse, CATALOG)
         if uri is None:
             del settings[f"spark.sql.catalog.{CATALOG}.uri"]
@@ -179,6 +181,16 @@ class IcebergPeer(SparkProcess):
         """Where the table's current metadata file is."""
         location: str = self._process.call("metadata", table=table)
         return location
+
+    def new_table(self, columns: str, version: int = 2, partitioned: str = "", properties: str = "") -> str:
+        """A new table of SQL's columns and partition fields; its name, which no other has."""
+        name = f"{CATALOG}.db.t{next(self._numbers)}"
+        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+        more = f", {properties}" if properties else ""
+        self.run(
+            f"CREATE TABLE {name} ({columns}) USING iceberg {by} TBLPROPERTIES ('format-version' = '{version}'{more})"
+        )
+        return name
 
     def create(
         self,
