@@ -1,0 +1,198 @@
+"""Writing manifests and manifest lists, of data and of deletes, of versions 1 to 3 of the format.
+
+pyiceberg writes none of version 3 and none of deletes. Sources: Iceberg's table specification, "Manifests",
+"Snapshots", "Sequence Number Inheritance" and "First Row ID Assignment".
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import TableVersion
+
+NEWEST_VERSION: TableVersion = 3
+"""The version whose records of entries and of data files have all fields; those to be written are such records."""
+
+_UNASSIGNED = -1
+"""The sequence number of a manifest that gets the one of its commit."""
+_FIRST_ROW_ID = 15
+"""The place of that field in the record of a manifest."""
+
+
+def write_manifest(
+    io: FileIO,
+    path: str,
+    *,
+    format_version: TableVersion,
+    schema: Schema,
+    spec: PartitionSpec,
+    content: ManifestContent,
+    snapshot_id: int,
+    entries: Sequence[ManifestEntry],
+    compression: str = "gzip",
+) -> ManifestFile:
+    """Write a manifest of a commit; the returned record is for its manifest list, which gives it a sequence number.
+
+    `entries`, at least one, and their files are records of version 3. Added ones without a sequence number inherit that
+    of the commit, others have both of theirs. `compression` is as in the property `write.avro.compression-codec`.
+    Raises OSError, ValueError for entries that can't be written.
+    """
+    if not entries:
+        raise ValueError("A manifest has at least one entry.")
+    partition = spec.partition_type(schema)
+    tally = _Tally()
+    for entry in entries:
+        tally.add(entry)
+    of_deletes = content == ManifestContent.DELETES
+    metadata = {
+        "schema": schema.model_dump_json(),
+        "partition-spec": f"[{','.join(field.model_dump_json() for field in spec.fields)}]",
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(format_version),
+        AVRO_CODEC_KEY: compression,
+    }
+    if format_version > 1:
+        metadata["content"] = "deletes" if of_deletes else "data"
+    elif of_deletes:
+        raise ValueError("Version 1 of the format has no deletes.")
+    output = io.new_output(path)
+    with AvroOutputFile[ManifestEntry](
+        output_file=output,
+        file_schema=manifest_entry_schema_with_data_file(
+            format_version, data_file_with_partition(partition, format_version)
+        ),
+        record_schema=manifest_entry_schema_with_data_file(
+            NEWEST_VERSION, data_file_with_partition(partition, NEWEST_VERSION)
+        ),
+        schema_name="manifest_entry",
+        metadata=metadata,
+    ) as writer:
+        writer.write_block(list(entries))
+    return ManifestFile.from_args(
+        _table_format_version=NEWEST_VERSION,
+        manifest_path=path,
+        manifest_length=len(output),
+        partition_spec_id=spec.spec_id,
+        content=content,
+        sequence_number=_UNASSIGNED,
+        min_sequence_number=_UNASSIGNED if tally.least is None else tally.least,
+        added_snapshot_id=snapshot_id,
+        added_files_count=tally.added[0],
+        existing_files_count=tally.existing[0],
+        deleted_files_count=tally.deleted[0],
+        added_rows_count=tally.added[1],
+        existing_rows_count=tally.existing[1],
+        deleted_rows_count=tally.deleted[1],
+        partitions=construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries]),
+        key_metadata=None,
+    )
+
+
+def write_manifest_list(
+    io: FileIO,
+    path: str,
+    *,
+    format_version: TableVersion,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    manifests: Sequence[ManifestFile],
+    compression: str = "gzip",
+    first_row_id: int | None = None,
+) -> int | None:
+    """Write the manifest list of a snapshot. Of version 3, `first_row_id` is the table's next; what is next after this
+    snapshot is returned. Raises OSError, ValueError for a manifest of another commit without a sequence number.
+    """
+    metadata = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+        "format-version": str(format_version),
+        AVRO_CODEC_KEY: compression,
+    }
+    if format_version > 1:
+        metadata["sequence-number"] = str(sequence_number)
+    next_row_id = first_row_id
+    if format_version > 2:
+        assert next_row_id is not None
+        metadata["first-row-id"] = str(first_row_id)
+    records = []
+    for manifest in manifests:
+        record = _numbered(manifest, snapshot_id, sequence_number)
+        if next_row_id is not None and record.content == ManifestContent.DATA and row_id_of(record) is None:
+            record._data[_FIRST_ROW_ID] = next_row_id
+            next_row_id += (record.added_rows_count or 0) + (record.existing_rows_count or 0)
+        records.append(record)
+    with AvroOutputFile[ManifestFile](
+        output_file=io.new_output(path),
+        file_schema=MANIFEST_LIST_FILE_SCHEMAS[format_version],
+        record_schema=MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+        schema_name="manifest_file",
+        metadata=metadata,
+    ) as writer:
+        writer.write_block(records)
+    return next_row_id
+
+
+def row_id_of(manifest: ManifestFile) -> int | None:
+    """The first row id of a manifest, from which those of its files follow; None where it has none."""
+    values = manifest._data
+    found: int | None = values[_FIRST_ROW_ID] if len(values) > _FIRST_ROW_ID else None
+    return found
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Numbers of files and of rows by status, and the least sequence number of what is live."""
+
+    added: tuple[int, int] = (0, 0)
+    existing: tuple[int, int] = (0, 0)
+    deleted: tuple[int, int] = (0, 0)
+    least: int | None = None
+
+    def add(self, entry: ManifestEntry) -> None:
+        rows = entry.data_file.record_count
+        number = entry.sequence_number
+        match entry.status:
+            case ManifestEntryStatus.ADDED:
+                self.added = (self.added[0] + 1, self.added[1] + rows)
+            case ManifestEntryStatus.EXISTING:
+                self.existing = (self.existing[0] + 1, self.existing[1] + rows)
+            case ManifestEntryStatus.DELETED:
+                self.deleted = (self.deleted[0] + 1, self.deleted[1] + rows)
+        if entry.status == ManifestEntryStatus.DELETED:
+            return
+        if number is None and entry.status == ManifestEntryStatus.EXISTING:
+            raise ValueError(f"The file {entry.data_file.file_path} was there before, but has no sequence number.")
+        if number is not None and (self.least is None or number < self.least):
+            self.least = number
+
+
+def _numbered(manifest: ManifestFile, snapshot_id: int, sequence_number: int) -> ManifestFile:
+    """The record with the sequence number of the commit where it has none."""
+    values = list(manifest._data)
+    values += [None] * (len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields) - len(values))
+    record = copy(manifest)
+    record._data = values
+    if _UNASSIGNED in (record.sequence_number, record.min_sequence_number):
+        if record.added_snapshot_id != snapshot_id:
+            raise ValueError(f"{record.manifest_path} is of another commit, but has no sequence number.")
+        if record.sequence_number == _UNASSIGNED:
+            record.sequence_number = sequence_number
+        if record.min_sequence_number == _UNASSIGNED:
+            record.min_sequence_number = sequence_number
+    return record
