@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import StaticTable
+from pyiceberg.table import Table as Metadata
 
-from interbed.iceberg.read.files import STORE_OPTIONS
+from interbed.iceberg.commit.home import DirectoryHome, TableHome
+from interbed.iceberg.read.files import STORE_OPTIONS, store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,
     InterbedError,
-    InvalidOptionError,
     NotSupportedError,
     StorageAccessError,
 )
-
-METADATA_LOCATION = "metadata_location"
-"""The parameter of a metastore's table that names its metadata file."""
+from interbed.storage.base.fileio.resolve import file_io_for
 
 _NEWEST_VERSION = 3
+_METADATA_FILE = (".metadata.json", ".metadata.json.gz")
 
 
 def load_iceberg_table(
@@ -26,29 +26,30 @@ def load_iceberg_table(
 ) -> IcebergTable:
     """The table at a location: its directory, or one of its metadata files. `properties` are pyiceberg's of the store.
 
-    A directory has to have `metadata/version-hint.text`, as tables of a Hadoop catalog do. Raises StorageAccessError,
-    CorruptFileError, and NotSupportedError for a version of the format that is not known.
+    A directory has its metadata in files with the numbers of their versions, as tables of a Hadoop catalog do. Raises
+    StorageAccessError, CorruptFileError, and NotSupportedError for a version of the format that is not known.
     """
+    given = dict(properties or {})
+    home: TableHome | None = None
     try:
-        found = StaticTable.from_metadata(location, dict(properties or {}))
+        if location.endswith(_METADATA_FILE):
+            found: Metadata = StaticTable.from_metadata(location, given)
+        else:
+            file_io, path = file_io_for(location, store_options(given))
+            home = DirectoryHome(location, given, file_io, path)
+            found = home.load()
     except (FileNotFoundError, NoSuchTableError) as error:
         raise StorageAccessError(f"There is no Iceberg table at {location}: {error}") from error
     except OSError as error:
         raise StorageAccessError(f"Can't read {location}: {error.strerror or error}.") from error
     except (ValidationError, ValueError) as error:
         raise _unreadable(location, error) from error
-    return IcebergTable(name or location.rstrip("/").rpartition("/")[2], found)
+    return IcebergTable(name or location.rstrip("/").rpartition("/")[2], found, home)
 
 
-def registered_table(name: str, parameters: Mapping[str, str], options: Mapping[str, str]) -> IcebergTable:
-    """The table of a metastore's entry; `options` are the catalog's. Raises as load_iceberg_table does, and
-    InvalidOptionError where the entry names no metadata.
-    """
-    location = parameters.get(METADATA_LOCATION)
-    if not location:
-        raise InvalidOptionError(f"The metastore's entry of the Iceberg table '{name}' has no '{METADATA_LOCATION}'.")
-    properties = {STORE_OPTIONS[key]: value for key, value in options.items() if key in STORE_OPTIONS}
-    return load_iceberg_table(location, properties, name=name)
+def iceberg_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """pyiceberg's properties of a store, of the options of a catalog."""
+    return {STORE_OPTIONS[key]: value for key, value in options.items() if key in STORE_OPTIONS}
 
 
 def _unreadable(location: str, error: Exception) -> InterbedError:

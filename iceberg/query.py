@@ -9,6 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.snapshots import Snapshot
 
+from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.types import readable_fields
 from interbed.iceberg.plan.plan import Plan, plan_read
 from interbed.iceberg.read.files import TableFiles
@@ -101,23 +102,3 @@ class IcebergScan(ArrowRows):
         names = self.columns if columns is None else tuple(columns)
         both = self.predicate if predicate is None else and_(self.predicate, predicate)
         return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()
-
-
-def with_dropped(schema: Schema, others: Sequence[Schema]) -> Schema:
-    """The columns of a schema, and behind them those of others that it lacks, the newest of each, under names that no
-    column has: rows may have been deleted by columns that the table has no more.
-    """
-    known = {field.field_id for field in schema.fields}
-    further = {
-        field.field_id: field
-        for other in sorted(others, key=lambda other: other.schema_id)
-        for field in other.fields
-        if field.field_id not in known
-    }
-    names = {field.name for field in schema.fields}
-    dropped = []
-    for number, field in further.items():
-        name = f"{field.name}\0{number}"
-        assert name not in names
-        dropped.append(field.model_copy(update={"name": name, "required": False}))
-    return Schema(*schema.fields, *dropped)

@@ -8,9 +8,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.snapshots import Snapshot
 
+from interbed.iceberg.commit.home import TableHome, home_of
 from interbed.iceberg.explanation import IcebergExplanation, explain
 from interbed.iceberg.meta.types import readable_fields, schema_to_arrow
 from interbed.iceberg.query import IcebergScan
+from interbed.iceberg.upkeep import IcebergUpkeep
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     InvalidInputError,
@@ -24,16 +26,18 @@ from interbed.storage.read.arrow_rows import ArrowRows
 _MAIN = "main"
 
 
-class IcebergTable(ArrowRows):
+class IcebergTable(IcebergUpkeep, ArrowRows):
     """A table in Iceberg's format, of versions 1 to 3, with position deletes, deletion vectors and equality deletes, as
-    it was when it was loaded. Rows are only read.
+    it was when it was loaded or compacted. Rows are read; files are rewritten.
 
     `metadata` is pyiceberg's table, from whatever catalog: `IcebergTable("db.t", rest_catalog.load_table("db.t"))`.
+    `home` is where commits go, by default that catalog.
     """
 
-    def __init__(self, name: str, metadata: Metadata) -> None:
+    def __init__(self, name: str, metadata: Metadata, home: TableHome | None = None) -> None:
         self.name = name
         self.metadata = metadata
+        self.home = home_of(metadata) if home is None else home
 
     def __repr__(self) -> str:
         return f"IcebergTable({self.name!r}, {self.location!r})"

@@ -102,7 +102,7 @@ class HiveCatalog(Catalog):
         return self._entries.our_tables(database, self.client.get_all_tables(database))
 
     def get_table(self, identifier: "str | Identifier") -> Table:
-        """See Catalog; of a table of Iceberg's, which is only read, an IcebergTable (the extra `interbed[iceberg]`)."""
+        """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
         try:
             return super().get_table(identifier)
         except NotAnInterbedTableError:
@@ -112,10 +112,10 @@ class HiveCatalog(Catalog):
             if not is_plain or parameters.get("table_type", "").upper() != "ICEBERG":
                 raise
         # By use: pyiceberg loads slowly, and is not there for everybody.
-        from interbed.iceberg.opening import registered_table
+        from interbed.catalog.hive.iceberg_home import registered_table
 
         # What reads tables by name shares what it uses of them.
-        return cast(Table, registered_table(str(name.identifier), parameters, self.options.raw))
+        return cast(Table, registered_table(self.client, name.identifier, self._entries.lock, self.options.raw))
 
     def _load_table(self, identifier: Identifier) -> Table:
         store = self._entries.open(identifier, self._entries.table(identifier))

@@ -9,10 +9,13 @@ from typing import Any
 
 from pyiceberg.manifest import ManifestEntry
 
+from interbed.iceberg.meta.manifest_entries import FIRST_ROW_ID
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 
-_PATH_ID = 2147483546
+PATH_ID = 2147483546
 """The column `file_path` of position delete files."""
+POSITION_ID = 2147483545
+"""Their column `pos`."""
 _REFERENCED, _OFFSET, _SIZE = 17, 18, 19
 """Places of fields of version 3 in pyiceberg's record, which has no names for them."""
 
@@ -30,7 +33,8 @@ class LiveFile:
     """A file; sizes in bytes. `sequence_number` is that of its rows, by which deletes are newer than them or not.
 
     Of position deletes `lower_path` and `upper_path` bound the paths of the data files that they name, in UTF-8; of a
-    deletion vector `referenced` is that path, and `offset` and `length` tell where it is in its file.
+    deletion vector `referenced` is that path, and `offset` and `length` tell where it is in its file. The ids of a data
+    file's rows, in version 3, follow `first_row_id`.
     """
 
     path: str
@@ -47,6 +51,7 @@ class LiveFile:
     referenced: str | None = None
     offset: int | None = None
     length: int | None = None
+    first_row_id: int | None = None
 
     @property
     def is_vector(self) -> bool:
@@ -87,11 +92,12 @@ def live_file(entry: ManifestEntry) -> LiveFile:
         size=file.file_size_in_bytes,
         sequence_number=entry.sequence_number,
         equality_ids=equality_ids,
-        lower_path=(file.lower_bounds or {}).get(_PATH_ID),
-        upper_path=(file.upper_bounds or {}).get(_PATH_ID),
+        lower_path=(file.lower_bounds or {}).get(PATH_ID),
+        upper_path=(file.upper_bounds or {}).get(PATH_ID),
         referenced=referenced,
         offset=offset,
         length=length,
+        first_row_id=values[FIRST_ROW_ID],
     )
     if found.is_vector and (referenced is None or offset is None or length is None):
         raise CorruptFileError(f"The manifest entry of the deletion vector in {path} does not say of which file it is.")

@@ -2,11 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
@@ -15,28 +11,13 @@ from pyiceberg.expressions.visitors import (
     manifest_evaluator,
 )
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    _inherit_from_manifest,
-)
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
-from interbed.storage.base.errors import CorruptFileError, StorageAccessError
-
-T = TypeVar("T")
-
-_NEWEST = 3
-"""The version of the format whose manifests have all fields; older ones lack some."""
+from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +39,7 @@ def live_files(
     Raises CorruptFileError for a manifest that can't be decoded, StorageAccessError for one that can't be read, and as
     live_file does.
     """
-    manifests = _reading(snapshot.manifest_list or "", partial(snapshot.manifests, io))
+    manifests = manifests_of(io, snapshot)
     pruning = _Pruning(metadata, schema, condition)
     data: list[LiveFile] = []
     deletes: list[LiveFile] = []
@@ -72,7 +53,7 @@ def live_files(
         if m.content == ManifestContent.DATA
     )
     for manifest in kept:
-        for entry in _reading(manifest.manifest_path, partial(_entries, io, manifest)):
+        for entry in entries_of(io, manifest):
             if pruning.keeps_file(entry.data_file):
                 file = live_file(entry)
                 (data if file.content is Content.DATA else deletes).append(file)
@@ -117,25 +98,3 @@ class _Pruning:
             matches = expression_evaluator(of_partition, projected, case_sensitive=True)
             evaluate = self._partitions[number] = lambda file: matches(file.partition)
         return evaluate(file) and self._metrics.eval(file)
-
-
-def _entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries; pyiceberg's own reader passes over the fields of version 3."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_NEWEST],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return [
-            _inherit_from_manifest(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED
-        ]
-
-
-def _reading(path: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except OSError as error:
-        raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error
-    except (ValueError, EOFError, LookupError, TypeError, AssertionError, ValidationError) as error:
-        raise CorruptFileError(f"{path} can't be decoded: {error}") from error

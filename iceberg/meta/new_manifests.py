@@ -24,12 +24,14 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import TableVersion
+from pyiceberg.types import IntegerType, ListType, StructType
 
 NEWEST_VERSION: TableVersion = 3
 """The version whose records of entries and of data files have all fields; those to be written are such records."""
 
 _UNASSIGNED = -1
 """The sequence number of a manifest that gets the one of its commit."""
+_EQUALITY_IDS = ListType(element_id=136, element_type=IntegerType(), element_required=True)
 _FIRST_ROW_ID = 15
 """The place of that field in the record of a manifest."""
 
@@ -73,12 +75,8 @@ def write_manifest(
     output = io.new_output(path)
     with AvroOutputFile[ManifestEntry](
         output_file=output,
-        file_schema=manifest_entry_schema_with_data_file(
-            format_version, data_file_with_partition(partition, format_version)
-        ),
-        record_schema=manifest_entry_schema_with_data_file(
-            NEWEST_VERSION, data_file_with_partition(partition, NEWEST_VERSION)
-        ),
+        file_schema=_entry_schema(partition, format_version),
+        record_schema=_entry_schema(partition, NEWEST_VERSION),
         schema_name="manifest_entry",
         metadata=metadata,
     ) as writer:
@@ -153,6 +151,15 @@ def row_id_of(manifest: ManifestFile) -> int | None:
     values = manifest._data
     found: int | None = values[_FIRST_ROW_ID] if len(values) > _FIRST_ROW_ID else None
     return found
+
+
+def _entry_schema(partition: StructType, format_version: TableVersion) -> Schema:
+    """The entries of a version; those of pyiceberg have the ids of columns as LONG, which Java refuses."""
+    fields = [
+        field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
+        for field in data_file_with_partition(partition, format_version).fields
+    ]
+    return manifest_entry_schema_with_data_file(format_version, StructType(*fields))
 
 
 @dataclass(slots=True)

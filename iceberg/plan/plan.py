@@ -54,7 +54,7 @@ def plan_read(
     if snapshot is None:
         return Plan(snapshot_id=None, tasks=())
     found = live_files(metadata, io, snapshot, schema, to_expression(predicate, readable_fields(schema)))
-    index = DeleteIndex(found.deletes, partial(_is_unpartitioned, metadata.specs()))
+    index = DeleteIndex(found.deletes, partial(is_unpartitioned, metadata.specs()))
     tasks = tasks_of([DataTask(file=file, deletes=index.of(file)) for file in found.data], target)
     return Plan(
         snapshot_id=snapshot.snapshot_id,
@@ -65,6 +65,6 @@ def plan_read(
     )
 
 
-def _is_unpartitioned(specs: Mapping[int, PartitionSpec], number: int) -> bool:
+def is_unpartitioned(specs: Mapping[int, PartitionSpec], number: int) -> bool:
     """Whether all of its fields, if it has any, were dropped: version 1 leaves them as void."""
     return all(isinstance(field.transform, VoidTransform) for field in specs[number].fields)

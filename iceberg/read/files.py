@@ -34,6 +34,11 @@ STORE_OPTIONS = {
 _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
 
+def store_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """Our options of a store, of pyiceberg's properties."""
+    return {_OURS[key]: str(value) for key, value in properties.items() if key in _OURS}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
     """What opening any file of a table needs. Can be sent to another process.
@@ -56,7 +61,7 @@ class TableFiles:
             except ValueError as error:
                 raise InvalidOptionError(f"The table property '{NAME_MAPPING}' is no name mapping: {error}") from error
         return TableFiles(
-            store_options={_OURS[key]: str(value) for key, value in properties.items() if key in _OURS},
+            store_options=store_options(properties),
             mapping=mapping,
             identity={
                 number: {

@@ -12,6 +12,7 @@ from interbed.iceberg.meta.types import schema_to_arrow
 from interbed.iceberg.plan.task import DataTask, ReadTask
 from interbed.iceberg.read.deletions import Deletions
 from interbed.iceberg.read.files import TableFiles
+from interbed.iceberg.read.lineage import ROW_ID, with_lineage
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.read.parallel import read_ahead
@@ -21,7 +22,9 @@ MAX_THREADS = 8
 
 
 class TaskRead:
-    """Reads tasks. `schema` are all columns that there are, by which deletes may go; `projected` those asked for."""
+    """Reads tasks. `schema` are all columns that there are, by which deletes may go; `projected` those asked for, which
+    may be those of `lineage` with what files leave open.
+    """
 
     def __init__(
         self, files: TableFiles, schema: Schema, projected: Sequence[int], predicate: Predicate | None
@@ -32,6 +35,7 @@ class TaskRead:
         self._predicate = predicate
         names = columns_of(predicate) if predicate is not None else frozenset()
         self._filtered = {field.field_id for field in schema.fields if field.name in names}
+        self._has_lineage = ROW_ID.field_id in self._projected
         self._result = _chosen(schema, self._projected)
         self._arrow = schema_to_arrow(self._result)
 
@@ -56,6 +60,8 @@ class TaskRead:
         batches = self._files.batches(task.file, wanted, self._predicate, use_threads=use_threads)
         for position, batch in batches:
             kept = found.kept(position, batch, task.file.sequence_number)
+            if self._has_lineage:
+                batch = with_lineage(batch, position, task.file)
             if kept is not None:
                 batch = batch.filter(pa.array(kept))
             if self._predicate is not None:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.types.data_type import BINARIES, INTEGERS, STRINGS, TIMESTAMPS, TypeRoot, is_atomic
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    DataField,
+    TypeRoot,
+    is_atomic,
+)
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.sort.curves import MOST_COLUMNS
 
@@ -40,6 +48,16 @@ class SortOrder:
 
         `order_by` is a sequence of names, or names with commas between them. Raises InvalidInputError.
         """
+        return SortOrder.of_columns(schema.fields, strategy, order_by, schema.partition_keys)
+
+    @staticmethod
+    def of_columns(
+        fields: Sequence[DataField],
+        strategy: str | None,
+        order_by: Sequence[str] | str | None,
+        partition_keys: Sequence[str] = (),
+    ) -> "SortOrder | None":
+        """The same for columns, of which some are partitioned by."""
         given = order_by.split(",") if isinstance(order_by, str) else list(order_by or ())
         names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
         named = (strategy or "none").strip().lower()
@@ -62,18 +80,19 @@ class SortOrder:
         if chosen is not OrderStrategy.ORDER and len(names) > MOST_COLUMNS:
             raise InvalidInputError(f"A curve goes through at most {MOST_COLUMNS} columns, not {len(names)}.")
         for name in names:
-            _check_column(schema, name)
+            _check_column(fields, partition_keys, name)
         return SortOrder(strategy=chosen, columns=names)
 
     def __str__(self) -> str:
         return f"{self.strategy.value} by {', '.join(self.columns)}"
 
 
-def _check_column(schema: TableSchema, name: str) -> None:
-    field = schema.by_name.get(name)
+def _check_column(fields: Sequence[DataField], partition_keys: Sequence[str], name: str) -> None:
+    field = next((field for field in fields if field.name == name), None)
     if field is None:
-        raise InvalidInputError(f"There is no column {name!r} to order by; the table has {', '.join(schema.names)}.")
-    if name in schema.partition_keys:
+        names = ", ".join(field.name for field in fields)
+        raise InvalidInputError(f"There is no column {name!r} to order by; the table has {names}.")
+    if name in partition_keys:
         raise InvalidInputError(
             f"{name!r} is a partition column, which has one value in each file already; order by other columns."
         )

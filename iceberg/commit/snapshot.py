@@ -1,0 +1,215 @@
+"""The manifests of a new snapshot that replaces files of the one before, and its summary.
+
+Manifests that hold a file that goes are written anew, where the others of their files are as they were; all others
+stay. Sources: Iceberg's table specification, "Snapshots", and the names of the summary in its appendix F.
+"""
+
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as Metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+
+from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.replacement import Place
+from interbed.iceberg.meta.dropped_columns import with_dropped
+from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
+from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, write_manifest, write_manifest_list
+
+_CODEC = "write.avro.compression-codec"
+_BY_KIND = {
+    Content.DATA: ("data-files", "records"),
+    Content.POSITION_DELETES: ("delete-files", "position-deletes"),
+    Content.EQUALITY_DELETES: ("delete-files", "equality-deletes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEntry:
+    """A file that is live, and its record."""
+
+    file: LiveFile
+    entry: ManifestEntry
+
+
+@dataclass(slots=True)
+class ManifestReader:
+    """Reads manifests, each once: they never change."""
+
+    io: FileIO
+    known: dict[str, tuple[LiveEntry, ...]] = field(default_factory=dict)
+
+    def of(self, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
+        """The manifests of a snapshot with their live files."""
+        found = []
+        for manifest in manifests_of(self.io, snapshot):
+            path = manifest.manifest_path
+            if path not in self.known:
+                self.known[path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries_of(self.io, manifest))
+            found.append((manifest, self.known[path]))
+        return found
+
+
+class SnapshotWriter:
+    """Writes the files of one new snapshot beside the metadata of a table; `written` are their paths."""
+
+    def __init__(self, table: Metadata) -> None:
+        self._table = table
+        self._schema = table.metadata.schema()
+        self._all_columns = with_dropped(self._schema, table.metadata.schemas)
+        self._id = uuid.uuid4()
+        self.snapshot_id = table.metadata.new_snapshot_id()
+        self.written: list[str] = []
+
+    def write(
+        self,
+        parent: Snapshot,
+        manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
+        removed: Collection[Place],
+        added: Sequence[NewFile],
+        properties: Mapping[str, str],
+    ) -> Snapshot:
+        """The snapshot after `parent`, whose manifests are given, without what is removed and with what is added."""
+        metadata = self._table.metadata
+        sequence_number = metadata.next_sequence_number()
+        result: list[ManifestFile] = []
+        tally = _Tally()
+        for content, spec_id, entries in self._added(added):
+            result.append(self._manifest(content, spec_id, entries))
+        for file in added:
+            tally.count("added", file.content, file.size, file.records, is_vector=file.file_format == "puffin")
+        for manifest, live in manifests:
+            gone = [each for each in live if each.file.place in removed]
+            if not gone:
+                # Those without live files are only the history of others.
+                if live:
+                    result.append(manifest)
+                continue
+            for each in gone:
+                tally.count("removed", each.file.content, each.file.cost, each.file.records, each.file.is_vector)
+            entries = [self._again(each, is_gone=each.file.place in removed) for each in live]
+            result.append(self._manifest(manifest.content, manifest.partition_spec_id, entries))
+        path = self._new_path(f"snap-{self.snapshot_id}-1-{self._id}.avro")
+        first_row_id = _next_row_id(metadata)
+        following = write_manifest_list(
+            self._table.io,
+            path,
+            format_version=metadata.format_version,
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id,
+            sequence_number=sequence_number,
+            manifests=result,
+            compression=self._codec,
+            first_row_id=first_row_id,
+        )
+        return Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id,
+                "sequence-number": sequence_number,
+                "timestamp-ms": max(int(time.time() * 1000), metadata.last_updated_ms),
+                "manifest-list": path,
+                "summary": Summary(Operation.REPLACE, **tally.summary(parent.summary), **properties),
+                "schema-id": metadata.current_schema_id,
+                "first-row-id": first_row_id,
+                "added-rows": None if following is None or first_row_id is None else following - first_row_id,
+            }
+        )
+
+    @property
+    def _codec(self) -> str:
+        return self._table.metadata.properties.get(_CODEC, "gzip")
+
+    def _added(self, files: Sequence[NewFile]) -> list[tuple[ManifestContent, int, list[ManifestEntry]]]:
+        """The entries of new files, by manifest."""
+        groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
+        for file in files:
+            content = ManifestContent.DATA if file.content is Content.DATA else ManifestContent.DELETES
+            groups[content, file.spec_id].append(file.entry(self.snapshot_id))
+        return [(content, spec_id, entries) for (content, spec_id), entries in groups.items()]
+
+    def _again(self, each: LiveEntry, *, is_gone: bool) -> ManifestEntry:
+        """A file's entry in a manifest that is written anew."""
+        return ManifestEntry.from_args(
+            _table_format_version=NEWEST_VERSION,
+            status=ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING,
+            snapshot_id=self.snapshot_id if is_gone else each.entry.snapshot_id,
+            sequence_number=each.entry.sequence_number,
+            file_sequence_number=each.entry.file_sequence_number,
+            data_file=each.entry.data_file,
+        )
+
+    def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        spec = self._table.metadata.specs()[spec_id]
+        return write_manifest(
+            self._table.io,
+            self._new_path(f"{self._id}-m{len(self.written)}.avro"),
+            format_version=self._table.metadata.format_version,
+            schema=self._schema_for(spec),
+            spec=spec,
+            content=content,
+            snapshot_id=self.snapshot_id,
+            entries=entries,
+            compression=self._codec,
+        )
+
+    def _schema_for(self, spec: PartitionSpec) -> Schema:
+        """The columns by which a spec's values have their types: also those that the table has no more."""
+        known = self._schema.field_ids
+        return self._schema if all(part.source_id in known for part in spec.fields) else self._all_columns
+
+    def _new_path(self, name: str) -> str:
+        path = self._table.location_provider().new_metadata_location(name)
+        self.written.append(path)
+        return path
+
+
+def _next_row_id(metadata: TableMetadata) -> int | None:
+    """The id that the next new row gets; None before version 3."""
+    return metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Numbers of a summary."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+
+    def count(self, what: str, content: Content, size: int, records: int, is_vector: bool) -> None:
+        files, rows = _BY_KIND[content]
+        of_data = "deleted" if what == "removed" else what
+        self.numbers[f"{of_data if content is Content.DATA else what}-{files}"] += 1
+        self.numbers[f"{of_data if content is Content.DATA else what}-{rows}"] += records
+        self.numbers[f"{what}-files-size"] += size
+        if is_vector:
+            self.numbers[f"{what}-dvs"] += 1
+        elif content is Content.POSITION_DELETES:
+            self.numbers[f"{what}-position-delete-files"] += 1
+        elif content is Content.EQUALITY_DELETES:
+            self.numbers[f"{what}-equality-delete-files"] += 1
+
+    def summary(self, before: Summary | None) -> dict[str, str]:
+        """The texts of a snapshot's summary; totals only where the one before has them."""
+        found = {name: str(number) for name, number in self.numbers.items() if number}
+        changes = {
+            "total-data-files": ("added-data-files", "deleted-data-files"),
+            "total-delete-files": ("added-delete-files", "removed-delete-files"),
+            "total-records": ("added-records", "deleted-records"),
+            "total-files-size": ("added-files-size", "removed-files-size"),
+            "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+            "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+        }
+        for total, (plus, minus) in changes.items():
+            known = None if before is None else before.get(total)
+            if known is not None and known.isdecimal():
+                found[total] = str(max(int(known) + self.numbers[plus] - self.numbers[minus], 0))
+        return found

@@ -1,0 +1,128 @@
+"""Which files of a snapshot are worth what work. Pure.
+
+- minor: small files become larger ones; keys, and positions in several files, become one vector or file of positions
+  for each data file, so that a reader skips rows and matches nothing.
+- major: besides, files with many deleted rows are written anew without them.
+- full: all files are, but those that are of the target size, without deletes and in no order that is asked for.
+
+Files are combined within their own partition spec and partition only, so that deletes of others go on to apply.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from interbed.iceberg.optimize.settings import OptimizeSettings
+from interbed.iceberg.optimize.unit import Action, OptimizeUnit
+from interbed.iceberg.plan.task import DataTask
+
+_UNIT_BYTES = 2 << 30
+"""So much a unit takes at most, where its files can be divided so."""
+
+
+class Mode(Enum):
+    """How much is done."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+    FULL = "full"
+
+
+def plan_units(
+    tasks: Iterable[DataTask], mode: Mode, settings: OptimizeSettings, *, is_sorted_anew: bool = False
+) -> tuple[OptimizeUnit, ...]:
+    """The units of work, the costliest first. `is_sorted_anew` says that an order is asked for, which takes all files.
+
+    The same files give the same units, whatever order they come in.
+    """
+    partitions: dict[tuple[int, tuple[object, ...]], list[DataTask]] = defaultdict(list)
+    for task in sorted(tasks, key=lambda task: (task.file.sequence_number, task.file.path)):
+        partitions[task.file.spec_id, task.file.partition].append(task)
+    units = [
+        unit
+        for files in partitions.values()
+        for unit in (_full(files, settings, is_sorted_anew) if mode is Mode.FULL else _due(files, mode, settings))
+    ]
+    return tuple(sorted(units, key=lambda unit: (-unit.cost, unit.files[0].file.path)))
+
+
+def _full(files: Sequence[DataTask], settings: OptimizeSettings, is_sorted_anew: bool) -> list[OptimizeUnit]:
+    if is_sorted_anew:
+        return [OptimizeUnit(action=Action.REWRITE, reason="in the order asked for", files=tuple(files))]
+    chosen = [task for task in files if task.deletes.files or not _fits(task, settings)]
+    if len(chosen) == 1 and not chosen[0].deletes.files and chosen[0].file.size < settings.target:
+        # One small file, with which there is none to combine.
+        return []
+    return [
+        OptimizeUnit(action=Action.REWRITE, reason="all files", files=tuple(piece))
+        for piece in _pieces(chosen, max(_UNIT_BYTES, settings.target))
+    ]
+
+
+def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> list[OptimizeUnit]:
+    found: list[OptimizeUnit] = []
+    taken: set[str] = set()
+
+    def rewrite(chosen: Sequence[DataTask], reason: str) -> None:
+        for piece in _pieces(chosen, max(_UNIT_BYTES, settings.target)):
+            found.append(OptimizeUnit(action=Action.REWRITE, reason=reason, files=tuple(piece)))
+            taken.update(task.file.path for task in piece)
+
+    small = [task for task in files if task.file.size < settings.small]
+    if len(small) >= settings.small_files or (
+        len(small) > 1 and sum(task.file.size for task in small) >= settings.target
+    ):
+        rewrite(small, f"{len(small)} small files")
+    if mode is Mode.MAJOR:
+        shares = _deleted_shares(files)
+        many = [t for t in files if t.file.path not in taken and shares[t.file.path] > settings.deleted_ratio]
+        if many:
+            rewrite(many, f"more than {settings.deleted_ratio:.0%} of their rows deleted")
+    scattered = [t for t in files if t.file.path not in taken and (t.deletes.equality or len(t.deletes.positions) > 1)]
+    if scattered:
+        keys = any(task.deletes.equality for task in scattered)
+        reason = "rows deleted by keys" if keys else "positions in several files"
+        found += [
+            OptimizeUnit(action=Action.CONVERT, reason=reason, files=tuple(piece))
+            for piece in _pieces(scattered, max(_UNIT_BYTES, settings.target))
+        ]
+    return found
+
+
+def _fits(task: DataTask, settings: OptimizeSettings) -> bool:
+    """Whether a file has about the target size."""
+    return settings.small <= task.file.size <= settings.target * 1.8
+
+
+def _deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
+    """About which part of each file's rows are deleted. Of a key it is taken that it deletes one row, of all files
+    that it is for; of positions in several files that they are as many in each.
+    """
+    rows: dict[tuple[str, int | None], int] = defaultdict(int)
+    for task in files:
+        for delete in task.deletes.files:
+            rows[delete.place] += task.file.records
+    shares: dict[str, float] = {}
+    for task in files:
+        if not task.file.records:
+            shares[task.file.path] = 0.0
+            continue
+        vector = task.deletes.vector
+        share = 0.0 if vector is None else vector.records / task.file.records
+        for delete in (*task.deletes.positions, *task.deletes.equality):
+            share += delete.records / max(rows[delete.place], 1)
+        shares[task.file.path] = min(share, 1.0)
+    return shares
+
+
+def _pieces(files: Sequence[DataTask], most: int) -> list[list[DataTask]]:
+    """The files in order, in pieces of about `most` bytes."""
+    pieces: list[list[DataTask]] = []
+    size = 0
+    for task in files:
+        if not pieces or size + task.file.size > most:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(task)
+        size += task.file.size
+    return pieces

@@ -1,0 +1,147 @@
+"""Keeping an Iceberg table in shape, as methods of the table."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table as Metadata
+
+from interbed.iceberg.meta.types import readable_fields
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.row.values import parse_text
+
+if TYPE_CHECKING:
+    from interbed.iceberg.commit.home import TableHome
+    from interbed.iceberg.optimize.compact import Progress, Scope
+    from interbed.iceberg.optimize.result import IcebergCompaction, IcebergCompactionPlan
+    from interbed.storage.scan.partition_filter import Partitions
+    from interbed.storage.write.sort.order import SortOrder
+
+
+class IcebergUpkeep:
+    """What `IcebergTable` can do for its files; `home` is where it is committed, None where that is not known."""
+
+    name: str
+    metadata: Metadata
+    home: "TableHome | None"
+
+    def compact(
+        self,
+        *,
+        full: bool = True,
+        mode: str | None = None,
+        partitions: "Partitions | None" = None,
+        bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+        progress: "Progress | None" = None,
+    ) -> "IcebergCompaction":
+        """Make the newest snapshot fast to read, as one commit, or none when there was nothing to do.
+
+        `mode` is `minor` (small files become larger ones, keys of deletes become vectors, or positions before version
+        3), `major` (besides, files with many deleted rows are written anew) or `full` (all files are); without it
+        `full` decides between `full` and `minor`. `partitions` restricts it to files that may hold such rows.
+        With `order_strategy` `order`, `zorder` or `hilbert` a full one sorts by the columns `order_by`. `progress` is
+        called after each piece of work with how many are done, and how many there are.
+
+        Concurrent appends and deletes by keys do not conflict; where others replaced the same files it is planned
+        anew. Raises CommitConflictError or CommitFailedError when they came first again and again, of which nothing is
+        left, CommitStateUnknownError, NotSupportedError for a table without a catalog that takes commits.
+        """
+        from interbed.iceberg.optimize.compact import optimize_table
+
+        home = self._home()
+        _check_unknown(bucket, partition_idle_time)
+        scope = self._scope(full, mode, partitions, order_strategy, order_by)
+        result = optimize_table(home, scope, progress=progress)
+        if result.snapshot_id is not None:
+            self.metadata = home.load()
+        return result
+
+    def plan_compaction(
+        self,
+        *,
+        full: bool = True,
+        mode: str | None = None,
+        partitions: "Partitions | None" = None,
+        bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+    ) -> "IcebergCompactionPlan":
+        """What `compact` would do to the table as it was loaded, why, and what it would cost; nothing is changed."""
+        from interbed.iceberg.optimize.compact import plan_optimization
+        from interbed.iceberg.optimize.result import IcebergCompactionPlan
+
+        _check_unknown(bucket, partition_idle_time)
+        plan = plan_optimization(self.metadata, self._scope(full, mode, partitions, order_strategy, order_by))
+        return IcebergCompactionPlan(units=() if plan is None else plan.units)
+
+    def _home(self) -> "TableHome":
+        if self.home is None:
+            raise NotSupportedError(
+                f"The table '{self.name}' was opened by its metadata file, to which nothing can be committed; open it "
+                "by its catalog, or by its directory where it has no catalog."
+            )
+        return self.home
+
+    def _scope(
+        self,
+        full: bool,
+        mode: str | None,
+        partitions: "Partitions | None",
+        order_strategy: str | None,
+        order_by: Sequence[str] | str | None,
+    ) -> "Scope":
+        from interbed.iceberg.optimize.compact import Scope
+        from interbed.iceberg.optimize.planner import Mode
+
+        try:
+            chosen = Mode(mode.lower()) if mode is not None else Mode.FULL if full else Mode.MINOR
+        except ValueError:
+            raise InvalidInputError(f"The mode {mode!r} is not known; it is 'minor', 'major' or 'full'.") from None
+        order = self._order(order_strategy, order_by)
+        if order is not None and chosen is not Mode.FULL:
+            raise InvalidInputError("Rows are sorted by a full compaction only.")
+        return Scope(mode=chosen, predicate=self._predicate(partitions), order=order)
+
+    def _order(self, strategy: str | None, order_by: Sequence[str] | str | None) -> "SortOrder | None":
+        from interbed.storage.write.sort.order import SortOrder
+
+        return SortOrder.of_columns(readable_fields(self.metadata.schema()), strategy, order_by)
+
+    def _predicate(self, partitions: "Partitions | None") -> Predicate | None:
+        if partitions is None:
+            return None
+        fields = readable_fields(self.metadata.schema())
+        if isinstance(partitions, str | Predicate):
+            return bound_filter(partitions, fields)
+        specs = [partitions] if isinstance(partitions, Mapping) else list(partitions)
+        by_name = {field.name: field for field in fields}
+        choices: list[Predicate] = []
+        for spec in specs:
+            parts: list[Predicate] = []
+            for name, value in spec.items():
+                field = by_name.get(name)
+                if field is None:
+                    raise InvalidInputError(f"The table '{self.name}' has no column {name!r} that can be filtered by.")
+                if isinstance(value, str):
+                    value = parse_text(value, field.type)
+                parts.append(IsNull(name) if value is None else Comparison(Op.EQ, name, value))
+            if not parts:
+                return None
+            choices.append(reduce(and_, parts))
+        return bind(Or(tuple(choices)), fields) if choices else AlwaysFalse()
+
+
+def _check_unknown(bucket: int | None, partition_idle_time: timedelta | None) -> None:
+    if bucket is not None:
+        raise InvalidInputError("Iceberg's tables have no buckets to choose from; leave 'bucket' out.")
+    if partition_idle_time is not None:
+        raise NotSupportedError(
+            "Iceberg's metadata do not say when a partition got something new; choose partitions by a filter."
+        )
