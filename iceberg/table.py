@@ -1,7 +1,7 @@
 """The public object: an Iceberg table that is read."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -12,7 +12,7 @@ from interbed.iceberg.commit.home import TableHome, home_of
 from interbed.iceberg.explanation import IcebergExplanation, explain
 from interbed.iceberg.meta.types import readable_fields, schema_to_arrow
 from interbed.iceberg.query import IcebergScan
-from interbed.iceberg.upkeep import IcebergUpkeep
+from interbed.iceberg.upkeep import IcebergUpkeep, millis_of
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     InvalidInputError,
@@ -136,7 +136,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
                 raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot {snapshot_id}.")
             return found, self._schema_of(found)
         assert timestamp is not None
-        found = self.metadata.snapshot_as_of_timestamp(_millis(timestamp))
+        found = self.metadata.snapshot_as_of_timestamp(millis_of(timestamp))
         if found is None:
             raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot that is as old as {timestamp}.")
         return found, self._schema_of(found)
@@ -158,10 +158,3 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         number = snapshot.schema_id
         found = None if number is None else metadata.schema_by_id(number)
         return metadata.schema() if found is None else found
-
-
-def _millis(timestamp: datetime | int) -> int:
-    if isinstance(timestamp, int):
-        return timestamp
-    known = timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp
-    return int(known.timestamp() * 1000)

@@ -1,7 +1,8 @@
 """Keeping an Iceberg table in shape, as methods of the table."""
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from interbed.storage.base.row.values import parse_text
 if TYPE_CHECKING:
     from interbed.iceberg.commit.home import TableHome
     from interbed.iceberg.optimize.compact import Progress, Scope
+    from interbed.iceberg.optimize.expire import IcebergExpiry
+    from interbed.iceberg.optimize.orphans import IcebergOrphans
     from interbed.iceberg.optimize.result import IcebergCompaction, IcebergCompactionPlan
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.write.sort.order import SortOrder
@@ -81,6 +84,57 @@ class IcebergUpkeep:
         plan = plan_optimization(self.metadata, self._scope(full, mode, partitions, order_strategy, order_by))
         return IcebergCompactionPlan(units=() if plan is None else plan.units)
 
+    def expire_snapshots(
+        self,
+        *,
+        older_than: "datetime | int | None" = None,
+        retain_last: int | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> "IcebergExpiry":
+        """Take old snapshots out of the metadata, and delete the files that no newer one, branch and tag needs.
+
+        What is not given is as the properties `history.expire.max-snapshot-age-ms` and
+        `history.expire.min-snapshots-to-keep` say; `older_than` is a datetime, in UTC where it names no zone, or
+        milliseconds since the epoch. Raises NotSupportedError where `gc.enabled` is false, and as `compact` does.
+        """
+        from interbed.iceberg.optimize.expire import Retention, expire_snapshots
+
+        home = self._home()
+        if retain_last is not None and retain_last < 1:
+            raise InvalidInputError(f"At least one snapshot is retained, not {retain_last}.")
+        retention = Retention(
+            older_than_millis=None if older_than is None else millis_of(older_than), retain_last=retain_last
+        )
+        result = expire_snapshots(home, retention, dry_run=dry_run, clock=clock)
+        if not dry_run:
+            self.metadata = home.load()
+        return result
+
+    def remove_orphan_files(
+        self, older_than: "datetime | int | None" = None, *, dry_run: bool = False
+    ) -> "IcebergOrphans":
+        """Delete files in the table's directory that nothing names and that are older than three days, or than the
+        time given. Raises InvalidInputError for a time in the future, NotSupportedError where `gc.enabled` is false.
+        """
+        from interbed.iceberg.optimize.orphans import remove_orphan_files
+
+        limit = None if older_than is None else millis_of(older_than)
+        return remove_orphan_files(self._home(), limit, dry_run=dry_run)
+
+    def compact_manifests(self) -> int | None:
+        """Put small manifests together; the id of the snapshot that has them, None if there is nothing to do.
+
+        `commit.manifest.target-size-bytes` says how large they become. Raises as `compact` does.
+        """
+        from interbed.iceberg.commit.replace import merge_manifests
+
+        home = self._home()
+        made = merge_manifests(home)
+        if made is not None:
+            self.metadata = home.load()
+        return made
+
     def _home(self) -> "TableHome":
         if self.home is None:
             raise NotSupportedError(
@@ -136,6 +190,14 @@ class IcebergUpkeep:
                 return None
             choices.append(reduce(and_, parts))
         return bind(Or(tuple(choices)), fields) if choices else AlwaysFalse()
+
+
+def millis_of(moment: datetime | int) -> int:
+    """Milliseconds since the epoch of a time, which is in UTC where it names no zone."""
+    if isinstance(moment, int):
+        return moment
+    known = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return int(known.timestamp() * 1000)
 
 
 def _check_unknown(bucket: int | None, partition_idle_time: timedelta | None) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
@@ -18,12 +19,14 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from interbed.iceberg.commit.attempts import Attempt, delete_files, snapshot_attempt
 from interbed.iceberg.commit.new_file import NewFile
 from interbed.iceberg.commit.replacement import Place
 from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
 from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
 from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, write_manifest, write_manifest_list
+from interbed.storage.base.errors import StorageAccessError
 
 _CODEC = "write.avro.compression-codec"
 _BY_KIND = {
@@ -45,42 +48,52 @@ class LiveEntry:
 class ManifestReader:
     """Reads manifests, each once: they never change."""
 
-    io: FileIO
     known: dict[str, tuple[LiveEntry, ...]] = field(default_factory=dict)
 
-    def of(self, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
+    def of(self, io: FileIO, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
         """The manifests of a snapshot with their live files."""
         found = []
-        for manifest in manifests_of(self.io, snapshot):
+        for manifest in manifests_of(io, snapshot):
             path = manifest.manifest_path
             if path not in self.known:
-                self.known[path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries_of(self.io, manifest))
+                self.known[path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries_of(io, manifest))
             found.append((manifest, self.known[path]))
         return found
 
 
 class SnapshotWriter:
-    """Writes the files of one new snapshot beside the metadata of a table; `written` are their paths."""
+    """Writes the files of one new snapshot beside the metadata of a table.
+
+    Used as a context manager; on an error it deletes what it wrote. Raises StorageAccessError.
+    """
 
     def __init__(self, table: Metadata) -> None:
         self._table = table
         self._schema = table.metadata.schema()
         self._all_columns = with_dropped(self._schema, table.metadata.schemas)
         self._id = uuid.uuid4()
-        self.snapshot_id = table.metadata.new_snapshot_id()
-        self.written: list[str] = []
+        self._snapshot_id = table.metadata.new_snapshot_id()
+        self._written: list[str] = []
 
-    def write(
+    def __enter__(self) -> "SnapshotWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if kind is None:
+            return
+        delete_files(self._table, self._written)
+        if isinstance(error, OSError) and not isinstance(error, StorageAccessError):
+            raise StorageAccessError(f"Can't write metadata of {self._table.location()}: {error}") from error
+
+    def replaced(
         self,
         parent: Snapshot,
         manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
         removed: Collection[Place],
         added: Sequence[NewFile],
         properties: Mapping[str, str],
-    ) -> Snapshot:
+    ) -> Attempt:
         """The snapshot after `parent`, whose manifests are given, without what is removed and with what is added."""
-        metadata = self._table.metadata
-        sequence_number = metadata.next_sequence_number()
         result: list[ManifestFile] = []
         tally = _Tally()
         for content, spec_id, entries in self._added(added):
@@ -98,22 +111,47 @@ class SnapshotWriter:
                 tally.count("removed", each.file.content, each.file.cost, each.file.records, each.file.is_vector)
             entries = [self._again(each, is_gone=each.file.place in removed) for each in live]
             result.append(self._manifest(manifest.content, manifest.partition_spec_id, entries))
-        path = self._new_path(f"snap-{self.snapshot_id}-1-{self._id}.avro")
+        return self._attempt(parent, result, tally, properties)
+
+    def merged(
+        self,
+        parent: Snapshot,
+        manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
+        merged: Sequence[Sequence[str]],
+    ) -> Attempt:
+        """The snapshot after `parent` with the same files, of which the manifests named together become one."""
+        by_path = {manifest.manifest_path: (manifest, live) for manifest, live in manifests}
+        taken = {path for group in merged for path in group}
+        result = [manifest for manifest, live in manifests if manifest.manifest_path not in taken and live]
+        for group in merged:
+            first = by_path[group[0]][0]
+            entries = [self._again(each, is_gone=False) for path in group for each in by_path[path][1]]
+            if entries:
+                result.append(self._manifest(first.content, first.partition_spec_id, entries))
+        figures = {"manifests-replaced": str(len(taken)), "manifests-created": str(len(self._written))}
+        return self._attempt(parent, result, _Tally(), figures)
+
+    def _attempt(
+        self, parent: Snapshot, manifests: Sequence[ManifestFile], tally: "_Tally", properties: Mapping[str, str]
+    ) -> Attempt:
+        metadata = self._table.metadata
+        sequence_number = metadata.next_sequence_number()
+        path = self._new_path(f"snap-{self._snapshot_id}-1-{self._id}.avro")
         first_row_id = _next_row_id(metadata)
         following = write_manifest_list(
             self._table.io,
             path,
             format_version=metadata.format_version,
-            snapshot_id=self.snapshot_id,
+            snapshot_id=self._snapshot_id,
             parent_snapshot_id=parent.snapshot_id,
             sequence_number=sequence_number,
-            manifests=result,
+            manifests=manifests,
             compression=self._codec,
             first_row_id=first_row_id,
         )
-        return Snapshot.model_validate(
+        snapshot = Snapshot.model_validate(
             {
-                "snapshot-id": self.snapshot_id,
+                "snapshot-id": self._snapshot_id,
                 "parent-snapshot-id": parent.snapshot_id,
                 "sequence-number": sequence_number,
                 "timestamp-ms": max(int(time.time() * 1000), metadata.last_updated_ms),
@@ -124,6 +162,7 @@ class SnapshotWriter:
                 "added-rows": None if following is None or first_row_id is None else following - first_row_id,
             }
         )
+        return snapshot_attempt(self._table, snapshot, self._written)
 
     @property
     def _codec(self) -> str:
@@ -134,7 +173,7 @@ class SnapshotWriter:
         groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
         for file in files:
             content = ManifestContent.DATA if file.content is Content.DATA else ManifestContent.DELETES
-            groups[content, file.spec_id].append(file.entry(self.snapshot_id))
+            groups[content, file.spec_id].append(file.entry(self._snapshot_id))
         return [(content, spec_id, entries) for (content, spec_id), entries in groups.items()]
 
     def _again(self, each: LiveEntry, *, is_gone: bool) -> ManifestEntry:
@@ -142,7 +181,7 @@ class SnapshotWriter:
         return ManifestEntry.from_args(
             _table_format_version=NEWEST_VERSION,
             status=ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING,
-            snapshot_id=self.snapshot_id if is_gone else each.entry.snapshot_id,
+            snapshot_id=self._snapshot_id if is_gone else each.entry.snapshot_id,
             sequence_number=each.entry.sequence_number,
             file_sequence_number=each.entry.file_sequence_number,
             data_file=each.entry.data_file,
@@ -152,12 +191,12 @@ class SnapshotWriter:
         spec = self._table.metadata.specs()[spec_id]
         return write_manifest(
             self._table.io,
-            self._new_path(f"{self._id}-m{len(self.written)}.avro"),
+            self._new_path(f"{self._id}-m{len(self._written)}.avro"),
             format_version=self._table.metadata.format_version,
             schema=self._schema_for(spec),
             spec=spec,
             content=content,
-            snapshot_id=self.snapshot_id,
+            snapshot_id=self._snapshot_id,
             entries=entries,
             compression=self._codec,
         )
@@ -169,7 +208,7 @@ class SnapshotWriter:
 
     def _new_path(self, name: str) -> str:
         path = self._table.location_provider().new_metadata_location(name)
-        self.written.append(path)
+        self._written.append(path)
         return path
 
 

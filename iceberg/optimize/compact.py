@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table as Metadata
 
+from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.commit.replace import commit_replacement, sync_files
+from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.commit.replacement import Replacement
 from interbed.iceberg.optimize.data_files import delete_new
 from interbed.iceberg.optimize.job import OptimizeJob

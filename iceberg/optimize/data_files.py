@@ -62,12 +62,16 @@ class DataFiles:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write rows that have the job's columns."""
+        most = min(_GROUP_BYTES, self._job.settings.target)
         for batch in batches:
-            self._pending.append(self._in_file(batch))
-            self._pending_rows += batch.num_rows
-            self._pending_bytes += batch.nbytes
-            if self._pending_rows >= _GROUP_ROWS or self._pending_bytes >= min(_GROUP_BYTES, self._job.settings.target):
-                self._write_group()
+            rows = max(batch.num_rows * most // max(batch.nbytes, 1), 1)
+            for start in range(0, batch.num_rows, rows):
+                piece = batch.slice(start, rows)
+                self._pending.append(piece)
+                self._pending_rows += piece.num_rows
+                self._pending_bytes += piece.nbytes
+                if self._pending_rows >= _GROUP_ROWS or self._pending_bytes >= most:
+                    self._write_group()
 
     def close(self) -> list[NewFile]:
         """End the last file; all files that were written."""
@@ -94,13 +98,6 @@ class DataFiles:
         ended, self._current = self._current, None
         self._done.append(ended.close(self._spec_id, self._partition))
 
-    def _in_file(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = []
-        for column, field in zip(batch.columns, self._schema, strict=True):
-            found: Any = without_hidden_nulls(column, column.type, field.name)
-            columns.append(found if found.type.equals(field.type) else found.cast(field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
 
 def delete_new(job: OptimizeJob, files: Sequence[NewFile]) -> None:
     """Delete files that no snapshot names; failures are logged."""
@@ -125,11 +122,18 @@ class _OneFile:
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         with data_file_errors(self._place):
-            table = pa.Table.from_batches(batches, self._schema)
+            table = pa.Table.from_batches([self._in_file(batch) for batch in batches], self._schema)
             if self._writer is None:
                 self._writer = self._open(batches[0])
             self._writer.write_table(table, row_group_size=table.num_rows)
             self._rows += table.num_rows
+
+    def _in_file(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = []
+        for column, field in zip(batch.columns, self._schema, strict=True):
+            found: Any = without_hidden_nulls(column, column.type, field.name)
+            columns.append(found if found.type.equals(field.type) else found.cast(field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def position(self) -> int:
         return self._sink.tell()

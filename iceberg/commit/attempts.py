@@ -1,0 +1,185 @@
+"""Committing by optimistic concurrency: each attempt takes the newest metadata and writes beside the table what its
+update names; the update is the commit.
+
+An attempt that lost leaves nothing behind. Where the state is unknown (an answer was lost, and the table can't be
+asked) nothing is deleted.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, WaitingForLockException
+from pyiceberg.table import Table as Metadata
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.read.files import TableFiles
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CommitStateUnknownError,
+    InvalidOptionError,
+    NotSupportedError,
+    StorageAccessError,
+)
+
+_log = logging.getLogger(__name__)
+
+_RETRIES = "commit.retry.num-retries"
+_LEAST_WAIT = "commit.retry.min-wait-ms"
+_MOST_WAIT = "commit.retry.max-wait-ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An update of a table as it was loaded, and the files that it names and that were written for it.
+
+    `happened` tells by the metadata that are there later whether it was carried out; `snapshot_id` is of the snapshot
+    that it makes, if it does.
+    """
+
+    table: Metadata
+    updates: tuple[TableUpdate, ...]
+    written: tuple[str, ...]
+    happened: Callable[[TableMetadata], bool]
+    snapshot_id: int | None = None
+
+    @property
+    def requirements(self) -> tuple[TableRequirement, ...]:
+        """What has to be true for the update: the branches and tags are as they were."""
+        metadata = self.table.metadata
+        refs = {MAIN_BRANCH: metadata.current_snapshot_id}
+        refs.update((name, ref.snapshot_id) for name, ref in metadata.refs.items())
+        return (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            *(AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": at}) for name, at in refs.items()),
+        )
+
+
+def snapshot_attempt(table: Metadata, snapshot: Snapshot, written: Iterable[str]) -> Attempt:
+    """The attempt to make a snapshot the newest one of the main branch."""
+    main: dict[str, object] = {
+        "ref-name": MAIN_BRANCH,
+        "type": SnapshotRefType.BRANCH,
+        "snapshot-id": snapshot.snapshot_id,
+    }
+    before = table.metadata.refs.get(MAIN_BRANCH)
+    if before is not None:
+        # How long snapshots are kept is said of the branch.
+        main |= {
+            "max-ref-age-ms": before.max_ref_age_ms,
+            "max-snapshot-age-ms": before.max_snapshot_age_ms,
+            "min-snapshots-to-keep": before.min_snapshots_to_keep,
+        }
+    return Attempt(
+        table=table,
+        updates=(AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(main)),
+        written=tuple(written),
+        happened=lambda metadata: metadata.snapshot_by_id(snapshot.snapshot_id) is not None,
+        snapshot_id=snapshot.snapshot_id,
+    )
+
+
+def commit_retried(
+    home: TableHome, attempt: Callable[[Metadata], Attempt | None], sleep: Callable[[float], None] = time.sleep
+) -> Attempt | None:
+    """Try until an attempt succeeds, which is returned, or there is nothing to do.
+
+    Raises CommitFailedError when other commits came first again and again, CommitConflictError for a table that is
+    gone, NotSupportedError for a catalog that takes no such commit: nothing was changed then. CommitStateUnknownError
+    when it is not known whether it was.
+    """
+    tries = 0
+    while True:
+        table = home.load()
+        made = attempt(table)
+        if made is None:
+            return None
+        retries, least, most = _retry_settings(table.metadata)
+        try:
+            sync_files(table, made.written)
+        except StorageAccessError:
+            delete_files(table, made.written)
+            raise
+        try:
+            home.commit(table, made.requirements, made.updates)
+        except (CommitFailedException, WaitingForLockException) as error:
+            delete_files(table, made.written)
+            tries += 1
+            if tries > retries:
+                raise CommitFailedError(
+                    f"Other commits to {table.location()} came first {tries} times; the same work may be retried: "
+                    f"{error}"
+                ) from error
+            _log.info("Another commit to %s came first; trying again: %s", table.location(), error)
+            sleep(min(least * 2 ** (tries - 1), most) / 1000 * random.uniform(0.5, 1.5))
+            continue
+        except NoSuchTableError as error:
+            delete_files(table, made.written)
+            raise CommitConflictError(f"The table at {table.location()} is gone: {error}") from error
+        except NotSupportedError:
+            # Refused before anything was written.
+            delete_files(table, made.written)
+            raise
+        except NotImplementedError as error:
+            delete_files(table, made.written)
+            raise NotSupportedError(
+                f"The catalog of {table.location()} does not take this commit: {error}. Open the table by interbed's "
+                "catalog over the same metastore, or by a REST catalog."
+            ) from error
+        except Exception as error:
+            # A catalog's client raises whatever its library does.
+            if not _happened(home, made):
+                raise CommitStateUnknownError(
+                    f"It is not known whether the commit to {table.location()} was carried out; nothing was cleaned "
+                    f"up: {error}"
+                ) from error
+        return made
+
+
+def delete_files(table: Metadata, paths: Iterable[str]) -> None:
+    """Delete files of a table that nothing names; failures are logged."""
+    files = TableFiles.of(table.metadata, table.io.properties)
+    for path in paths:
+        file_io, place = files.open(path)
+        file_io.delete_quietly([place])
+
+
+def sync_files(table: Metadata, paths: Iterable[str]) -> None:
+    """Make files durable before something names them; raises SyncFailedError."""
+    files = TableFiles.of(table.metadata, table.io.properties)
+    opened = [files.open(path) for path in paths]
+    if opened:
+        opened[0][0].sync([place for _, place in opened])
+
+
+def _happened(home: TableHome, made: Attempt) -> bool:
+    """Whether the update was carried out; not where the table can't be asked."""
+    try:
+        return made.happened(home.load().metadata)
+    except Exception as error:  # noqa: BLE001 - the state stays unknown, whatever the reason
+        _log.warning("Can't ask %s what became of a commit: %s", made.table.location(), error)
+        return False
+
+
+def _retry_settings(metadata: TableMetadata) -> tuple[int, float, float]:
+    def number(name: str, default: int) -> int:
+        try:
+            return int(metadata.properties.get(name, default))
+        except ValueError as error:
+            raise InvalidOptionError(f"The table property '{name}' is no number: {error}") from error
+
+    return number(_RETRIES, 4), number(_LEAST_WAIT, 100), number(_MOST_WAIT, 60_000)

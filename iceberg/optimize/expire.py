@@ -1,0 +1,249 @@
+"""Expiry of snapshots: old ones leave the metadata, then the files that only they named are deleted.
+
+Which stay is said by the table's properties, by those of branches and tags, and by what is given. Files are deleted
+after the commit, and only where all that stays could be read: what a kill leaves behind is found as orphans. Source:
+Iceberg's documentation, "Maintenance", and its table specification, "Snapshot Retention Policy".
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table as Metadata
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
+
+from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
+from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
+
+_log = logging.getLogger(__name__)
+
+_MAX_AGE = "history.expire.max-snapshot-age-ms"
+_MIN_KEPT = "history.expire.min-snapshots-to-keep"
+_MAX_REF_AGE = "history.expire.max-ref-age-ms"
+_GC = "gc.enabled"
+_FIVE_DAYS = 5 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergExpiry:
+    """What an expiry took away, or in a dry run would: snapshots, branches and tags, and how many files."""
+
+    snapshots: tuple[int, ...]
+    refs: tuple[str, ...]
+    data_files: int
+    delete_files: int
+    metadata_files: int
+
+    def __str__(self) -> str:
+        if not self.snapshots and not self.refs:
+            return "nothing to expire"
+        return (
+            f"{len(self.snapshots)} snapshot(s) and {len(self.refs)} branch(es) or tag(s), with {self.data_files} data "
+            f"file(s), {self.delete_files} delete file(s) and {self.metadata_files} of metadata"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What is asked for in place of the table's properties, in milliseconds since the epoch and numbers."""
+
+    older_than_millis: int | None = None
+    retain_last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Snapshots, and branches and tags, that go."""
+
+    snapshots: tuple[int, ...]
+    refs: tuple[str, ...]
+
+
+def expired(metadata: TableMetadata, retention: Retention, now_millis: int) -> Expired:
+    """What is not kept of a table by then. Pure; raises InvalidOptionError for a property that can't be read."""
+    properties = metadata.properties
+    default_age = _number(properties, _MAX_AGE, _FIVE_DAYS)
+    oldest = now_millis - default_age if retention.older_than_millis is None else retention.older_than_millis
+    least = _number(properties, _MIN_KEPT, 1) if retention.retain_last is None else retention.retain_last
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    gone = tuple(
+        name
+        for name, ref in metadata.refs.items()
+        if name != MAIN_BRANCH and _is_old(ref, by_id, properties, now_millis)
+    )
+    kept: set[int] = set()
+    known: set[int] = set()
+    for name, ref in metadata.refs.items():
+        if name in gone:
+            continue
+        if ref.snapshot_ref_type is SnapshotRefType.TAG:
+            kept.add(ref.snapshot_id)
+            continue
+        since = oldest if ref.max_snapshot_age_ms is None else now_millis - ref.max_snapshot_age_ms
+        number = least if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
+        for place, snapshot in enumerate(_line(by_id, ref.snapshot_id)):
+            known.add(snapshot.snapshot_id)
+            if place == 0 or place < number or snapshot.timestamp_ms >= since:
+                kept.add(snapshot.snapshot_id)
+    # Snapshots of no branch, as of changes that wait for being audited, are kept by their age alone.
+    kept.update(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in known and s.timestamp_ms >= oldest)
+    return Expired(tuple(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept), gone)
+
+
+def expire_snapshots(
+    home: TableHome,
+    retention: Retention,
+    *,
+    dry_run: bool = False,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> IcebergExpiry:
+    """Expire what is not kept. Raises NotSupportedError for a table whose files are not to be deleted, and as
+    commit_retried does; nothing is deleted then.
+    """
+    now = int(clock() * 1000)
+    if dry_run:
+        table = home.load()
+        check_collected(table.metadata)
+        found = expired(table.metadata, retention, now)
+        return _counted(found, _files_of(table, found.snapshots))
+    chosen = Expired((), ())
+
+    def attempt(table: Metadata) -> Attempt | None:
+        nonlocal chosen
+        check_collected(table.metadata)
+        chosen = expired(table.metadata, retention, now)
+        if not chosen.snapshots and not chosen.refs:
+            return None
+        updates: list[TableUpdate] = [
+            RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in chosen.refs
+        ]
+        if chosen.snapshots:
+            updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(chosen.snapshots)}))
+        ids = chosen.snapshots
+        return Attempt(
+            table=table,
+            updates=tuple(updates),
+            written=(),
+            happened=lambda metadata: all(metadata.snapshot_by_id(number) is None for number in ids),
+        )
+
+    made = commit_retried(home, attempt, sleep)
+    if made is None:
+        return _counted(chosen, _Files())
+    files = _files_of(made.table, chosen.snapshots)
+    delete_files(made.table, files.all)
+    return _counted(chosen, files)
+
+
+@dataclass(slots=True)
+class _Files:
+    data: frozenset[str] = frozenset()
+    deletes: frozenset[str] = frozenset()
+    metadata: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> Iterable[str]:
+        # What names others goes after them, so that a kill leaves what is found again.
+        return (*self.data, *self.deletes, *sorted(self.metadata))
+
+
+def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
+    """The files that these snapshots of the table name and no other one. Raises what reading metadata raises."""
+    going = set(snapshots)
+    if not going:
+        return _Files()
+    staying = [s for s in table.metadata.snapshots if s.snapshot_id not in going]
+    kept_manifests = {m.manifest_path: m for s in staying for m in manifests_of(table.io, s)}
+    lists = {s.manifest_list for s in table.metadata.snapshots if s.snapshot_id in going}
+    lists -= {s.manifest_list for s in staying}
+    gone: dict[str, Any] = {}
+    for snapshot in table.metadata.snapshots:
+        if snapshot.snapshot_id in going:
+            gone.update((m.manifest_path, m) for m in _manifests_if_there(table.io, snapshot))
+    gone = {path: manifest for path, manifest in gone.items() if path not in kept_manifests}
+    content: dict[str, int] = {}
+    for manifest in gone.values():
+        try:
+            content.update(
+                (str(e.data_file.file_path), int(e.data_file.content)) for e in entries_of(table.io, manifest)
+            )
+        except InterbedError as error:
+            _log.warning("What %s names stays, for it can't be read: %s", manifest.manifest_path, error)
+    if content:
+        for manifest in kept_manifests.values():
+            for entry in entries_of(table.io, manifest):
+                content.pop(str(entry.data_file.file_path), None)
+    statistics = {
+        file.statistics_path
+        for file in (*table.metadata.statistics, *table.metadata.partition_statistics)
+        if file.snapshot_id in going
+    }
+    return _Files(
+        data=frozenset(path for path, kind in content.items() if kind == 0),
+        deletes=frozenset(path for path, kind in content.items() if kind != 0),
+        metadata=frozenset((*lists, *gone, *statistics)),
+    )
+
+
+def _manifests_if_there(io: FileIO, snapshot: Snapshot) -> Iterable[Any]:
+    try:
+        return manifests_of(io, snapshot)
+    except InterbedError as error:
+        _log.warning("The files of snapshot %d stay, for they can't be found: %s", snapshot.snapshot_id, error)
+        return ()
+
+
+def _counted(found: Expired, files: _Files) -> IcebergExpiry:
+    return IcebergExpiry(
+        snapshots=found.snapshots,
+        refs=found.refs,
+        data_files=len(files.data),
+        delete_files=len(files.deletes),
+        metadata_files=len(files.metadata),
+    )
+
+
+def _line(by_id: Mapping[int, Snapshot], head: int) -> Iterable[Snapshot]:
+    """A snapshot and those before it, the newest first."""
+    found = by_id.get(head)
+    while found is not None:
+        yield found
+        found = None if found.parent_snapshot_id is None else by_id.get(found.parent_snapshot_id)
+
+
+def _is_old(ref: SnapshotRef, by_id: Mapping[int, Snapshot], properties: Mapping[str, str], now: int) -> bool:
+    default = _number(properties, _MAX_REF_AGE, -1)
+    age = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else default if default >= 0 else None
+    snapshot = by_id.get(ref.snapshot_id)
+    return age is not None and snapshot is not None and now - snapshot.timestamp_ms > age
+
+
+def check_collected(metadata: TableMetadata) -> None:
+    """Raise NotSupportedError for a table whose files are not to be deleted by its upkeep."""
+    if metadata.properties.get(_GC, "true").lower() != "true":
+        raise NotSupportedError(
+            f"The table at {metadata.location} has '{_GC}' = 'false': its files may belong to other tables. Set it "
+            "to 'true' if they do not."
+        )
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
+    if text is None:
+        return default
+    if not text.lstrip("-").isdecimal():
+        raise InvalidOptionError(f"The table property '{name}' is {text!r}, which is no number.")
+    return int(text)
