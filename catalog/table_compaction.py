@@ -8,12 +8,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.api import Catalog, parse_table_name
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.scan.partition_filter import Partitions
+from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
+
+if TYPE_CHECKING:
+    from interbed.iceberg.optimize.result import IcebergCompaction
+    from interbed.iceberg.optimize.unit import OptimizeUnit
 
 Progress = Callable[[str, int, int], None]
 """Called with the table's name, how many of its buckets are done, and how many there are."""
@@ -57,6 +62,8 @@ class CompactionScope:
     partition_idle_time: timedelta | None = None
     order_strategy: str | None = None
     order_by: Sequence[str] | str | None = None
+    major: bool = False
+    """Of Iceberg's tables: what is due, and files with many deleted rows."""
     table_options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,8 +72,8 @@ class TableOutcome:
     """What became of one table: a result, or plans of a dry run, or an error."""
 
     table: str
-    result: CompactionResult | None = None
-    plans: tuple[PlannedCompaction, ...] | None = None
+    result: "CompactionResult | IcebergCompaction | None" = None
+    plans: "tuple[PlannedCompaction | OptimizeUnit, ...] | None" = None
     error: str | None = None
 
     def __str__(self) -> str:
@@ -141,12 +148,21 @@ def compact_tables(
 def compact_one_table(
     catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
-    """Compact a table, or only report what would be done; raises as Table.compact does."""
-    table = catalog.get_table(name)
+    """Compact a table, or only report what would be done; raises as Table.compact and IcebergTable.compact do."""
+    # A catalog over a metastore has tables of Iceberg's as well.
+    table: Any = catalog.get_table(name)
+    how: dict[str, Any] = {}
+    if not isinstance(table, Table):
+        if scope.table_options:
+            raise NotSupportedError(f"'{name}' is an Iceberg table, which has no options for one compaction alone.")
+        how["mode"] = "full" if scope.full else "major" if scope.major else "minor"
+    elif scope.major:
+        raise InvalidInputError(f"A major compaction is one of Iceberg's tables; '{name}' takes a minor or a full one.")
     if scope.table_options:
         table = table.copy(scope.table_options)
     if dry_run:
         plans = table.plan_compaction(
+            **how,
             full=scope.full,
             partitions=scope.partitions,
             bucket=scope.bucket,
@@ -161,6 +177,7 @@ def compact_one_table(
             progress(name, done, total)
 
     result = table.compact(
+        **how,
         full=scope.full,
         partitions=scope.partitions,
         bucket=scope.bucket,

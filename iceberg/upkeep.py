@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from interbed.iceberg.optimize.compact import Progress, Scope
     from interbed.iceberg.optimize.expire import IcebergExpiry
     from interbed.iceberg.optimize.orphans import IcebergOrphans
-    from interbed.iceberg.optimize.result import IcebergCompaction, IcebergCompactionPlan
+    from interbed.iceberg.optimize.result import IcebergCompaction
+    from interbed.iceberg.optimize.unit import OptimizeUnit
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.write.sort.order import SortOrder
 
@@ -57,9 +58,9 @@ class IcebergUpkeep:
         """
         from interbed.iceberg.optimize.compact import optimize_table
 
-        home = self._home()
+        home = self.required_home()
         _check_unknown(bucket, partition_idle_time)
-        scope = self._scope(full, mode, partitions, order_strategy, order_by)
+        scope = self.scope(full, mode, partitions, order_strategy, order_by)
         result = optimize_table(home, scope, progress=progress)
         if result.snapshot_id is not None:
             self.metadata = home.load()
@@ -75,14 +76,15 @@ class IcebergUpkeep:
         partition_idle_time: timedelta | None = None,
         order_strategy: str | None = None,
         order_by: Sequence[str] | str | None = None,
-    ) -> "IcebergCompactionPlan":
-        """What `compact` would do to the table as it was loaded, why, and what it would cost; nothing is changed."""
+    ) -> "list[OptimizeUnit]":
+        """What `compact` would do to the table as it was loaded, why, and what it would cost, in pieces of work, the
+        costliest first; nothing is changed.
+        """
         from interbed.iceberg.optimize.compact import plan_optimization
-        from interbed.iceberg.optimize.result import IcebergCompactionPlan
 
         _check_unknown(bucket, partition_idle_time)
-        plan = plan_optimization(self.metadata, self._scope(full, mode, partitions, order_strategy, order_by))
-        return IcebergCompactionPlan(units=() if plan is None else plan.units)
+        plan = plan_optimization(self.metadata, self.scope(full, mode, partitions, order_strategy, order_by))
+        return [] if plan is None else list(plan.units)
 
     def expire_snapshots(
         self,
@@ -100,7 +102,7 @@ class IcebergUpkeep:
         """
         from interbed.iceberg.optimize.expire import Retention, expire_snapshots
 
-        home = self._home()
+        home = self.required_home()
         if retain_last is not None and retain_last < 1:
             raise InvalidInputError(f"At least one snapshot is retained, not {retain_last}.")
         retention = Retention(
@@ -120,7 +122,7 @@ class IcebergUpkeep:
         from interbed.iceberg.optimize.orphans import remove_orphan_files
 
         limit = None if older_than is None else millis_of(older_than)
-        return remove_orphan_files(self._home(), limit, dry_run=dry_run)
+        return remove_orphan_files(self.required_home(), limit, dry_run=dry_run)
 
     def compact_manifests(self) -> int | None:
         """Put small manifests together; the id of the snapshot that has them, None if there is nothing to do.
@@ -129,13 +131,14 @@ class IcebergUpkeep:
         """
         from interbed.iceberg.commit.replace import merge_manifests
 
-        home = self._home()
+        home = self.required_home()
         made = merge_manifests(home)
         if made is not None:
             self.metadata = home.load()
         return made
 
-    def _home(self) -> "TableHome":
+    def required_home(self) -> "TableHome":
+        """Where the table is committed; NotSupportedError where that is not known."""
         if self.home is None:
             raise NotSupportedError(
                 f"The table '{self.name}' was opened by its metadata file, to which nothing can be committed; open it "
@@ -143,7 +146,7 @@ class IcebergUpkeep:
             )
         return self.home
 
-    def _scope(
+    def scope(
         self,
         full: bool,
         mode: str | None,
@@ -151,6 +154,7 @@ class IcebergUpkeep:
         order_strategy: str | None,
         order_by: Sequence[str] | str | None,
     ) -> "Scope":
+        """What the arguments of `compact` say; raises as it does."""
         from interbed.iceberg.optimize.compact import Scope
         from interbed.iceberg.optimize.planner import Mode
 

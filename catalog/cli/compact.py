@@ -28,8 +28,9 @@ def scope_options(command: _Command) -> _Command:
         command
     )
     command = click.option(
-        "--minor/--full", default=False, help="Do only what the universal strategy finds due; or all, the default."
+        "--major", is_flag=True, help="Of Iceberg's tables: what is due, and files with many deleted rows."
     )(command)
+    command = click.option("--minor/--full", default=False, help="Do only what is due; or all, the default.")(command)
     command = click.option(
         "--partition-idle-time", metavar="TIME", help="Only partitions that got nothing new for so long, such as '1 d'."
     )(command)
@@ -56,6 +57,7 @@ def scope_of(
     partition_idle_time: str | None,
     table_options: Sequence[str],
     minor: bool,
+    major: bool = False,
     where: str | None = None,
     order_strategy: str | None = None,
     order_by: str | None = None,
@@ -68,7 +70,8 @@ def scope_of(
     if partition_idle_time is not None:
         idle = timedelta(milliseconds=parse_duration_millis("--partition-idle-time", partition_idle_time))
     return CompactionScope(
-        full=not minor,
+        full=not (minor or major),
+        major=major,
         partitions=_partitions(partition, where),
         bucket=bucket,
         partition_idle_time=idle,

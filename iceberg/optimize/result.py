@@ -1,11 +1,10 @@
-"""What an optimization of an Iceberg table did, and what one would do."""
+"""What an optimization of an Iceberg table did."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.iceberg.commit.replacement import Replacement
 from interbed.iceberg.meta.live_file import Content
-from interbed.iceberg.optimize.unit import OptimizeUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +59,3 @@ class IcebergCompaction:
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
         return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergCompactionPlan:
-    """What would be done, in pieces of work, the costliest first."""
-
-    units: tuple[OptimizeUnit, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.units)) or "nothing to optimize"
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """The plan as JSON objects."""
-        return [unit.to_json() for unit in self.units]

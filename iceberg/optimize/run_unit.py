@@ -1,5 +1,6 @@
 """Doing a unit of work: rows are read and written anew, or what is deleted of files is found and written down."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,14 +33,15 @@ class UnitOutcome:
 def run_unit(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int | None = None) -> UnitOutcome:
     """Do a unit, whose number in the job is in the names of its files; on an error what it wrote is deleted.
 
-    Raises what reading and writing files raises.
+    It may be done twice at the same time. Raises what reading and writing files raises.
     """
+    prefix = f"{number}-{uuid.uuid4().hex[:8]}"
     if unit.action is Action.REWRITE:
-        return UnitOutcome(rewritten=unit.files, added=tuple(_rewritten(job, unit, number, threads)))
-    return _converted(job, unit, number)
+        return UnitOutcome(rewritten=unit.files, added=tuple(_rewritten(job, unit, prefix, threads)))
+    return _converted(job, unit, prefix)
 
 
-def _rewritten(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int | None) -> list[NewFile]:
+def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int | None) -> list[NewFile]:
     job.settings.check_format()
     read = TaskRead(job.files, job.known, [field.field_id for field in job.written.fields], None)
     tasks = [ReadTask(files=unit.files)]
@@ -47,12 +49,12 @@ def _rewritten(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int |
     def rows() -> Iterator[pa.RecordBatch]:
         return iter(read.to_reader(tasks, threads=threads))
 
-    with DataFiles(job, unit.spec_id, unit.partition, str(number)) as files:
+    with DataFiles(job, unit.spec_id, unit.partition, prefix) as files:
         files.write(rows() if job.order is None else sorted_rows(job.order, rows, unit.files))
         return files.close()
 
 
-def _converted(job: OptimizeJob, unit: OptimizeUnit, number: int) -> UnitOutcome:
+def _converted(job: OptimizeJob, unit: OptimizeUnit, prefix: str) -> UnitOutcome:
     deletions = Deletions(job.files, job.known, unit.files)
     deleted: dict[LiveFile, DeletionVector] = {}
     empty: list[DataTask] = []
@@ -65,9 +67,7 @@ def _converted(job: OptimizeJob, unit: OptimizeUnit, number: int) -> UnitOutcome
         left.append(task)
         if len(vector):
             deleted[task.file] = vector
-    return UnitOutcome(
-        rewritten=tuple(empty), converted=tuple(left), added=tuple(write_deletes(job, deleted, str(number)))
-    )
+    return UnitOutcome(rewritten=tuple(empty), converted=tuple(left), added=tuple(write_deletes(job, deleted, prefix)))
 
 
 def _deleted_rows(job: OptimizeJob, task: DataTask, deletions: Deletions) -> DeletionVector:

@@ -39,6 +39,8 @@ from interbed.storage.write.sort.order import SortOrder
 
 _PARALLELISM = "sink.parallelism"
 _FAILED, _FILES, _RANGES = b"!", b"f", b"r"
+_OF_ICEBERG = b"iceberg:"
+"""What jobs of Iceberg's tables begin with, as in `iceberg_compaction`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,14 @@ class _Work:
 
 def _compact(call: ProcedureCall) -> Answer:
     name = call.table_name()
-    table = call.table().copy({"write-only": "false", **call.options()})
+    # A catalog over a metastore has tables of Iceberg's as well.
+    found: Any = call.table()
+    if not isinstance(found, Table):
+        # By use: pyiceberg loads slowly, and is not there for everybody.
+        from interbed.spark_ext.procedures.iceberg_compaction import compact_iceberg
+
+        return compact_iceberg(call, found)
+    table: Table = found.copy({"write-only": "false", **call.options()})
     strategy = str(call.given("compact_strategy") or "full").lower()
     if strategy not in ("full", "minor"):
         raise call.error("compact_strategy", f"is 'full' or 'minor', not '{strategy}'")
@@ -95,6 +104,10 @@ def _compact(call: ProcedureCall) -> Answer:
 
 
 def _resume_compact(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answer:
+    if token.startswith(_OF_ICEBERG):
+        from interbed.spark_ext.procedures.iceberg_compaction import resume_iceberg
+
+        return resume_iceberg(call, token, results)
     works, again = _after_tasks(call, token, results)
     if again is not None:
         return again
@@ -209,6 +222,10 @@ def _first(works: Sequence[_Work], work: _Work) -> list[CompactionTask]:
 
 def _run_task(shared: bytes, payload: bytes) -> bytes:
     """One task: its files, or ranges for more tasks, or why it failed, which is the other tables' affair no more."""
+    if shared.startswith(_OF_ICEBERG):
+        from interbed.spark_ext.procedures.iceberg_compaction import run_iceberg
+
+        return run_iceberg(shared, payload)
     token = CommitToken.from_bytes(b64decode(json.loads(shared)[int.from_bytes(payload[:4])]))
     task = CompactionTask.from_bytes(payload[4:])
     table = token.named(token.handle.open())
@@ -266,6 +283,11 @@ def _finished(call: ProcedureCall, work: _Work, results: Sequence[bytes]) -> _Wo
 
 
 def _abort(call: ProcedureCall, token: bytes) -> None:
+    if token.startswith(_OF_ICEBERG):
+        from interbed.spark_ext.procedures.iceberg_compaction import abort_iceberg
+
+        abort_iceberg(token)
+        return
     for value in json.loads(token)["works"]:
         work = _Work.from_json(value)
         work.token.abort(work.token.handle.open(), [])

@@ -60,7 +60,7 @@ def test_keys_become_one_file_of_positions_or_one_vector_for_each_data_file(peer
         peer.equality_delete(table, ["id"], [[key]])
     before = assert_alike(peer, table)
     plan = opened(peer, table).plan_compaction(mode="minor")
-    assert [(unit.action, unit.reason, len(unit.files)) for unit in plan.units] == [
+    assert [(unit.action, unit.reason, len(unit.files)) for unit in plan] == [
         (Action.CONVERT, "rows deleted by keys", 2)
     ]
     result = opened(peer, table).compact(mode="minor")
@@ -93,8 +93,8 @@ def test_a_major_compaction_writes_files_anew_that_have_many_deleted_rows(peer: 
     second = peer.append(table, [[number] for number in range(1000, 2000)])
     peer.position_delete(table, [(first, place) for place in range(300)])
     peer.position_delete(table, [(second, 5)])
-    assert opened(peer, table).plan_compaction(mode="minor").units == ()
-    (unit,) = opened(peer, table).plan_compaction(mode="major").units
+    assert opened(peer, table).plan_compaction(mode="minor") == []
+    (unit,) = opened(peer, table).plan_compaction(mode="major")
     assert (unit.action, unit.reason) == (Action.REWRITE, "more than 10% of their rows deleted")
     assert [task.file.path for task in unit.files] == [first]
     opened(peer, table).compact(mode="major")

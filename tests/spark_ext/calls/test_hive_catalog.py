@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog as load_pyiceberg
 from pyspark.sql import SparkSession
 
 from interbed import load_catalog
@@ -105,3 +107,23 @@ def test_paimons_documented_statements_find_the_metastore_by_hive_conf_dir(
     finally:
         spark.sql("USE spark_catalog")
         spark.sql("DROP CATALOG my_hive")
+
+
+def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: Lake, server: tuple[str, Path]) -> None:
+    uri, warehouse = server
+    with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
+        rows = pa.table({"id": [1, 2, 3], "day": ["a", "b", "b"]})
+        table = theirs.create_table("db.ice", rows.schema)
+        for _ in range(3):
+            table.append(rows)
+        assert served.tuples("CALL {lake}.sys.compact(table => 'db.ice', compact_strategy => 'minor')") == [(True,)]
+        assert table.refresh().inspect.files().num_rows == 3
+        assert served.tuples("CALL {lake}.sys.compact(table => 'db.ice')") == [(True,)]
+        assert table.refresh().inspect.files().num_rows == 1
+        assert table.scan().to_arrow().num_rows == 9
+        statement = "CALL {lake}.sys.compact(table => 'db.ice', order_strategy => 'order', order_by => 'id')"
+        assert served.tuples(statement) == [(True,)]
+        assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+        with pytest.raises(Exception, match="does not go with an Iceberg table"):
+            served.sql("CALL {lake}.sys.compact(table => 'db.ice', buckets => '1')")
+        theirs.drop_table("db.ice")

@@ -1,0 +1,94 @@
+"""`sys.compact` of an Iceberg table: pieces of work are tasks on executors, the planner commits what they wrote.
+
+Where the job fails, or its commit does, the files that bear its name are deleted. Needs the extra `interbed[iceberg]`.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from interbed.iceberg.commit.attempts import sync_files
+from interbed.iceberg.commit.replace import commit_replacement
+from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
+from interbed.iceberg.optimize.job_files import sweep
+from interbed.iceberg.optimize.run_unit import run_unit
+from interbed.iceberg.optimize.wire import (
+    JobPlace,
+    outcome_from_bytes,
+    outcome_to_bytes,
+    unit_from_bytes,
+    unit_to_bytes,
+)
+from interbed.iceberg.table import IcebergTable
+from interbed.spark_ext.procedures.procedure import DONE, Answer, Job, ProcedureCall
+from interbed.storage.base.errors import CommitStateUnknownError
+
+MARK = b"iceberg:"
+"""What the shared part and the token of such a job begin with."""
+
+_MODES = ("minor", "major", "full")
+
+
+def compact_iceberg(call: ProcedureCall, table: IcebergTable) -> Answer:
+    """The job of a compaction; nothing when there is nothing to do."""
+    for argument in ("options", "partition_idle_time", "buckets"):
+        if call.given(argument) is not None:
+            raise call.error(argument, "does not go with an Iceberg table")
+    mode = str(call.given("compact_strategy") or "full").lower()
+    if mode not in _MODES:
+        raise call.error("compact_strategy", f"is one of {', '.join(_MODES)} for an Iceberg table, not '{mode}'")
+    where = call.given("where")
+    if where is not None and call.given("partitions") is not None:
+        raise call.error("where", "does not go with 'partitions'")
+    chosen: Any = where if call.given("partitions") is None else call.partitions()
+    scope = table.scope(True, mode, chosen, call.given("order_strategy"), call.given("order_by"))
+    plan = plan_optimization(table.metadata, scope)
+    if plan is None or not plan.units:
+        return DONE
+    place = JobPlace(
+        metadata=table.metadata.metadata_location,
+        store={key: str(value) for key, value in table.metadata.io.properties.items()},
+        job=plan.job.name,
+        snapshot=plan.job.snapshot_id,
+        order=scope.order,
+    )
+    name = str(call.table_name().of_table)
+    return Job(
+        description=f"Compact {name}",
+        tasks=[number.to_bytes(4) + unit_to_bytes(unit) for number, unit in enumerate(plan.units)],
+        shared=MARK + place.to_bytes(),
+        token=MARK
+        + json.dumps({"table": name, "mode": mode, "place": place.to_bytes().decode(), "known": plan.known}).encode(),
+    )
+
+
+def run_iceberg(shared: bytes, payload: bytes) -> bytes:
+    """One task: a piece of work."""
+    job = JobPlace.from_bytes(shared.removeprefix(MARK)).open()
+    return outcome_to_bytes(run_unit(job, unit_from_bytes(payload[4:]), int.from_bytes(payload[:4])))
+
+
+def resume_iceberg(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answer:
+    """The commit of what the tasks wrote."""
+    noted = json.loads(token.removeprefix(MARK))
+    job = JobPlace.from_bytes(noted["place"].encode()).open()
+    plan = OptimizePlan(job=job, units=(), known=tuple((path, offset) for path, offset in noted["known"]))
+    replacement = plan.replacement([outcome_from_bytes(result) for result in results])
+    table: Any = call.catalog.get_table(noted["table"])
+    home = table.required_home()
+    try:
+        sync_files(home.load(), {file.path for file in replacement.added})
+        commit_replacement(home, replacement, {"interbed.optimize": noted["mode"]})
+    except CommitStateUnknownError:
+        raise
+    except BaseException:
+        sweep(job)
+        raise
+    sweep(job, {file.path for file in replacement.added})
+    return DONE
+
+
+def abort_iceberg(token: bytes) -> None:
+    """Delete what the tasks of a job that failed have written."""
+    noted = json.loads(token.removeprefix(MARK))
+    sweep(JobPlace.from_bytes(noted["place"].encode()).open())
