@@ -65,15 +65,19 @@ class OptimizePlan:
         )
 
 
-def plan_optimization(table: Metadata, scope: Scope) -> OptimizePlan | None:
-    """What is worth doing for a table as it is now; None without a snapshot. Raises what reading metadata raises,
-    InvalidOptionError for a property that can't be read.
+def plan_optimization(
+    table: Metadata, scope: Scope, *, name: str | None = None, settings: OptimizeSettings | None = None
+) -> OptimizePlan | None:
+    """What is worth doing for a table as it is now; None without a snapshot. `name` is of the job, `settings` are by
+    default those of the table. Raises what reading metadata raises, InvalidOptionError for a property that can't be
+    read.
     """
     metadata = table.metadata
     snapshot = metadata.current_snapshot()
     if snapshot is None:
         return None
-    settings = OptimizeSettings.of(metadata.properties)
+    if settings is None:
+        settings = OptimizeSettings.of(metadata.properties)
     # A filter prunes deletes as well, but files are rewritten with all of theirs.
     plan = plan_read(metadata, table.io, snapshot, metadata.schema(), None)
     tasks = [file for task in plan.tasks for file in task.files]
@@ -82,7 +86,7 @@ def plan_optimization(table: Metadata, scope: Scope) -> OptimizePlan | None:
         narrow = plan_read(metadata, table.io, snapshot, metadata.schema(), scope.predicate)
         chosen = {file.file.path for task in narrow.tasks for file in task.files}
         tasks = [task for task in tasks if task.file.path in chosen]
-    job = OptimizeJob.of(table, snapshot, uuid.uuid4().hex, settings, scope.order)
+    job = OptimizeJob.of(table, snapshot, name or uuid.uuid4().hex, settings, scope.order)
     units = plan_units(tasks, scope.mode, settings, is_sorted_anew=scope.order is not None)
     return OptimizePlan(job=job, units=units, known=tuple(sorted(known, key=repr)))
 

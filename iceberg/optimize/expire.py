@@ -102,6 +102,21 @@ def expired(metadata: TableMetadata, retention: Retention, now_millis: int) -> E
     return Expired(tuple(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept), gone)
 
 
+def next_expiry(metadata: TableMetadata, now_millis: int) -> int | None:
+    """When the next snapshot expires without more writes (epoch milliseconds), as the properties say; None for never.
+    Pure; raises InvalidOptionError.
+    """
+    gone = set(expired(metadata, Retention(), now_millis).snapshots)
+    age = _number(metadata.properties, _MAX_AGE, _FIVE_DAYS)
+    times = sorted(s.timestamp_ms + age for s in metadata.snapshots if s.snapshot_id not in gone)
+    return next((time for time in times if expired_more(metadata, len(gone), time + 1)), None)
+
+
+def expired_more(metadata: TableMetadata, number: int, at_millis: int) -> bool:
+    """Whether more than so many snapshots will have expired by then."""
+    return len(expired(metadata, Retention(), at_millis).snapshots) > number
+
+
 def expire_snapshots(
     home: TableHome,
     retention: Retention,

@@ -74,7 +74,7 @@ def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> l
     ):
         rewrite(small, f"{len(small)} small files")
     if mode is Mode.MAJOR:
-        shares = _deleted_shares(files)
+        shares = deleted_shares(files)
         many = [t for t in files if t.file.path not in taken and shares[t.file.path] > settings.deleted_ratio]
         if many:
             rewrite(many, f"more than {settings.deleted_ratio:.0%} of their rows deleted")
@@ -94,7 +94,7 @@ def _fits(task: DataTask, settings: OptimizeSettings) -> bool:
     return settings.small <= task.file.size <= settings.target * 1.8
 
 
-def _deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
+def deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
     """About which part of each file's rows are deleted. Of a key it is taken that it deletes one row, of all files
     that it is for; of positions in several files that they are as many in each.
     """

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.meta.options.optimizing import OptimizingOptions
 
 _TARGET = "write.target-file-size-bytes"
 _FORMAT = "write.format.default"
@@ -39,7 +40,8 @@ class OptimizeSettings:
         """What a table's properties say; raises InvalidOptionError."""
         default = OptimizeSettings()
         return OptimizeSettings(
-            target=int(_number(properties, _TARGET, default.target, least=1)),
+            target=OptimizingOptions(properties).optimizing_target_size
+            or int(_number(properties, _TARGET, default.target, least=1)),
             deleted_ratio=_number(properties, _RATIO, default.deleted_ratio, least=0),
             small_files=int(_number(properties, _FILES, default.small_files, least=2)),
             file_format=properties.get(_FORMAT, "parquet").lower(),

@@ -69,8 +69,27 @@ class DryProcess:
 
 def dry_run(catalog: Catalog, name: str, needs: Sequence[Need]) -> list[DryProcess]:
     """What would be done for these needs of a table, in their order. Raises TableNotFoundError."""
-    table = catalog.get_table(name)
-    return [DryProcess(need=need, tasks=_tasks(table, need)) for need in needs]
+    # A catalog over a metastore has tables of Iceberg's as well.
+    table: Any = catalog.get_table(name)
+    tasks_of = _tasks if isinstance(table, Table) else _iceberg_tasks
+    return [DryProcess(need=need, tasks=tasks_of(table, need)) for need in needs]
+
+
+def _iceberg_tasks(table: Any, need: Need) -> list[DryTask]:
+    # By use: pyiceberg loads slowly, and is not there for everybody.
+    from interbed.optimizer.work.iceberg_tables import planned_units
+
+    found = planned_units(table, need.kind, need.options, "dry-run") if need.kind.is_compaction else None
+    return [
+        DryTask(
+            kind=unit.action.value,
+            partition={str(place): str(value) for place, value in enumerate(unit.partition)},
+            bucket=0,
+            files=len(unit.files),
+            bytes=unit.bytes,
+        )
+        for unit in (() if found is None else found.units)
+    ]
 
 
 def _tasks(table: Table, need: Need) -> list[DryTask]:

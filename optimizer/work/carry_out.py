@@ -1,6 +1,7 @@
 """What a worker does with an attempt."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from interbed.catalog.api import Catalog
 from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome
@@ -20,7 +21,14 @@ def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = 
     What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that the work
     itself raises.
     """
-    table = catalog.get_table(assignment.table)
+    # A catalog over a metastore has tables of Iceberg's as well.
+    found: Any = catalog.get_table(assignment.table)
+    if not isinstance(found, Table):
+        # By use: pyiceberg loads slowly, and is not there for everybody.
+        from interbed.optimizer.work import iceberg_tables
+
+        return iceberg_tables.carry_out(found, assignment)
+    table = found
     payload = Payload.from_bytes(assignment.payload)
     if not assignment.kind.is_compaction:
         return TaskOutcome(result=encode_snapshot(UPKEEP[assignment.kind](catalog, assignment.table, table)))
@@ -41,8 +49,15 @@ def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = 
 
 def take_back(catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) -> None:
     """Delete what was written for an attempt whose result is known not to be needed."""
-    if assignment.kind.is_compaction and outcome.failure is None:
-        _delete(catalog.get_table(assignment.table), assignment, decode_messages([outcome.result]))
+    if not assignment.kind.is_compaction or outcome.failure is not None:
+        return
+    found: Any = catalog.get_table(assignment.table)
+    if isinstance(found, Table):
+        _delete(found, assignment, decode_messages([outcome.result]))
+        return
+    from interbed.optimizer.work import iceberg_tables
+
+    iceberg_tables.take_back(found, assignment, outcome)
 
 
 def _delete(table: Table, assignment: Assignment, messages: Sequence[CommitMessage]) -> None:

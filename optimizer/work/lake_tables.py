@@ -1,13 +1,19 @@
-"""The tables of a catalog, for the scheduler: measured by their metadata, planned by the store's planners."""
+"""The tables of a catalog, for the scheduler: measured by their metadata, planned by the store's planners.
+
+Iceberg's are in iceberg_tables, which is imported by use: pyiceberg loads slowly, and is not there for everybody.
+"""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from interbed.catalog.api import Catalog
+from interbed.catalog.errors import NotAnInterbedTableError
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot
+from interbed.storage.base.errors import MissingExtraError
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
@@ -33,6 +39,10 @@ class LakeTables:
     def measure(self, table: str) -> Measurement:
         """See OptimizedTables. Raises InvalidOptionError for wishes that are none."""
         found = self._table(table)
+        if not isinstance(found, Table):
+            from interbed.optimizer.work import iceberg_tables
+
+            return iceberg_tables.measure(found)
         self._on_measured(table, found.store)
         options = found.schema.options
         return Measurement(health=table_health(found.store), wishes=SelfOptimizing.of(options), options=options)
@@ -40,6 +50,10 @@ class LakeTables:
     def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
         """See OptimizedTables."""
         table = self._table(process.table)
+        if not isinstance(table, Table):
+            from interbed.optimizer.work import iceberg_tables
+
+            return iceberg_tables.plan(table, process, need, slots)
         if not need.kind.is_compaction:
             return WorkPlan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
         tasks = compaction_tasks(table.copy(need.options), need.kind)
@@ -64,6 +78,10 @@ class LakeTables:
         if not process.kind.is_compaction:
             return decode_snapshot(results[0])
         table = self._table(process.table)
+        if not isinstance(table, Table):
+            from interbed.optimizer.work import iceberg_tables
+
+            return iceberg_tables.commit(table, process, results)
         if process.id in self._fresh:
             # There is none of it among the snapshots, of which there may be many.
             self._fresh.discard(process.id)
@@ -80,7 +98,13 @@ class LakeTables:
         """See OptimizedTables."""
         if not process.kind.is_compaction:
             return
-        job = JobFiles(self._table(process.table).store, process.id)
+        table = self._table(process.table)
+        if not isinstance(table, Table):
+            from interbed.optimizer.work import iceberg_tables
+
+            iceberg_tables.end(table, process, results)
+            return
+        job = JobFiles(table.store, process.id)
         job.unmark()
         self._fresh.discard(process.id)
         if process.cleanup is Cleanup.SWEEP:
@@ -88,8 +112,14 @@ class LakeTables:
         elif process.cleanup is Cleanup.DISCARD:
             job.delete_all()
 
-    def _table(self, name: str) -> Table:
-        return self._catalog.get_table(name)
+    def _table(self, name: str) -> Any:
+        """A table of interbed's, or of Iceberg's."""
+        try:
+            return self._catalog.get_table(name)
+        except MissingExtraError as error:
+            raise NotAnInterbedTableError(
+                f"'{name}' is an Iceberg table, which nobody here can read: {error}"
+            ) from error
 
 
 def compaction_tasks(table: Table, kind: WorkKind) -> list[CompactionTask]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from interbed.catalog.api import Catalog
 from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.tables import Watch
 from interbed.optimizer.flow.task import TaskOutcome
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.engine import Engine
@@ -43,10 +44,16 @@ def make_orders(catalog: Catalog, name: str = "shop.orders", commits: int = 8) -
 
 
 def work(
-    catalog: Catalog, journal: Journal, *, tasks: int = 1_000, clock: Callable[[], int] = now_millis, ends: bool = False
+    catalog: Catalog,
+    journal: Journal,
+    *,
+    tasks: int = 1_000,
+    clock: Callable[[], int] = now_millis,
+    ends: bool = False,
+    watch: Callable[[SnapshotSweep], Watch] | None = None,
 ) -> None:
     """Schedule, and carry out at most so many tasks, until there is nothing left to do. `ends`: be the scheduler no
-    more after that.
+    more after that. `watch` makes what tells of tables, by default of those of the catalog.
     """
     lease = journal.acquire(HOLDER, clock(), clock() + LEASE_MILLIS)
     assert lease is not None
@@ -59,7 +66,8 @@ def work(
         clock=clock,
         new_id=lambda: str(uuid.uuid4()),
     )
-    engine = Engine(scheduler, LakeTables(catalog, sweep.remember), FilesWatch(catalog, sweep, clock), clock=clock)
+    watched = FilesWatch(catalog, sweep, clock) if watch is None else watch(sweep)
+    engine = Engine(scheduler, LakeTables(catalog, sweep.remember), watched, clock=clock)
     worker = scheduler.register("default", 1, 1 << 20, "here")
     left = itertools.repeat(None, tasks)
     while engine.step() or scheduler.processes():
