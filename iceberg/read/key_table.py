@@ -15,10 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.iceberg.read.key_places import Array, Places, find_slowly
 from interbed.storage.base.arrays import Ints, Mask
-
-Array = Any
-"""An Arrow array; the stubs of pyarrow want the type of its values."""
 
 _ABSENT = -1
 
@@ -27,11 +25,12 @@ _ABSENT = -1
 class KeyTable:
     """Distinct keys with the sequence number of the newest delete of each.
 
-    `values` are the distinct values of each column; `numbers` those of the first columns' combinations, ascending, for
-    each column but the first.
+    `values` are the distinct values of each column, `places` how they are found where that is quicker than by Arrow;
+    `numbers` those of the first columns' combinations, ascending, for each column but the first.
     """
 
     values: tuple[Array, ...]
+    places: tuple[Places | None, ...]
     numbers: tuple[Ints, ...]
     newest: Ints
 
@@ -40,37 +39,47 @@ class KeyTable:
         """The table of keys, given by columns, and of the deletes that brought them; neither need be distinct."""
         plain = [_comparable(column) for column in columns]
         values = tuple(pc.unique(column) for column in plain)
-        keys = _places(plain[0], values[0])
+        keys = _place_of_each(plain[0], values[0])
         numbers: list[Ints] = []
         for column, known in zip(plain[1:], values[1:], strict=True):
-            keys = keys * len(known) + _places(column, known)
+            keys = keys * len(known) + _place_of_each(column, known)
             combined = np.unique(keys)
             numbers.append(combined)
             # Dense again, lest the numbers of many columns outgrow 64 bits.
             keys = np.searchsorted(combined, keys)
         newest = np.full(len(numbers[-1]) if numbers else len(values[0]), _ABSENT, np.int64)
         np.maximum.at(newest, keys, sequence_numbers)
-        return KeyTable(values, tuple(numbers), newest)
+        return KeyTable(values, tuple(map(Places.of, values)), tuple(numbers), newest)
 
     def deletes(self, columns: Sequence[Array], sequence_number: int) -> Mask | None:
         """Which rows of that age are deleted, the rows given by their keys' columns; None when none of them is."""
-        plain = [_comparable(column) for column in columns]
-        keys = _places(plain[0], self.values[0])
-        for column, known, combined in zip(plain[1:], self.values[1:], self.numbers, strict=True):
-            here = _places(column, known)
-            pairs = np.where((keys < 0) | (here < 0), _ABSENT, keys * len(known) + here)
+        rows, keys = self._find(0, columns[0])
+        for column, combined in enumerate(self.numbers, 1):
+            if not len(rows):
+                return None
+            # Of rows alone whose first columns are those of a key.
+            among, here = self._find(column, columns[column].take(pa.array(rows)))
+            pairs = keys[among] * len(self.values[column]) + here
             found = np.minimum(np.searchsorted(combined, pairs), len(combined) - 1)
-            keys = np.where(combined[found] == pairs, found, _ABSENT)
-        # What is in no key comes last, where nothing is newer.
-        newest = np.append(self.newest, np.int64(_ABSENT))
-        deleted: Mask = newest[keys] > sequence_number
-        return deleted if deleted.any() else None
+            is_key = combined[found] == pairs
+            rows, keys = rows[among[is_key]], found[is_key]
+        rows = rows[self.newest[keys] > sequence_number]
+        if not len(rows):
+            return None
+        deleted = np.zeros(len(columns[0]), np.bool_)
+        deleted[rows] = True
+        return deleted
+
+    def _find(self, number: int, column: Array) -> tuple[Ints, Ints]:
+        """The rows whose value in the column of that number is known, and the place of each."""
+        plain, places = _comparable(column), self.places[number]
+        return find_slowly(self.values[number], plain) if places is None else places.find(plain)
 
 
-def _places(column: Array, values: Array) -> Ints:
-    """The place of each value among the values, -1 where it is not there."""
+def _place_of_each(column: Array, values: Array) -> Ints:
+    """The place of each value among the values, which have all of them."""
     found: Any = pc.index_in(column, value_set=values)
-    places: Ints = found.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
+    places: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return places
 
 
