@@ -59,6 +59,15 @@ class LiveFile:
         return self.file_format == "puffin"
 
     @property
+    def only_path(self) -> str | None:
+        """The one data file that position deletes are of, where that is known."""
+        if self.referenced is not None:
+            return self.referenced
+        if self.lower_path is None or self.lower_path != self.upper_path:
+            return None
+        return self.lower_path.decode("utf-8", "surrogateescape")
+
+    @property
     def cost(self) -> int:
         """How much there is to read of it, in bytes."""
         return self.size if self.length is None else self.length

@@ -94,9 +94,7 @@ class DeleteIndex:
             if is_unpartitioned(file.spec_id):
                 return self._everywhere
             return self._equality.setdefault((file.spec_id, file.partition), _Line())
-        path = file.referenced
-        if path is None and file.lower_path is not None and file.lower_path == file.upper_path:
-            path = file.lower_path.decode("utf-8", "surrogateescape")
+        path = file.only_path
         if path is not None:
             return self._by_path.setdefault(path, _Line())
         return self._by_partition.setdefault((file.spec_id, file.partition), _Line())

@@ -32,6 +32,9 @@ KEYS_MAX = 4_000_000
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POSITION = NestedField(2147483545, "pos", LongType(), required=True)
 _POSITION_DELETES = Schema(_PATH, _POSITION)
+_POSITIONS_ALONE = Schema(_POSITION)
+_LARGE_BYTES = 1 << 20
+"""Of smaller files finding the pages of one path takes longer than reading all."""
 
 Scope = tuple[tuple[int, ...], int, tuple[object, ...]]
 """Equality deletes that can share a table: by the same columns, of the same partition."""
@@ -158,8 +161,12 @@ class Deletions:
         return known
 
     def _read_positions(self, file: LiveFile, users: set[str]) -> dict[str, Positions]:
+        if file.only_path is not None:
+            # All of its rows name this file: their paths are not worth a look.
+            found = [batch.column(0).to_numpy() for _, batch in self._files.batches(file, _POSITIONS_ALONE)]
+            return {file.only_path: np.concatenate(found)} if found else {}
         predicate: Predicate | None = None
-        if len(users) == 1:
+        if len(users) == 1 and file.size > _LARGE_BYTES:
             predicate = Comparison(Op.EQ, _PATH.name, next(iter(users)))
         parts: dict[str, list[Positions]] = defaultdict(list)
         for _, batch in self._files.batches(file, _POSITION_DELETES, predicate):

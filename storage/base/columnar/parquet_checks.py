@@ -9,6 +9,7 @@ when it is used. Source: parquet-format, README (checksumming) and BinaryProtoco
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,12 +45,27 @@ def open_parquet(source: pa.NativeFile) -> "pq.ParquetFile":
     return opened(source, metadata_of(footer), verify=True)
 
 
-def opened(source: Any, metadata: "pq.FileMetaData | None", *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
-    """The file with that footer, its own when None; with `verify` its pages are verified when they are read."""
+def opened(
+    source: Any,
+    metadata: "pq.FileMetaData | None",
+    *,
+    verify: bool,
+    buffer_size: int = 0,
+    as_dictionaries: Sequence[str] = (),
+) -> "pq.ParquetFile":
+    """The file with that footer, its own when None; with `verify` its pages are verified when they are read.
+
+    Of columns of texts `as_dictionaries` come as they are encoded.
+    """
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
-        source, metadata=metadata, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=verify
+        source,
+        metadata=metadata,
+        pre_buffer=False,
+        buffer_size=buffer_size,
+        page_checksum_verification=verify,
+        read_dictionary=list(as_dictionaries),
     )
 
 

@@ -1,5 +1,6 @@
 """The footer of a Parquet file, decoded once for all reads of the file."""
 
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ _CACHE_BYTES = 32 << 20
 _DECODED = 16
 """How much more memory a decoded footer takes, with the indexes of pages: a rough guess on the safe side."""
 _CACHE = MemoryCache()
+
+_DICTIONARY, _PLAIN = "PLAIN_DICTIONARY", "PLAIN"
+"""Encodings by the names of pages of version 1, which a dictionary and its indices share; those of version 2 do not
+tell whether values stand beside their dictionary."""
 
 
 class Footer:
@@ -34,6 +39,18 @@ class Footer:
         """Bytes in memory, about."""
         return _DECODED * len(self._content)
 
+    @cached_property
+    def dictionaries(self) -> frozenset[str]:
+        """Columns of texts or bytes, at the outermost level, of which all pages are known to be of dictionaries."""
+        kinds = {f.name for f in self.schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)}
+        if not kinds:
+            return frozenset()
+        groups = [self.metadata.row_group(number) for number in range(self.metadata.num_row_groups)]
+        places = {self.metadata.schema.column(place).path: place for place in range(self.metadata.num_columns)}
+        return frozenset(
+            name for name in kinds & places.keys() if all(_is_dictionary(group.column(places[name])) for group in groups)
+        )
+
     def pages(self, source: Any) -> PageIndex:
         """Where the pages of the file are, which is open; ValueError for a damaged index."""
         if self._index is None:
@@ -41,6 +58,10 @@ class Footer:
                 check_index(source, self._content)
             self._index = PageIndex(self._content, self.schema)
         return self._index
+
+
+def _is_dictionary(chunk: Any) -> bool:
+    return _DICTIONARY in chunk.encodings and _PLAIN not in chunk.encodings
 
 
 def read_footer(source: pa.NativeFile, path: str, *, verify: bool) -> Footer:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.grammar import parse_filter
@@ -90,3 +90,27 @@ def test_int96_timestamps_are_read_and_not_pruned_by(tmp_path: Path) -> None:
 def test_a_system_error_is_not_taken_for_damage(tmp_path: Path) -> None:
     with pytest.raises(StorageAccessError, match=str(tmp_path)):
         _read(tmp_path, [_field("v", "INT")])
+
+
+def test_texts_that_are_dictionary_encoded_by_java_come_as_texts(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    values = [None if n % 7 == 3 else "äbc"[: n % 4] * (n // 40) for n in range(250)]
+    rows = pa.table({"t": values, "n": range(250), "y": [value and value.encode() for value in values]})
+    # Names of encodings as version 1 of Parquet has them, which Java writes.
+    pq.write_table(rows, path, row_group_size=60, version="1.0")
+    assert "PLAIN_DICTIONARY" in pq.read_metadata(path).row_group(0).column(0).encodings
+    batches = _read(path, [_field("t", "STRING"), _field("n", "BIGINT"), _field("y", "BYTES")])
+    assert pa.Table.from_batches(batches).equals(rows)
+    assert max(batch.num_rows for batch in batches) <= 100
+
+
+def test_a_code_beyond_its_dictionary_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    texts = ["a", "b", *["c"] * 6, *["c"] * 5000]
+    pq.write_table(pa.table({"t": texts}), path, version="1.0", compression="none")
+    content = path.read_bytes()
+    run = b"\x90\x4e\x02"  # 5,000 times the code 2
+    assert content.count(run) == 1
+    path.write_bytes(content.replace(run, b"\x90\x4e\x03"))
+    with pytest.raises(CorruptFileError, match="f.parquet"):
+        _read(path, [_field("t", "STRING")], batch_rows=10_000)
