@@ -3,11 +3,15 @@
 Source: Iceberg's table specification, "Sequence Number Inheritance" and "First Row ID Inheritance".
 """
 
+import json
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -24,11 +28,16 @@ from pyiceberg.manifest import (
     _inherit_from_manifest,
 )
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, row_id_of
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 
 T = TypeVar("T")
+
+_AVRO_SCHEMA = "avro.schema"
+_CACHED = 64
+"""Readers of manifests that are kept: one for each schema of a table's partitions."""
 
 FIRST_ROW_ID = 16
 """The place of that field in the record of a data file."""
@@ -57,14 +66,30 @@ def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
         return list(reader)
 
 
-def _entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries; pyiceberg's own reader passes over the fields of version 3."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
+class _Manifest(AvroFile[ManifestEntry]):
+    """An open manifest; pyiceberg's own reader passes over the fields of version 3, and is made anew for each file."""
+
+    def __enter__(self) -> "_Manifest":
+        with self.input_file.open() as source:
+            self.decoder = new_decoder(source.read())
+        self.header = self._read_header()
+        self.reader = _reader_of(self.header.meta[_AVRO_SCHEMA])
+        return self
+
+
+@lru_cache(_CACHED)
+def _reader_of(schema: str) -> Reader:
+    """What decodes manifests that were written with this Avro schema; it has no state."""
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    )
+
+
+def _entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    with _Manifest(io.new_input(manifest.manifest_path)) as reader:
         found = [
             _inherit_from_manifest(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED
         ]

@@ -19,7 +19,8 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from interbed.iceberg.meta.live_file import LiveFile
 from interbed.iceberg.plan.task import DataTask
 from interbed.iceberg.read.files import TableFiles
-from interbed.iceberg.read.key_table import Array, KeyTable
+from interbed.iceberg.read.key_places import Array
+from interbed.iceberg.read.key_table import KeyTable
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate

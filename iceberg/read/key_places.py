@@ -101,9 +101,7 @@ def _validity(array: Array) -> Mask:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind)
-    )
+    return pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind)
 
 
 def _print_of(kind: pa.DataType) -> Callable[[Array], Prints] | None:
@@ -141,7 +139,7 @@ def _of_texts(array: Array) -> Prints:
     words = np.lib.stride_tricks.as_strided(padded[:_WORD].view(np.uint64), (len(here) + _WORD + 1,), (1,))
     starts, ends = offsets[:-1] - offsets[0] + _WORD, offsets[1:] - offsets[0] + _WORD
     lengths = ends - starts
-    # The last bytes of a text are the upper ones of a word that ends with it; of a short one the others are shifted out.
+    # The last bytes of a text are the upper ones of a word that ends with it; what is not of a short one is moved out.
     surplus = np.clip(_WORD - lengths, 0, _WORD - 1).astype(np.uint64)
     last = words[ends - _WORD] >> (surplus << np.uint64(3))
     last[lengths == 0] = 0
@@ -153,4 +151,5 @@ def _of_texts(array: Array) -> Prints:
 
 def _mixed(one: Prints, other: Prints) -> Prints:
     mixed = (one ^ (one >> np.uint64(29))) * _MORE_ODDS[0] + other * _MORE_ODDS[1]
-    return mixed ^ (mixed >> np.uint64(32))
+    found: Prints = mixed ^ (mixed >> np.uint64(32))
+    return found

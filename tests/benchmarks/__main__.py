@@ -2,13 +2,13 @@
 then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
 million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
-from a commit to a reader of its log, how evenly two share the compaction of unequal buckets, and what a step of the
-optimizer's scheduler costs.
+from a commit to a reader of its log, how evenly two share the compaction of unequal buckets, what a step of the
+optimizer's scheduler costs, and Iceberg's tables read by interbed, by pyiceberg and by Spark.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
                                 [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
-                                [--skip-log] [--skip-balance] [--skip-optimizer]
+                                [--skip-log] [--skip-balance] [--skip-optimizer] [--skip-iceberg]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -38,6 +38,7 @@ from tests.benchmarks import (
     deletion_vectors,
     first_calls,
     formats,
+    iceberg,
     log_latency,
     lookup,
     memory,
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--skip-log", action="store_true", help="leave the log of a table in Kafka out")
     parser.add_argument("--skip-balance", action="store_true", help="leave the compaction of unequal buckets out")
     parser.add_argument("--skip-optimizer", action="store_true", help="leave the optimizer's scheduler out")
+    parser.add_argument("--skip-iceberg", action="store_true", help="leave reading Iceberg's tables out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -216,6 +218,9 @@ def main() -> None:
     scheduled = {} if arguments.skip_optimizer else optimizer.measure(console)
     if scheduled:
         optimizer.show(scheduled, console)
+    theirs = {} if arguments.skip_iceberg else iceberg.measure(console, arguments.rows)
+    if theirs:
+        iceberg.show(theirs, console)
     if arguments.json:
         found_all = {
             **measured,
@@ -237,6 +242,7 @@ def main() -> None:
             "log": log_latency.as_json(latency),
             "balance": balance.as_json(shared),
             "optimizer": optimizer.as_json(scheduled),
+            "iceberg": iceberg.as_json(theirs),
         }
         print(json.dumps(found_all, indent=2))
 

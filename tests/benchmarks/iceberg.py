@@ -17,7 +17,7 @@ from rich.table import Table
 from tests.benchmarks.command import Figures, in_process, run_alone
 from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.iceberg_scans import QUERIES
-from tests.benchmarks.iceberg_tables import DELETES, made
+from tests.benchmarks.iceberg_tables import made
 from tests.benchmarks.spark_figures import least
 
 MODULE = "tests.benchmarks.iceberg_scans"
@@ -44,9 +44,7 @@ def measure(console: Console, rows: int = 4_000_000) -> Found:
         for kind, engine in ENGINES:
             with console.status(f"Iceberg, {kind}: {engine}"):
                 source = tables.names[kind] if engine == "Spark" else tables.metadata[kind]
-                figures: dict[str, Any] = in_process(
-                    MODULE, engine, source, tables.warehouse, timeout=TIMEOUT_SECONDS
-                )
+                figures: dict[str, Any] = in_process(MODULE, engine, source, tables.warehouse, timeout=TIMEOUT_SECONDS)
             for query in QUERIES:
                 runs.setdefault(f"{kind}: {query}", {}).setdefault(engine, []).append(figures[query])
     found = {stage: {name: least(figures) for name, figures in engines.items()} for stage, engines in runs.items()}

@@ -47,9 +47,8 @@ class Footer:
             return frozenset()
         groups = [self.metadata.row_group(number) for number in range(self.metadata.num_row_groups)]
         places = {self.metadata.schema.column(place).path: place for place in range(self.metadata.num_columns)}
-        return frozenset(
-            name for name in kinds & places.keys() if all(_is_dictionary(group.column(places[name])) for group in groups)
-        )
+        found = kinds & places.keys()
+        return frozenset(name for name in found if all(_is_dictionary(group.column(places[name])) for group in groups))
 
     def pages(self, source: Any) -> PageIndex:
         """Where the pages of the file are, which is open; ValueError for a damaged index."""

@@ -112,5 +112,5 @@ def test_a_code_beyond_its_dictionary_is_damage(tmp_path: Path) -> None:
     run = b"\x90\x4e\x02"  # 5,000 times the code 2
     assert content.count(run) == 1
     path.write_bytes(content.replace(run, b"\x90\x4e\x03"))
-    with pytest.raises(CorruptFileError, match="f.parquet"):
+    with pytest.raises(CorruptFileError, match=r"f\.parquet"):
         _read(path, [_field("t", "STRING")], batch_rows=10_000)
