@@ -132,6 +132,14 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "read.arrow_rows",
         "read.parallel",
     ),
+    "writes of files that are not of interbed's tables": (
+        "base.types.not_null",
+        "files.format.encoding",
+        "files.format.sink",
+        "lsm.spill",
+        "write.sort.external",
+        "write.sort.key",
+    ),
     "writes that are carried out in many processes and committed in one": (
         "commit.file_store_commit",
         "commit.basis",

@@ -65,7 +65,8 @@ def manifests_to_merge(manifests: Sequence[ManifestFile], target: int) -> list[l
     """The paths of manifests that together make one of about `target` bytes, for each that is worth making. Pure."""
     groups: dict[tuple[int, int], list[list[ManifestFile]]] = defaultdict(list)
     for manifest in manifests:
-        if manifest.manifest_length >= target:
+        has_live_files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        if manifest.manifest_length >= target or not has_live_files:
             continue
         pieces = groups[int(manifest.content), manifest.partition_spec_id]
         if not pieces or sum(m.manifest_length for m in pieces[-1]) + manifest.manifest_length > target:

@@ -96,6 +96,9 @@ if TYPE_CHECKING:
     from interbed.catalog.server.settings import ServerSettingsError
     from interbed.iceberg.explanation import IcebergExplanation
     from interbed.iceberg.opening import load_iceberg_table
+    from interbed.iceberg.optimize.expire import IcebergExpiry
+    from interbed.iceberg.optimize.orphans import IcebergOrphans
+    from interbed.iceberg.optimize.result import IcebergCompaction
     from interbed.iceberg.query import IcebergScan
     from interbed.iceberg.table import IcebergTable
     from interbed.ingest.errors import (
@@ -213,7 +216,10 @@ __all__ = [
     "FilterError",
     "HealthReason",
     "HiveCatalog",
+    "IcebergCompaction",
+    "IcebergExpiry",
     "IcebergExplanation",
+    "IcebergOrphans",
     "IcebergScan",
     "IcebergTable",
     "Identifier",
@@ -308,6 +314,9 @@ _HOLDS = {
     "interbed.catalog.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.iceberg.explanation": "IcebergExplanation",
+    "interbed.iceberg.optimize.expire": "IcebergExpiry",
+    "interbed.iceberg.optimize.orphans": "IcebergOrphans",
+    "interbed.iceberg.optimize.result": "IcebergCompaction",
     "interbed.iceberg.opening": "load_iceberg_table",
     "interbed.iceberg.query": "IcebergScan",
     "interbed.iceberg.table": "IcebergTable",

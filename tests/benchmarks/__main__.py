@@ -39,6 +39,7 @@ from tests.benchmarks import (
     first_calls,
     formats,
     iceberg,
+    iceberg_rewrites,
     log_latency,
     lookup,
     memory,
@@ -221,6 +222,9 @@ def main() -> None:
     theirs = {} if arguments.skip_iceberg else iceberg.measure(console, arguments.rows)
     if theirs:
         iceberg.show(theirs, console)
+    kept = {} if arguments.skip_iceberg else iceberg_rewrites.measure(console, arguments.rows)
+    if kept:
+        iceberg_rewrites.show(kept, console)
     if arguments.json:
         found_all = {
             **measured,
@@ -243,6 +247,7 @@ def main() -> None:
             "balance": balance.as_json(shared),
             "optimizer": optimizer.as_json(scheduled),
             "iceberg": iceberg.as_json(theirs),
+            "iceberg rewrites": iceberg_rewrites.as_json(kept),
         }
         print(json.dumps(found_all, indent=2))
 

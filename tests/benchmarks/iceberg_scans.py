@@ -11,10 +11,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.benchmarks.spark_figures import Figures, least, timed
 from tests.support.peers.iceberg import CATALOG
 from tests.support.peers.spark import iceberg_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 QUERIES: dict[str, Sequence[str] | None] = {"full scan": None, "two columns": ("amount", "price")}
 """The columns of each query; None for all."""
@@ -49,6 +53,19 @@ def pyiceberg_read(metadata: str) -> Read:
 
 def spark_read(table: str, warehouse: Path, scratch: Path) -> Read:
     """Iceberg's code in a session on two threads, whose catalog loads the table for each read."""
+    spark = spark_session(warehouse, scratch)
+    counted = spark.table(table).selectExpr("count(id)").collect()[0][0]
+
+    def read(columns: Sequence[str] | None) -> int:
+        frame = spark.table(table)
+        (frame if columns is None else frame.select(*columns)).write.format("noop").mode("overwrite").save()
+        return int(counted)
+
+    return read
+
+
+def spark_session(warehouse: Path, scratch: Path) -> "SparkSession":
+    """A session on two threads with Iceberg's catalog of the warehouse."""
     from pyspark.sql import SparkSession
 
     settings = {
@@ -66,15 +83,7 @@ def spark_read(table: str, warehouse: Path, scratch: Path) -> Read:
     builder = SparkSession.builder.appName("interbed bench").master("local[2]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    counted = spark.table(table).selectExpr("count(id)").collect()[0][0]
-
-    def read(columns: Sequence[str] | None) -> int:
-        frame = spark.table(table)
-        (frame if columns is None else frame.select(*columns)).write.format("noop").mode("overwrite").save()
-        return int(counted)
-
-    return read
+    return builder.getOrCreate()
 
 
 def measured(engine: str, read: Read) -> dict[str, Figures]:

@@ -26,6 +26,8 @@ _COLUMNS = (
     "id BIGINT NOT NULL, amount BIGINT, price DOUBLE, tax DOUBLE, code STRING, city STRING, note STRING, "
     "made TIMESTAMP, changed TIMESTAMP"
 )
+_PROPERTIES = "'write.target-file-size-bytes'='10000000'"
+"""By which none of the data files is a small one."""
 _STRIDE = 7919
 """Prime to the numbers of rows that there are, so that its multiples are all ids."""
 
@@ -60,6 +62,7 @@ def _write(warehouse: Path, rows: int) -> dict[str, dict[str, str]]:
         for kind, by_key in DELETES.items():
             names[kind] = table = peer.new_table(_COLUMNS)
             _fill(peer, table, rows, by_key=by_key)
+            peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ({_PROPERTIES})")
             metadata[kind] = peer.metadata(table)
     return {"names": names, "metadata": metadata}
 
