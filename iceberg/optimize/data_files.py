@@ -36,13 +36,16 @@ _CODECS = {"uncompressed": None, "none": None, "zstd": "zstd", "snappy": "snappy
 
 
 class DataFiles:
-    """New data files of one partition. Used as a context manager; on an error it deletes what it wrote."""
+    """New data files of one partition, each of at most about `target` bytes. Used as a context manager; on an error it
+    deletes what it wrote.
+    """
 
-    def __init__(self, job: OptimizeJob, spec_id: int, partition: tuple[object, ...], prefix: str) -> None:
+    def __init__(self, job: OptimizeJob, spec_id: int, partition: tuple[object, ...], prefix: str, target: int) -> None:
         self._job = job
         self._spec_id = spec_id
         self._partition = partition
         self._prefix = prefix
+        self._target = target
         self._schema = pa.schema([_file_field(field) for field in job.written.fields])
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
@@ -62,7 +65,7 @@ class DataFiles:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write rows that have the job's columns."""
-        most = min(_GROUP_BYTES, self._job.settings.target)
+        most = min(_GROUP_BYTES, self._target)
         for batch in batches:
             rows = max(batch.num_rows * most // max(batch.nbytes, 1), 1)
             for start in range(0, batch.num_rows, rows):
@@ -89,7 +92,7 @@ class DataFiles:
             self._current = _OneFile(self._job, path, self._schema)
         self._current.write(self._pending)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        if self._current.position() >= self._job.settings.target:
+        if self._current.position() >= self._target:
             self._end_file()
 
     def _end_file(self) -> None:

@@ -16,8 +16,8 @@ from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.optimize.unit import Action, OptimizeUnit
 from interbed.iceberg.plan.task import DataTask
 
-_UNIT_BYTES = 2 << 30
-"""So much a unit takes at most, where its files can be divided so."""
+_UNIT_FILES = 4
+"""A unit makes about so many files of the target size, where its files can be divided so."""
 
 
 class Mode(Enum):
@@ -55,7 +55,7 @@ def _full(files: Sequence[DataTask], settings: OptimizeSettings, is_sorted_anew:
         return []
     return [
         OptimizeUnit(action=Action.REWRITE, reason="all files", files=tuple(piece))
-        for piece in _pieces(chosen, max(_UNIT_BYTES, settings.target))
+        for piece in _pieces(chosen, _UNIT_FILES * settings.target)
     ]
 
 
@@ -64,7 +64,7 @@ def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> l
     taken: set[str] = set()
 
     def rewrite(chosen: Sequence[DataTask], reason: str) -> None:
-        for piece in _pieces(chosen, max(_UNIT_BYTES, settings.target)):
+        for piece in _pieces(chosen, _UNIT_FILES * settings.target):
             found.append(OptimizeUnit(action=Action.REWRITE, reason=reason, files=tuple(piece)))
             taken.update(task.file.path for task in piece)
 
@@ -84,7 +84,7 @@ def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> l
         reason = "rows deleted by keys" if keys else "positions in several files"
         found += [
             OptimizeUnit(action=Action.CONVERT, reason=reason, files=tuple(piece))
-            for piece in _pieces(scattered, max(_UNIT_BYTES, settings.target))
+            for piece in _pieces(scattered, _UNIT_FILES * settings.target)
         ]
     return found
 
@@ -116,13 +116,14 @@ def deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
 
 
 def _pieces(files: Sequence[DataTask], most: int) -> list[list[DataTask]]:
-    """The files in order, in pieces of about `most` bytes."""
-    pieces: list[list[DataTask]] = []
-    size = 0
+    """The files in order, in as few pieces of about `most` bytes as there can be, of about the same size."""
+    total = sum(task.file.size for task in files)
+    number = max(-(-total // most), 1)
+    pieces: list[list[DataTask]] = [[] for _ in range(number)]
+    before = 0
     for task in files:
-        if not pieces or size + task.file.size > most:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(task)
-        size += task.file.size
-    return pieces
+        # Where the middle of the file lies.
+        place = (before + task.file.size // 2) * number // max(total, 1)
+        pieces[min(place, number - 1)].append(task)
+        before += task.file.size
+    return [piece for piece in pieces if piece]

@@ -20,6 +20,9 @@ from interbed.iceberg.read.deletions import Deletions
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.files.deletion.vector import DeletionVector
 
+_ROOM = 1.1
+"""Files may become so much larger than they were planned, rather than leave rows for another one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOutcome:
@@ -49,7 +52,10 @@ def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int |
     def rows() -> Iterator[pa.RecordBatch]:
         return iter(read.to_reader(tasks, threads=threads))
 
-    with DataFiles(job, unit.spec_id, unit.partition, prefix) as files:
+    # Files of about the same size, and none of a few rows at the end.
+    number = max(round(unit.bytes / job.settings.target), 1)
+    target = unit.bytes * _ROOM // number + 1
+    with DataFiles(job, unit.spec_id, unit.partition, prefix, int(target)) as files:
         files.write(rows() if job.order is None else sorted_rows(job.order, rows, unit.files))
         return files.close()
 
