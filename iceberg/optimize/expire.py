@@ -16,7 +16,12 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.table.update import (
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    TableUpdate,
+)
 
 from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
 from interbed.iceberg.commit.home import TableHome
@@ -146,6 +151,11 @@ def expire_snapshots(
             RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in chosen.refs
         ]
         if chosen.snapshots:
+            updates += [
+                RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": file.snapshot_id})
+                for file in table.metadata.partition_statistics
+                if file.snapshot_id in chosen.snapshots
+            ]
             updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(chosen.snapshots)}))
         ids = chosen.snapshots
         return Attempt(

@@ -104,3 +104,20 @@ def test_small_manifests_are_put_together_and_rows_keep_their_ids(peer: IcebergP
     assert assert_alike(peer, table) == before
     if ids is not None:
         assert peer.run(f"SELECT id, _row_id FROM {table} ORDER BY id") == ids
+
+
+def test_statistics_go_with_their_snapshots(peer: IcebergPeer) -> None:
+    table = peer.new_table("id INT, p STRING", 2, partitioned="p")
+    peer.run(f"INSERT INTO {table} VALUES (1, 'a')")
+    for procedure in ("compute_table_stats", "compute_partition_stats"):
+        peer.run(f"CALL ice.system.{procedure}('{table}')")
+    peer.run(f"INSERT INTO {table} VALUES (2, 'b')")
+    found = opened(peer, table)
+    metadata = found.metadata.metadata
+    paths = [file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)]
+    assert len(paths) == 2
+    found.expire_snapshots(older_than=now())
+    metadata = found.metadata.metadata
+    assert [*metadata.statistics, *metadata.partition_statistics] == []
+    assert not any(Path(path.removeprefix("file:")).exists() for path in paths)
+    assert len(assert_alike(peer, table)) == 2
