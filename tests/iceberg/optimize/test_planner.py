@@ -1,5 +1,6 @@
 """What is worth doing, what stays, and units on their way to other processes: all of it without a table."""
 
+from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
@@ -18,75 +19,35 @@ from interbed.iceberg.optimize.wire import outcome_from_bytes, outcome_to_bytes,
 from interbed.iceberg.plan.delete_index import DeleteIndex, Deletes
 from interbed.iceberg.plan.task import DataTask
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
+from tests.iceberg.plan import files
 
 SETTINGS = OptimizeSettings(target=100, small_files=3)
 
 
 def data(path: str, number: int = 1, *, size: int = 100, records: int = 100, partition: int = 0) -> LiveFile:
-    """A data file."""
-    return LiveFile(
-        path=path,
-        content=Content.DATA,
-        file_format="parquet",
-        spec_id=0,
-        partition=(partition,),
-        records=records,
-        size=size,
-        sequence_number=number,
-    )
+    """A data file of a partition."""
+    return files.data(path, number, size=size, records=records, partition=(partition,))
 
 
-def keys(path: str, number: int, partition: int = 0, records: int = 1) -> LiveFile:
-    """An equality delete file of one partition."""
-    return LiveFile(
-        path=path,
-        content=Content.EQUALITY_DELETES,
-        file_format="parquet",
-        spec_id=0,
-        partition=(partition,),
-        records=records,
-        size=1,
-        sequence_number=number,
-        equality_ids=(1,),
-    )
+def keys(path: str, number: int, partition: int = 0) -> LiveFile:
+    """An equality delete file of a partition."""
+    return files.equality(path, number, partition=(partition,), size=1)
 
 
-def positions(path: str, number: int, of: str, records: int = 1) -> LiveFile:
+def positions(path: str, number: int, of: str) -> LiveFile:
     """A position delete file of one data file."""
-    return LiveFile(
-        path=path,
-        content=Content.POSITION_DELETES,
-        file_format="parquet",
-        spec_id=0,
-        partition=(0,),
-        records=records,
-        size=1,
-        sequence_number=number,
-        referenced=of,
-    )
+    return files.positions(path, number, of, partition=(0,))
 
 
 def vector(path: str, number: int, of: str) -> LiveFile:
     """A deletion vector."""
-    return LiveFile(
-        path=path,
-        content=Content.POSITION_DELETES,
-        file_format="puffin",
-        spec_id=0,
-        partition=(0,),
-        records=1,
-        size=9,
-        sequence_number=number,
-        referenced=of,
-        offset=4,
-        length=5,
-    )
+    return replace(files.vector(path, number, of), partition=(0,))
 
 
-def tasks(files: list[LiveFile], deletes: list[LiveFile]) -> list[DataTask]:
+def tasks(given: list[LiveFile], deletes: list[LiveFile]) -> list[DataTask]:
     """The files with what applies to them."""
     index = DeleteIndex(deletes, lambda _: False)
-    return [DataTask(file=file, deletes=index.of(file)) for file in files]
+    return [DataTask(file=file, deletes=index.of(file)) for file in given]
 
 
 FILES = st.lists(
@@ -105,9 +66,9 @@ KEYS = st.lists(st.builds(keys, st.uuids().map(str), st.integers(1, 6), st.integ
 
 @given(FILES, KEYS, st.sampled_from(Mode), st.randoms())
 def test_each_file_is_in_one_unit_at_most_and_the_order_of_files_does_not_matter(
-    files: list[LiveFile], deletes: list[LiveFile], mode: Mode, dice: object
+    some: list[LiveFile], deletes: list[LiveFile], mode: Mode, dice: object
 ) -> None:
-    planned = tasks(files, deletes)
+    planned = tasks(some, deletes)
     units = plan_units(planned, mode, SETTINGS)
     taken = [task.file.path for unit in units for task in unit.files]
     assert len(taken) == len(set(taken))
@@ -148,9 +109,9 @@ def test_properties_that_can_not_be_heeded_are_named(name: str, value: str) -> N
         OptimizeSettings.of({name: value})
 
 
-def removed(replacement: Replacement, files: list[LiveFile], deletes: list[LiveFile]) -> set[str]:
+def removed(replacement: Replacement, some: list[LiveFile], deletes: list[LiveFile]) -> set[str]:
     """The paths of what goes."""
-    return {path for path, _ in files_to_remove(replacement, files, deletes, lambda _: False, 9)}
+    return {path for path, _ in files_to_remove(replacement, some, deletes, lambda _: False, 9)}
 
 
 def replaced(**given: object) -> Replacement:
@@ -160,18 +121,18 @@ def replaced(**given: object) -> Replacement:
 
 
 def test_keys_stay_as_long_as_a_file_is_left_that_they_may_be_for() -> None:
-    files, deletes = [data("a"), data("b")], [keys("d", 2)]
-    first, second = tasks(files, deletes)
+    some, deletes = [data("a"), data("b")], [keys("d", 2)]
+    first, second = tasks(some, deletes)
     known = frozenset({("d", None)})
-    assert removed(replaced(rewritten=(first,), known=known), files, deletes) == {"a"}
-    assert removed(replaced(converted=(first,), known=known), files, deletes) == set()
-    assert removed(replaced(converted=(first, second), known=known), files, deletes) == {"d"}
-    assert removed(replaced(rewritten=(first,), converted=(second,), known=known), files, deletes) == {"a", "d"}
+    assert removed(replaced(rewritten=(first,), known=known), some, deletes) == {"a"}
+    assert removed(replaced(converted=(first,), known=known), some, deletes) == set()
+    assert removed(replaced(converted=(first, second), known=known), some, deletes) == {"d"}
+    assert removed(replaced(rewritten=(first,), converted=(second,), known=known), some, deletes) == {"a", "d"}
     # Of a file that another commit wrote anew, as old as before, nobody has looked at the keys.
-    late = [*files, data("c")]
+    late = [*some, data("c")]
     assert removed(replaced(converted=(first, second), known=known), late, deletes) == set()
     # Keys that came later are for files that were converted as well.
-    assert removed(replaced(converted=(first, second), known=known), files, [*deletes, keys("e", 3)]) == {"d"}
+    assert removed(replaced(converted=(first, second), known=known), some, [*deletes, keys("e", 3)]) == {"d"}
 
 
 def test_deletes_of_nothing_go_by_the_way() -> None:
@@ -179,7 +140,7 @@ def test_deletes_of_nothing_go_by_the_way() -> None:
 
 
 def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
-    files, deletes = [data("a")], [vector("v", 2, "a"), keys("d", 3)]
+    some, deletes = [data("a")], [vector("v", 2, "a"), keys("d", 3)]
     made = NewFile(
         path="w",
         content=Content.POSITION_DELETES,
@@ -193,24 +154,24 @@ def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
         length=5,
     )
     known = frozenset({("v", 4), ("d", None)})
-    assert removed(replaced(converted=tuple(tasks(files, deletes)), added=(made,), known=known), files, deletes) == {
+    assert removed(replaced(converted=tuple(tasks(some, deletes)), added=(made,), known=known), some, deletes) == {
         "v",
         "d",
     }
 
 
 def test_files_that_others_changed_are_a_conflict() -> None:
-    files = [data("a"), data("b")]
-    (first, _) = tasks(files, [])
+    some = [data("a"), data("b")]
+    (first, _) = tasks(some, [])
     with pytest.raises(CommitConflictError, match="replaced a while"):
         removed(replaced(rewritten=(first,)), [data("b")], [])
     with pytest.raises(CommitConflictError, match="deleted rows of a"):
-        removed(replaced(rewritten=(first,)), files, [positions("p", 3, "a")])
+        removed(replaced(rewritten=(first,)), some, [positions("p", 3, "a")])
     with pytest.raises(CommitConflictError, match="deleted rows of a"):
-        removed(replaced(converted=(first,)), files, [vector("v", 3, "a")])
+        removed(replaced(converted=(first,)), some, [vector("v", 3, "a")])
     # Positions on top of positions both hold; and what is of another file is not in the way.
-    assert removed(replaced(converted=(first,)), files, [positions("p", 3, "a")]) == set()
-    assert removed(replaced(rewritten=(first,)), files, [positions("p", 3, "b")]) == {"a"}
+    assert removed(replaced(converted=(first,)), some, [positions("p", 3, "a")]) == set()
+    assert removed(replaced(rewritten=(first,)), some, [positions("p", 3, "b")]) == {"a"}
 
 
 def test_units_and_outcomes_come_back_from_their_bytes() -> None:
