@@ -23,6 +23,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.further_hook import further_hooks, without_hooks
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,
@@ -195,14 +196,19 @@ class StagedTables(ABC):
         if staged.replaces:
             self._replace_table(staged.identifier, staged.schema, fill or _emptied)
         else:
-            if fill is None or staged.table.store.options.log_system is LogSystem.NONE:
+            options = staged.table.store.options
+            has_log = options.log_system is not LogSystem.NONE
+            if fill is None or not (has_log or further_hooks(options.raw)):
                 self._create_table(staged.identifier, staged.schema, staged.path, fill)
                 return
             from interbed.storage.log.publisher import publish_after_commit
 
-            # The log hears of the rows when there is a table.
-            self._create_table(staged.identifier, staged.schema, staged.path, _without_log(fill))
-            publish_after_commit(self._load_table(staged.identifier).store)
+            # The log, and whoever else follows commits, hear of the rows when there is a table at its place.
+            self._create_table(staged.identifier, staged.schema, staged.path, _unheard(fill))
+            store = self._load_table(staged.identifier).store
+            if has_log:
+                publish_after_commit(store)
+            store.hooks.after_change(store)
 
     def create_table_as(
         self,
@@ -314,9 +320,10 @@ def given_schema(
     return schema
 
 
-def _without_log(fill: Fill) -> Fill:
+def _unheard(fill: Fill) -> Fill:
     # What only a log can have is refused without one.
     options = {
+        **without_hooks(),
         LOG_SYSTEM: LogSystem.NONE,
         LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
         LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,

@@ -32,6 +32,7 @@ NEWEST_VERSION: TableVersion = 3
 _UNASSIGNED = -1
 """The sequence number of a manifest that gets the one of its commit."""
 _EQUALITY_IDS = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+_LEGACY = {f"{kind}_files_count": f"{kind}_data_files_count" for kind in ("added", "existing", "deleted")}
 _FIRST_ROW_ID = 15
 """The place of that field in the record of a manifest."""
 
@@ -112,9 +113,11 @@ def write_manifest_list(
     manifests: Sequence[ManifestFile],
     compression: str = "gzip",
     first_row_id: int | None = None,
+    legacy_names: bool = False,
 ) -> int | None:
     """Write the manifest list of a snapshot. Of version 3, `first_row_id` is the table's next; what is next after this
-    snapshot is returned. Raises OSError, ValueError for a manifest of another commit without a sequence number.
+    snapshot is returned. With `legacy_names` the counts of files are called as Iceberg 1.4 called them, for readers
+    that go by names. Raises OSError, ValueError for a manifest of another commit without a sequence number.
     """
     metadata = {
         "snapshot-id": str(snapshot_id),
@@ -137,13 +140,18 @@ def write_manifest_list(
         records.append(record)
     with AvroOutputFile[ManifestFile](
         output_file=io.new_output(path),
-        file_schema=MANIFEST_LIST_FILE_SCHEMAS[format_version],
+        file_schema=_with_legacy_names(format_version) if legacy_names else MANIFEST_LIST_FILE_SCHEMAS[format_version],
         record_schema=MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         schema_name="manifest_file",
         metadata=metadata,
     ) as writer:
         writer.write_block(records)
     return next_row_id
+
+
+def _with_legacy_names(format_version: TableVersion) -> Schema:
+    fields = MANIFEST_LIST_FILE_SCHEMAS[format_version].fields
+    return Schema(*(part.model_copy(update={"name": _LEGACY.get(part.name, part.name)}) for part in fields))
 
 
 def row_id_of(manifest: ManifestFile) -> int | None:

@@ -51,13 +51,15 @@ class StoreHooks:
     """What the floors above supply to every store: see `interbed.storage.table.opening`, which opens stores with it.
 
     `check_options` holds the rules for options that go together. `after_commit` is called when a commit has made its
-    snapshots; the commit stands whatever becomes of it, so it raises nothing. `log_of_writes` is where a writer sends
+    snapshots, and `after_change` when tags, the line of snapshots or expiry changed its versions; what was done stands
+    whatever becomes of them, so they raise nothing. `log_of_writes` is where a writer sends
     its rows before they are committed, None for most tables. `log_ends` says where such a log ends, by partition, None
     when that is not known; it raises nothing.
     """
 
     check_options: OptionRules
     after_commit: Callable[["TableStore"], None]
+    after_change: Callable[["TableStore"], None]
     log_of_writes: "Callable[[TableStore], WriteLog | None]"
     log_ends: Callable[["TableStore"], Mapping[str, int] | None]
 

@@ -4,6 +4,7 @@ import logging
 from functools import lru_cache
 
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.meta.further_hook import further_hooks
 from interbed.storage.meta.options.known.check import Judgement, judged
 from interbed.storage.meta.store import TableStore
 
@@ -23,12 +24,17 @@ def check_readable(store: TableStore) -> None:
 
 
 def check_writable(store: TableStore) -> None:
-    """Raise NotSupportedError when writing the table needs what this version does not do."""
+    """Raise NotSupportedError when writing the table needs what this version does not do.
+
+    MissingExtraError when what follows its commits needs a library that is not installed.
+    """
     _check_kind(store)
     judgement = judged(store.options.raw)
     _tell(store, judgement)
     if judgement.writing is not None:
         raise NotSupportedError(f"The table at {store.location} can't be written. {judgement.writing}")
+    # Whoever writes has what follows a commit.
+    further_hooks(store.options.raw)
 
 
 def _check_kind(store: TableStore) -> None:

@@ -28,8 +28,11 @@ def _maintain(of: TableStore) -> None:
         from interbed.storage.log.publisher import publish_after_commit
 
         publish_after_commit(of)
+    from interbed.storage.meta.further_hook import follow
     from interbed.storage.upkeep.maintenance import maintain
 
+    # Before old snapshots go, whose files readers of what was published before may still need.
+    follow(of)
     maintain(of)
 
 
@@ -47,8 +50,18 @@ def _log_ends(of: TableStore) -> Mapping[str, int] | None:
     return log_ends(of)
 
 
+def _follow(of: TableStore) -> None:
+    from interbed.storage.meta.further_hook import follow
+
+    follow(of)
+
+
 HOOKS = StoreHooks(
-    check_options=_check_options, after_commit=_maintain, log_of_writes=_log_of_writes, log_ends=_log_ends
+    check_options=_check_options,
+    after_commit=_maintain,
+    after_change=_follow,
+    log_of_writes=_log_of_writes,
+    log_ends=_log_ends,
 )
 """What every store is opened with."""
 

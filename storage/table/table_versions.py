@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.table.table_access import TableAccess
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Moment = datetime | str | int
 Span = timedelta | str
+
+_ICEBERG = "metadata.iceberg.storage"
 
 
 class TableVersions(TableAccess):
@@ -58,6 +60,7 @@ class TableVersions(TableAccess):
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if create_tag(self.store, tag):
             note_created(self.store, name)
+            self._tell()
             return tag
         if ignore_if_exists:
             return self._tags.get(name)
@@ -82,6 +85,7 @@ class TableVersions(TableAccess):
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         replace_tag(self.store, tag)
         note_created(self.store, name)
+        self._tell()
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> None:
@@ -89,6 +93,7 @@ class TableVersions(TableAccess):
         from interbed.storage.version.tag_creation import rename_tag
 
         rename_tag(self.store, name, new_name)
+        self._tell()
 
     def delete_tag(self, name: str) -> "Tag | None":
         """Delete a tag, and the files that only it kept; it is returned, None when its file is damaged.
@@ -97,14 +102,19 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.tag_deletion import delete_tag
 
-        return delete_tag(self.store, name)
+        gone = delete_tag(self.store, name)
+        self._tell()
+        return gone
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
         from interbed.storage.version.tag_deletion import expire_tags
 
         moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
-        return expire_tags(self.store, datetime.now(), moment)
+        gone = expire_tags(self.store, datetime.now(), moment)
+        if gone:
+            self._tell()
+        return gone
 
     def create_automatic_tags(self) -> list[str]:
         """Make the tags that `tag.automatic-creation` and its companions ask for, as commits do; those made.
@@ -114,6 +124,8 @@ class TableVersions(TableAccess):
         from interbed.storage.version.automatic_tags import create_automatic_tags
 
         made = create_automatic_tags(self.store)
+        if made:
+            self._tell()
         if self.store.options.tag_time_expire_enabled:
             self.expire_tags()
         return made
@@ -160,6 +172,7 @@ class TableVersions(TableAccess):
 
         BranchManager(self.store).fast_forward(branch)
         self._follow()
+        self._tell()
 
     # -- what goes -------------------------------------------------------------------------------------------------
 
@@ -170,19 +183,25 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.rollback import roll_back
 
-        return roll_back(self.store, version)
+        target = roll_back(self.store, version)
+        self._tell()
+        return target
 
     def rollback_to_timestamp(self, timestamp: Moment) -> "Snapshot":
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
-        return roll_back_to_time(self.store, _millis(timestamp))
+        target = roll_back_to_time(self.store, _millis(timestamp))
+        self._tell()
+        return target
 
     def rollback_to_watermark(self, watermark: int) -> "Snapshot":
         """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_watermark
 
-        return roll_back_to_watermark(self.store, watermark)
+        target = roll_back_to_watermark(self.store, watermark)
+        self._tell()
+        return target
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Note as the earliest snapshot the one after a gap, since which none is missing; the earliest one before.
@@ -210,12 +229,15 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.expire import SnapshotExpiry
 
-        return SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
+        result = SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
             retain_max=retain_max,
             retain_min=retain_min,
             older_than_millis=None if older_than is None else _millis(older_than),
             max_deletes=max_deletes,
         )
+        if result.snapshots and not dry_run:
+            self._tell()
+        return result
 
     def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> "OrphansResult":
         """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
@@ -247,6 +269,7 @@ class TableVersions(TableAccess):
         from interbed.storage.version.purge import purge
 
         purge(self.store)
+        self._tell()
 
     def compact_manifests(self) -> int | None:
         """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
@@ -286,7 +309,30 @@ class TableVersions(TableAccess):
         """Take the newest schema, which a method has made."""
         raise NotImplementedError
 
+    # -- as Iceberg's ----------------------------------------------------------------------------------------------
+
+    def publish_iceberg(self) -> int | None:
+        """Publish the newest snapshot as an Iceberg table's, which every commit does otherwise.
+
+        Returns its id, None for a table without snapshots. Raises NotSupportedError for a table without
+        'metadata.iceberg.storage' or with what Iceberg has not, MissingExtraError without pyiceberg,
+        InvalidOptionError, StorageAccessError.
+        """
+        from interbed.storage.meta.further_hook import hook_of
+
+        hook = hook_of(self.store, _ICEBERG)
+        if hook is None:
+            raise NotSupportedError(
+                f"The table '{self.name}' is not published as an Iceberg table, as branches never are; set "
+                f"'{_ICEBERG}'."
+            )
+        return hook.publish(self.store)
+
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Let those who follow the table's versions know of a change."""
+        self.store.hooks.after_change(self.store)
 
     @property
     def _tags(self) -> "TagManager":

@@ -35,7 +35,7 @@ def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
 def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     """Tag and expire what is due, in `write-only` tables, too. Raises as each of the steps does."""
     # Tags first: a snapshot that is due for one stays readable by it when it expires.
-    create_automatic_tags(store)
+    made = create_automatic_tags(store)
     lifetime = store.options.consumer_expire_millis
     if lifetime is not None:
         # Before snapshots, which consumers keep.
@@ -46,3 +46,5 @@ def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.t
     # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
     if gone and store.options.tag_time_expire_enabled:
         expire_tags(store, datetime.fromtimestamp(clock()))
+    if made or gone:
+        store.hooks.after_change(store)

@@ -196,7 +196,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "tag.callback.<…>.param",
         "data-evolution.<…>",
         "row-tracking.partition-group-on-commit",
-        "metadata.iceberg.<…>",
         "metastore.tag-to-partition.preview",
         "visibility-callback.check-interval",
         "visibility-callback.timeout",

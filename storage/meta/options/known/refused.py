@@ -143,10 +143,25 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "metadata.iceberg.storage",
-        "no Iceberg metadata are written, so that readers of Iceberg would see older rows",
-        "write by Java Paimon; a write with it set to 'disabled' goes without",
-        takes=("disabled",),
+        "tables are published as Iceberg tables in directories and Hive metastores, so that readers of other catalogs "
+        "would see older rows",
+        "use 'table-location', 'hadoop-catalog' or 'hive-catalog', or write by Java Paimon; a write with it set to "
+        "'disabled' goes without",
+        takes=("disabled", "table-location", "hadoop-catalog", "hive-catalog"),
         blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "metadata.iceberg.rest.<…> metadata.iceberg.table-properties.<…>",
+        "tables are not published as Iceberg tables in REST catalogs",
+        "remove it",
+        blocks=Blocks.NOTHING,
+    ),
+    *_refused(
+        "metadata.iceberg.hive-client-class",
+        "classes of Java are not called; the metastore is spoken to by Thrift",
+        "remove it",
+        takes=("org.apache.hadoop.hive.metastore.hivemetastoreclient",),
+        blocks=Blocks.NOTHING,
     ),
     *_refused(
         "upsert-key",

@@ -1,0 +1,109 @@
+"""Which files come and go for readers of Iceberg, of the files that a snapshot added and deleted. Pure.
+
+They are shown what needs no merge: all files of an append table, the top level of a primary-key table, and with
+deletion vectors every level but the first. Source: documentation page `iceberg/primary-key-table`, paimon-core's
+IcebergCommitCallback.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from interbed.iceberg.publish.settings import shows_vectors
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLevels:
+    """The levels that readers of Iceberg are shown: from `least` on."""
+
+    least: int
+
+    @staticmethod
+    def of(schema: TableSchema, options: CoreOptions) -> "ShownLevels":
+        """Those of a table."""
+        if not schema.has_primary_key:
+            return ShownLevels(0)
+        return ShownLevels(1 if shows_vectors(options) else options.num_levels - 1)
+
+    def __call__(self, level: int) -> bool:
+        """Whether files of the level are shown."""
+        return level >= self.least
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """Files by their paths: those that came, and those that may have been there and went.
+
+    With `adds_only` nothing of what was there has changed.
+    """
+
+    added: dict[str, ManifestEntry] = field(default_factory=dict)
+    removed: dict[str, ManifestEntry] = field(default_factory=dict)
+    adds_only: bool = False
+
+
+def changes_of(delta: Iterable[tuple[str, ManifestEntry]], shown: ShownLevels) -> FileChanges:
+    """What becomes of the files of a snapshot's changes, which are in the order in which they were made.
+
+    A file that changes its level is deleted and added: then it came, unless it is there already.
+    """
+    added: dict[str, ManifestEntry] = {}
+    removed: dict[str, ManifestEntry] = {}
+    adds_only = True
+    for path, entry in delta:
+        if entry.bucket < 0 or not shown(entry.file.level):
+            continue
+        if entry.kind is FileKind.DELETE:
+            adds_only = False
+            added.pop(path, None)
+            removed[path] = entry
+        else:
+            removed.pop(path, None)
+            added[path] = entry
+    return FileChanges(added, removed, adds_only)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Files, rows and bytes."""
+
+    files: int = 0
+    records: int = 0
+    size: int = 0
+
+    @staticmethod
+    def of(entries: Iterable[ManifestEntry]) -> "Totals":
+        """Those of files."""
+        found = [(entry.file.row_count, entry.file.file_size) for entry in entries]
+        return Totals(files=len(found), records=sum(r for r, _ in found), size=sum(s for _, s in found))
+
+
+def summary_of(
+    added: Sequence[ManifestEntry],
+    removed: Sequence[ManifestEntry],
+    before: Mapping[str, str],
+    vectors: Totals,
+) -> dict[str, str]:
+    """The metrics of a snapshot's summary; `before` is the summary of the snapshot that it is based on, or empty."""
+    came, went = Totals.of(added), Totals.of(removed)
+
+    def total(name: str, change: int) -> str:
+        return str(max(0, int(before.get(name, "0")) + change))
+
+    return {
+        "added-data-files": str(came.files),
+        "added-records": str(came.records),
+        "added-files-size": str(came.size),
+        "deleted-data-files": str(went.files),
+        "deleted-records": str(went.records),
+        "removed-files-size": str(went.size),
+        "changed-partition-count": str(len({entry.partition for entry in (*added, *removed)})),
+        "total-records": total("total-records", came.records - went.records),
+        "total-data-files": total("total-data-files", came.files - went.files),
+        "total-files-size": total("total-files-size", came.size - went.size),
+        "total-delete-files": str(vectors.files),
+        "total-position-deletes": str(vectors.records),
+        "total-equality-deletes": "0",
+    }

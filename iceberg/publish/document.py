@@ -1,0 +1,153 @@
+"""The metadata file of a published table, `v<snapshot id>.metadata.json`, as Iceberg's and Paimon's readers take it.
+
+pyiceberg has the model, and writes none of version 3. The reference `main` is left out, as Paimon does, which takes
+every reference for a tag; the current snapshot says as much.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError as InvalidModelError
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.typedef import TableVersion
+
+from interbed.iceberg.publish.columns import FIRST_PARTITION_ID
+
+Metadata = TableMetadataV2 | TableMetadataV3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legacy:
+    """What outlives metadata that can't be continued: who the table is, and the highest ids that were given out."""
+
+    table_uuid: str | None = None
+    last_column_id: int = 0
+    next_row_id: int = 0
+
+    @staticmethod
+    def of(content: bytes) -> "Legacy":
+        """That of a metadata file, whatever else is in it."""
+        try:
+            found = json.loads(content)
+        except ValueError:
+            return Legacy()
+        if not isinstance(found, dict):
+            return Legacy()
+        name, column, row = found.get("table-uuid"), found.get("last-column-id"), found.get("next-row-id")
+        return Legacy(
+            table_uuid=name if isinstance(name, str) else None,
+            last_column_id=column if isinstance(column, int) else 0,
+            next_row_id=row if isinstance(row, int) else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a metadata file says of a table. `next_row_id` is None before version 3 of the format."""
+
+    format_version: TableVersion
+    table_uuid: str
+    location: str
+    last_column_id: int
+    schemas: tuple[Schema, ...]
+    current_schema_id: int
+    spec: PartitionSpec
+    snapshots: tuple[Snapshot, ...]
+    refs: Mapping[str, SnapshotRef]
+    next_row_id: int | None
+
+    @property
+    def current(self) -> Snapshot:
+        """The newest snapshot."""
+        return self.snapshots[-1]
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return next(one for one in self.schemas if one.schema_id == self.current_schema_id)
+
+    def says_the_same(self, other: "Document") -> bool:
+        """Whether both name the same snapshots, schemas and references."""
+        return (
+            self.snapshots == other.snapshots
+            and self.schemas == other.schemas
+            and self.current_schema_id == other.current_schema_id
+            and dict(self.refs) == dict(other.refs)
+        )
+
+    def encode(self, now_millis: int) -> bytes:
+        """The content of the file."""
+        log = _log_of(self.snapshots)
+        kind: type[Metadata] = TableMetadataV3 if self.format_version == 3 else TableMetadataV2
+        model = kind.model_validate(
+            {
+                "format-version": self.format_version,
+                "location": self.location,
+                "table-uuid": self.table_uuid,
+                "last-updated-ms": max(now_millis, *(entry.timestamp_ms for entry in log)),
+                "last-column-id": self.last_column_id,
+                "schemas": list(self.schemas),
+                "current-schema-id": self.current_schema_id,
+                "partition-specs": [self.spec],
+                "default-spec-id": self.spec.spec_id,
+                "last-partition-id": max((f.field_id for f in self.spec.fields), default=FIRST_PARTITION_ID - 1),
+                "properties": {},
+                "current-snapshot-id": self.current.snapshot_id,
+                "snapshots": list(self.snapshots),
+                "snapshot-log": log,
+                "sort-orders": [UNSORTED_SORT_ORDER],
+                "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
+                "refs": dict(self.refs),
+                "last-sequence-number": max(one.snapshot_id for one in self.snapshots),
+                "next-row-id": self.next_row_id,
+            }
+        )
+        content = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+        content["refs"].pop(MAIN_BRANCH, None)
+        return json.dumps(content).encode()
+
+    @staticmethod
+    def decode(content: bytes) -> "Document | None":
+        """What a file says; None for one that can't be continued: damaged, without a snapshot, or of version 3 without
+        the ids of rows, which older versions of Java Paimon write.
+        """
+        try:
+            raw = json.loads(content)
+            kind: type[Metadata] = TableMetadataV3 if raw.get("format-version") == 3 else TableMetadataV2
+            model = kind.model_validate(raw)
+        except (ValueError, AttributeError, InvalidModelError, ValidationError):
+            return None
+        next_row_id = model.next_row_id if isinstance(model, TableMetadataV3) else None
+        snapshots = sorted(model.snapshots, key=lambda one: one.snapshot_id)
+        if not snapshots or (model.format_version == 3 and next_row_id is None):
+            return None
+        if snapshots[-1].snapshot_id != model.current_snapshot_id:
+            return None
+        return Document(
+            format_version=model.format_version,
+            table_uuid=str(model.table_uuid),
+            location=model.location,
+            last_column_id=model.last_column_id,
+            schemas=tuple(model.schemas),
+            current_schema_id=model.current_schema_id,
+            spec=model.spec(),
+            snapshots=tuple(snapshots),
+            refs={name: ref for name, ref in model.refs.items() if name != MAIN_BRANCH},
+            next_row_id=next_row_id,
+        )
+
+
+def _log_of(snapshots: Sequence[Snapshot]) -> list[SnapshotLogEntry]:
+    """When each snapshot became the current one, ascending whatever the clocks of the writers said."""
+    found: list[SnapshotLogEntry] = []
+    for one in snapshots:
+        time = max(one.timestamp_ms, found[-1].timestamp_ms if found else 0)
+        found.append(SnapshotLogEntry.model_validate({"snapshot-id": one.snapshot_id, "timestamp-ms": time}))
+    return found

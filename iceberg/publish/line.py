@@ -1,0 +1,315 @@
+"""The line of a table's snapshots as Iceberg's: those that are published are kept, the others are put behind them.
+
+Where that can't be, all that is live in the newest snapshot becomes one of Iceberg's, the only one.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestEntry as IcebergEntry
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as Published
+from pyiceberg.typedef import Record
+
+from interbed.iceberg.publish.changes import FileChanges, ShownLevels, Totals, changes_of, summary_of
+from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec
+from interbed.iceberg.publish.data_file import FileSchema, added_entry, partition_record
+from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.manifests import Manifests
+from interbed.iceberg.publish.place import PublishPlace
+from interbed.iceberg.publish.retention import IDENTITY, identity_of, is_of
+from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, shows_vectors
+from interbed.iceberg.publish.store_io import StoreIO
+from interbed.iceberg.publish.vectors import vector_entries
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import LiveFiles
+
+_EXTERNAL = "data-file.external-paths"
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """What is published already: the numbers of the versions, and what the newest of them says."""
+
+    versions: tuple[int, ...]
+    document: Document | None
+    legacy: Legacy
+    is_pending: bool
+
+
+class Line:
+    """The snapshots of the table up to the newest, as Iceberg's: those that are published already, and the others."""
+
+    def __init__(
+        self, store: TableStore, settings: PublishSettings, place: PublishPlace, there: There, latest: Snapshot
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._place = place
+        self._there = there
+        self._latest = latest
+        # Somebody else may have changed the schema since the table was opened.
+        self._table = store.schemas.latest() or store.schema
+        self._spec = partition_spec(self._table)
+        self._schema = iceberg_schema(self._table)
+        check_versions(self._schema, settings.format_version)
+        self._io = StoreIO(store.file_io)
+        self.manifests = Manifests(self._io, place, settings, self._schema, self._spec)
+        self._reader = LiveFiles(store)
+        self._written_by: dict[int, FileSchema] = {}
+        self._partitions: dict[bytes, Record] = {}
+        self._external: dict[tuple[BucketId, str], str] | None = None
+        base = there.document
+        self._location = base.location if base and normalize_path(base.location) == store.location else store.location
+
+    @property
+    def written(self) -> list[str]:
+        """The files that were written."""
+        return self._io.written
+
+    def document(self) -> Document:
+        """What the metadata are to say, before any of it expires."""
+        base = self._base()
+        return self._anew() if base is None else self._continued(*base)
+
+    # -- continuing ------------------------------------------------------------------------------------------------
+
+    def _base(self) -> tuple[Document, list[Snapshot]] | None:
+        """What is published up to the newest snapshot that is still of the table, and the snapshots after it.
+
+        None where it has to be written anew: of another table, another form, or with a gap.
+        """
+        found = self._there.document
+        if found is None:
+            return None
+        if found.format_version > self._settings.format_version:
+            raise InvalidOptionError(
+                f"Option '{FORMAT_VERSION}' = '{self._settings.format_version}' is less than {found.format_version}, "
+                f"in which {self._store.location} is published; a table never goes back. Set it to that."
+            )
+        if found.format_version < self._settings.format_version or found.spec != self._spec:
+            return None
+        if not self._is_known(found.schemas):
+            return None
+        for published in reversed(found.snapshots):
+            if published.snapshot_id > self._latest.id:
+                continue
+            try:
+                snapshot = self._store.snapshots.read(published.snapshot_id)
+                following = [
+                    self._store.snapshots.read(number) for number in range(snapshot.id + 1, self._latest.id + 1)
+                ]
+            except SnapshotNotFoundError:
+                return None
+            if not is_of(published, snapshot):
+                continue
+            if any(self._shown(one) != self._shown(self._latest) for one in (snapshot, *following)):
+                return None
+            if first_changed(self._schema_of(snapshot.schema_id).table.fields, self._table.fields) is not None:
+                return None
+            snapshots = tuple(one for one in found.snapshots if one.snapshot_id <= published.snapshot_id)
+            return replace(found, snapshots=snapshots), [snapshot, *following]
+        return None
+
+    def _is_known(self, schemas: Sequence[object]) -> bool:
+        ids = set(self._store.schemas.ids())
+        for schema in schemas:
+            number = getattr(schema, "schema_id", None)
+            if number in ids and self._schema_of(number).iceberg != schema:
+                return False
+        return True
+
+    def _shown(self, snapshot: Snapshot) -> tuple[ShownLevels, bool]:
+        """What of the table's files is shown as of a snapshot."""
+        schema = self._schema_of(snapshot.schema_id).table
+        options = CoreOptions({**schema.options, **self._store.dynamic_options})
+        return ShownLevels.of(schema, options), shows_vectors(options)
+
+    def _continued(self, base: Document, snapshots: list[Snapshot]) -> Document:
+        published = list(base.snapshots)
+        next_row_id = base.next_row_id
+        for before, snapshot in pairwise(snapshots):
+            made, next_row_id = self._next(published[-1], before, snapshot, next_row_id)
+            published.append(made)
+        return self._finished(
+            table_uuid=base.table_uuid, last_column=base.last_column_id, published=published, next_row_id=next_row_id
+        )
+
+    def _next(
+        self, parent: Published, before: Snapshot, snapshot: Snapshot, next_row_id: int | None
+    ) -> tuple[Published, int | None]:
+        """The snapshot after a published one, and the row id that is next then."""
+        manifests = self.manifests.of(parent)
+        shown, vectors = self._shown(snapshot)
+        delta = self._reader.changes_of(snapshot, changelog=False)
+        changes = changes_of(((self._path(entry), entry) for entry in delta), shown)
+        data = [m for m in manifests if m.content == ManifestContent.DATA]
+        deletes = [m for m in manifests if m.content == ManifestContent.DELETES]
+        operation = Operation.APPEND
+        if not changes.adds_only:
+            rewritten = self.manifests.without(
+                data, self._partitions_of(changes.removed), self._partitions_of(changes.added), snapshot.id
+            )
+            data = rewritten.manifests
+            changes = FileChanges(
+                {path: entry for path, entry in changes.added.items() if path not in rewritten.known},
+                {path: entry for path, entry in changes.removed.items() if path in rewritten.removed},
+            )
+            if changes.removed:
+                is_compaction = snapshot.commit_kind is CommitKind.COMPACT
+                operation = Operation.REPLACE if is_compaction else Operation.OVERWRITE
+        data += self.manifests.write((self._entry(entry, snapshot.id) for entry in changes.added.values()), snapshot.id)
+        data = self.manifests.compacted(data, snapshot.id)
+        if vectors and snapshot.index_manifest != before.index_manifest:
+            deletes = self._vectors(snapshot)
+        path, following = self.manifests.write_list([*data, *deletes], snapshot.id, parent.snapshot_id, next_row_id)
+        metrics = summary_of(
+            list(changes.added.values()),
+            list(changes.removed.values()),
+            {} if parent.summary is None else parent.summary.additional_properties,
+            _totals(deletes),
+        )
+        made = self._snapshot(snapshot, parent.snapshot_id, path, operation, metrics, (next_row_id, following))
+        return made, following
+
+    # -- anew ------------------------------------------------------------------------------------------------------
+
+    def _anew(self) -> Document:
+        """All that is live in the newest snapshot, as one snapshot of Iceberg's."""
+        latest, legacy = self._latest, self._there.legacy
+        if latest.id == FIRST_SNAPSHOT_ID:
+            # A table that was made in the place of one that was dropped.
+            legacy = Legacy()
+        shown, vectors = self._shown(latest)
+        live = [e for e in self._reader.entries(latest)[0] if e.bucket >= 0 and shown(e.file.level)]
+        manifests = self.manifests.write((self._entry(entry, latest.id) for entry in live), latest.id)
+        deletes = self._vectors(latest) if vectors else []
+        next_row_id = legacy.next_row_id if self._settings.format_version == 3 else None
+        path, following = self.manifests.write_list([*manifests, *deletes], latest.id, None, next_row_id)
+        metrics = summary_of(live, [], {}, _totals(deletes))
+        made = self._snapshot(latest, None, path, Operation.APPEND, metrics, (next_row_id, following))
+        return self._finished(
+            table_uuid=legacy.table_uuid or str(uuid.uuid4()),
+            last_column=legacy.last_column_id,
+            published=[made],
+            next_row_id=following,
+        )
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _finished(
+        self, *, table_uuid: str, last_column: int, published: list[Published], next_row_id: int | None
+    ) -> Document:
+        ids = [number for number in self._store.schemas.ids() if number <= self._table.id]
+        return Document(
+            format_version=self._settings.format_version,
+            table_uuid=table_uuid,
+            location=self._location,
+            last_column_id=max(last_column, self._table.highest_field_id),
+            schemas=tuple(self._schema_of(number).iceberg for number in ids),
+            current_schema_id=self._table.id,
+            spec=self._spec,
+            snapshots=tuple(published),
+            refs={},
+            next_row_id=next_row_id,
+        )
+
+    def _snapshot(
+        self,
+        snapshot: Snapshot,
+        parent_id: int | None,
+        manifest_list: str,
+        operation: Operation,
+        metrics: dict[str, str],
+        row_ids: tuple[int | None, int | None],
+    ) -> Published:
+        first, following = row_ids
+        properties = {key: value for key, value in (snapshot.properties or {}).items() if key != "operation"}
+        return Published.model_validate(
+            {
+                "snapshot-id": snapshot.id,
+                "parent-snapshot-id": parent_id,
+                "sequence-number": snapshot.id,
+                "timestamp-ms": snapshot.time_millis,
+                "manifest-list": manifest_list,
+                "summary": Summary(operation, **{**metrics, **properties, IDENTITY: identity_of(snapshot)}),
+                "schema-id": snapshot.schema_id,
+                "first-row-id": first,
+                "added-rows": None if first is None or following is None else following - first,
+            }
+        )
+
+    def _entry(self, entry: ManifestEntry, snapshot_id: int) -> IcebergEntry:
+        file = entry.file
+        written_by = self._schema_of(file.schema_id)
+        path = self._path(entry)
+        if file.format != "parquet":
+            raise NotSupportedError(
+                f"{path} is an {file.format.upper()} file, in which readers of Iceberg do not find columns by their "
+                "ids; set 'file.format' = 'parquet' and compact the table fully."
+            )
+        changed = first_changed(written_by.table.fields, self._table.fields)
+        if changed is not None:
+            raise NotSupportedError(
+                f"{path} has the column '{changed}' with a type from which Iceberg makes none of what it is now; "
+                "compact the table fully."
+            )
+        return added_entry(file, self._spelled(path), self._partition(entry.partition), written_by, snapshot_id)
+
+    def _vectors(self, snapshot: Snapshot) -> list[ManifestFile]:
+        entries = vector_entries(
+            self._reader.index_entries(snapshot),
+            snapshot.id,
+            data_path=lambda bucket_id, name: self._spelled(self._data_path(snapshot, bucket_id, name)),
+            index_path=lambda bucket_id, file: self._spelled(self._store.index_path(bucket_id, file)),
+            partition=self._partition,
+        )
+        return self.manifests.write(entries, snapshot.id, ManifestContent.DELETES)
+
+    def _schema_of(self, schema_id: int) -> FileSchema:
+        found = self._written_by.get(schema_id)
+        if found is None:
+            found = self._written_by[schema_id] = FileSchema.of(self._store.schema_of(schema_id))
+        return found
+
+    def _path(self, entry: ManifestEntry) -> str:
+        bucket = BucketId(entry.partition, entry.bucket)
+        return entry.file.path_in(self._store.paths.bucket_directory(bucket))
+
+    def _data_path(self, snapshot: Snapshot, bucket_id: BucketId, name: str) -> str:
+        if not self._store.options.raw.get(_EXTERNAL):
+            return f"{self._store.paths.bucket_directory(bucket_id)}/{name}"
+        if self._external is None:
+            live = self._reader.entries(snapshot)[0]
+            self._external = {(BucketId(e.partition, e.bucket), e.file.file_name): self._path(e) for e in live}
+        return self._external[bucket_id, name]
+
+    def _spelled(self, path: str) -> str:
+        """The path as whoever published the table first spells it, so that both mean the same file."""
+        here = self._store.location
+        return f"{self._location.rstrip('/')}{path[len(here) :]}" if path.startswith(f"{here}/") else path
+
+    def _partition(self, partition: bytes) -> Record:
+        found = self._partitions.get(partition)
+        if found is None:
+            types = self._table.partition_types
+            found = self._partitions[partition] = partition_record(partition, types)
+        return found
+
+    def _partitions_of(self, files: dict[str, ManifestEntry]) -> dict[str, Record]:
+        return {path: self._partition(entry.partition) for path, entry in files.items()}
+
+
+def _totals(deletes: Sequence[ManifestFile]) -> Totals:
+    files = sum((m.added_files_count or 0) + (m.existing_files_count or 0) for m in deletes)
+    records = sum((m.added_rows_count or 0) + (m.existing_rows_count or 0) for m in deletes)
+    return Totals(files=files, records=records)

@@ -1,0 +1,292 @@
+"""The manifests of a published table: those of the snapshot before are kept where nothing of them went.
+
+Whatever is written again is written by `rolled`, in manifests of about the size that `manifest.target-file-size` says.
+Source: paimon-core's IcebergCommitCallback; ids of rows: Iceberg's specification, "First Row ID Assignment".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import InputFile
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+    _inherit_from_manifest,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot as Published
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+
+from interbed.iceberg.meta.live_files import reading
+from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, row_id_of, write_manifest, write_manifest_list
+from interbed.iceberg.meta.snappy import use_arrow_snappy
+from interbed.iceberg.publish.place import PublishPlace
+from interbed.iceberg.publish.settings import PublishSettings
+from interbed.iceberg.publish.store_io import StoreIO
+from interbed.storage.base.fileio.resolve import normalize_path
+
+use_arrow_snappy()
+
+_ROW_ID = next(place for place, part in enumerate(DATA_FILE_TYPE[NEWEST_VERSION].fields) if part.field_id == 142)
+_ENTRY_BYTES = 200
+"""What an entry takes without its path and its bounds, about."""
+_BOUND_BYTES = 8
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """Manifests after files went out of them: what went, and which of the files that came were there already."""
+
+    manifests: list[ManifestFile] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
+
+
+class Manifests:
+    """Reads and writes the manifests of one run of a publication. Files are known by their paths in one spelling.
+
+    Methods raise CorruptFileError and StorageAccessError naming the file.
+    """
+
+    def __init__(
+        self, store: StoreIO, place: PublishPlace, settings: PublishSettings, schema: Schema, spec: PartitionSpec
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._settings = settings
+        self._schema = schema
+        self._spec = spec
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def of(self, snapshot: Published) -> list[ManifestFile]:
+        """The manifests of a snapshot."""
+        source = self._store.new_input(snapshot.manifest_list)
+        return reading(snapshot.manifest_list, lambda: _listed(source))
+
+    def entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        """All entries of a manifest, those of deleted files as well, with what they inherit from it."""
+        source = self._store.new_input(manifest.manifest_path)
+        return reading(manifest.manifest_path, lambda: _with_row_ids(manifest, _entries(source, manifest)))
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def write(
+        self, entries: Iterable[ManifestEntry], snapshot_id: int, content: ManifestContent = ManifestContent.DATA
+    ) -> list[ManifestFile]:
+        """New manifests of a snapshot with the entries, none without any."""
+        found = []
+        for some in rolled(entries, self._settings.target_bytes):
+            manifest = write_manifest(
+                self._store,
+                self._place.new_manifest(),
+                format_version=self._settings.format_version,
+                schema=self._schema,
+                spec=self._spec,
+                content=content,
+                snapshot_id=snapshot_id,
+                entries=some,
+                compression=self._settings.codec,
+            )
+            self._store.flush()
+            manifest.sequence_number = snapshot_id
+            if manifest.min_sequence_number == -1:
+                # Without live files any number will do.
+                manifest.min_sequence_number = snapshot_id
+            found.append(manifest)
+        return found
+
+    def write_list(
+        self,
+        manifests: Sequence[ManifestFile],
+        snapshot_id: int,
+        parent_id: int | None,
+        first_row_id: int | None,
+    ) -> tuple[str, int | None]:
+        """The manifest list of a snapshot, and the next row id after it."""
+        path = self._place.new_list(snapshot_id)
+        next_row_id = write_manifest_list(
+            self._store,
+            path,
+            format_version=self._settings.format_version,
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=parent_id,
+            sequence_number=snapshot_id,
+            manifests=manifests,
+            compression=self._settings.codec,
+            first_row_id=first_row_id,
+            legacy_names=self._settings.legacy_lists,
+        )
+        self._store.flush()
+        return path, next_row_id
+
+    def without(
+        self,
+        manifests: Sequence[ManifestFile],
+        removed: Mapping[str, Record],
+        added: Mapping[str, Record],
+        snapshot_id: int,
+    ) -> Rewritten:
+        """The manifests of a snapshot without files that went; given by their paths, with their partitions."""
+        result = Rewritten()
+        partitions = [*removed.values(), *added.values()]
+        for manifest in manifests:
+            if not self._may_hold(manifest, partitions):
+                result.manifests.append(manifest)
+                continue
+            entries = self.entries(manifest)
+            live = {normalize_path(e.data_file.file_path): e for e in entries if _is_live(e)}
+            result.known.update(live.keys() & added.keys())
+            gone = live.keys() & removed.keys()
+            if not gone:
+                result.manifests.append(manifest)
+                continue
+            result.removed.update(gone)
+            left = [
+                _as(entry, ManifestEntryStatus.DELETED, snapshot_id)
+                if path in gone
+                else _as(entry, ManifestEntryStatus.EXISTING)
+                for path, entry in live.items()
+            ]
+            result.manifests += self.write(left, snapshot_id)
+        return result
+
+    def compacted(self, manifests: Sequence[ManifestFile], snapshot_id: int) -> list[ManifestFile]:
+        """The manifests with small ones merged where that is due; those without a live file are left out."""
+        living = [m for m in manifests if m.added_snapshot_id == snapshot_id or _has_live(m)]
+        small = due_for_compaction([m.manifest_length for m in living], self._settings)
+        if not small:
+            return living
+        merged = [living[place] for place in small]
+        rest = [manifest for place, manifest in enumerate(living) if place not in set(small)]
+        entries = (kept for manifest in merged for kept in self._merged(manifest, snapshot_id))
+        result = [*rest, *self.write(entries, snapshot_id)]
+        # Nothing names those that this run wrote and merged.
+        own = [m.manifest_path for m in merged if m.manifest_path in self._store.written]
+        self._store.files.delete_quietly(own)
+        self._store.written = [path for path in self._store.written if path not in own]
+        return result
+
+    def _merged(self, manifest: ManifestFile, snapshot_id: int) -> Iterator[ManifestEntry]:
+        for entry in self.entries(manifest):
+            if entry.snapshot_id == snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
+                yield entry
+            elif entry.status != ManifestEntryStatus.DELETED:
+                yield _as(entry, ManifestEntryStatus.EXISTING)
+
+    def _may_hold(self, manifest: ManifestFile, partitions: Sequence[Record]) -> bool:
+        """Whether one of its files may be of one of the partitions."""
+        fields = self._spec.partition_type(self._schema).fields
+        if not fields or manifest.partitions is None:
+            return True
+        kinds = [part.field_type for part in fields]
+        return any(
+            all(_in_range(partition[place], manifest.partitions[place], kind) for place, kind in enumerate(kinds))
+            for partition in partitions
+        )
+
+
+def rolled(entries: Iterable[ManifestEntry], target_bytes: int) -> Iterator[list[ManifestEntry]]:
+    """The entries in stretches, each of which makes a manifest of about that size or less."""
+    some: list[ManifestEntry] = []
+    size = 0
+    for entry in entries:
+        file = entry.data_file
+        bounds = (*(file.lower_bounds or {}).values(), *(file.upper_bounds or {}).values())
+        some.append(entry)
+        size += _ENTRY_BYTES + len(file.file_path) + sum(_BOUND_BYTES + len(bound) for bound in bounds)
+        if size >= target_bytes:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def due_for_compaction(sizes: Sequence[int], settings: PublishSettings) -> list[int]:
+    """The places of the manifests that are merged now, of all by their bytes; none when nothing is due. Pure."""
+    small = [place for place, size in enumerate(sizes) if size < settings.target_bytes * 2 // 3]
+    if len(small) < max(2, settings.compact_min):
+        return []
+    if len(small) < settings.compact_max and sum(sizes[place] for place in small) < settings.target_bytes:
+        return []
+    return small
+
+
+def _is_live(entry: ManifestEntry) -> bool:
+    return entry.status != ManifestEntryStatus.DELETED
+
+
+def _has_live(manifest: ManifestFile) -> bool:
+    return bool((manifest.added_files_count or 0) + (manifest.existing_files_count or 0))
+
+
+def _as(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        _table_format_version=NEWEST_VERSION,
+        status=status,
+        snapshot_id=entry.snapshot_id if snapshot_id is None else snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
+
+
+def _with_row_ids(manifest: ManifestFile, entries: list[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries with the first row ids that live files inherit, so that they keep them elsewhere."""
+    next_id = row_id_of(manifest)
+    if next_id is None:
+        return entries
+    for entry in entries:
+        file = entry.data_file
+        if _is_live(entry) and file._data[_ROW_ID] is None:
+            entry.data_file = copy(file)
+            entry.data_file._data = list(file._data)
+            entry.data_file._data[_ROW_ID] = next_id
+            next_id += file.record_count
+    return entries
+
+
+def _listed(source: InputFile) -> list[ManifestFile]:
+    with AvroFile[ManifestFile](
+        source,
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return list(reader)
+
+
+def _entries(source: InputFile, manifest: ManifestFile) -> list[ManifestEntry]:
+    with AvroFile[ManifestEntry](
+        source,
+        MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        return [_inherit_from_manifest(entry, manifest) for entry in reader]
+
+
+def _in_range(value: object, summary: PartitionFieldSummary, kind: object) -> bool:
+    if value is None:
+        return summary.contains_null
+    if value != value or summary.lower_bound is None or summary.upper_bound is None:
+        return True
+    assert isinstance(kind, PrimitiveType)
+    low: Any = from_bytes(kind, summary.lower_bound)
+    high: Any = from_bytes(kind, summary.upper_bound)
+    return bool(low <= value <= high)

@@ -1,0 +1,83 @@
+"""Where the Iceberg metadata of a table are, as Paimon has them.
+
+<table>/metadata/…                                  with the storage location `table-location`
+<warehouse>/iceberg/<database>/<table>/metadata/…   with `catalog-location`, of <warehouse>/<database>.db/<table>
+
+v<snapshot id>.metadata.json   the table as of a snapshot of interbed's
+version-hint.text              the number of the newest one
+snap-<n>-<uuid>.avro           manifest lists
+<uuid>-m<n>.avro               manifests
+
+Source: paimon-core's IcebergPathFactory and IcebergCommitCallback.
+"""
+
+import re
+import uuid
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
+from interbed.storage.base.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION_HINT = "version-hint.text"
+RETIRE_PENDING = "retire-pending"
+"""Java's mark that a rollback may have left newer versions behind."""
+
+_DATABASE = ".db"
+_VERSION = re.compile(r"v(\d+)\.metadata\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlace:
+    """The directory of metadata of one table; `written` are names that one run of a publication gives."""
+
+    directory: str
+    name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    numbers: "Iterator[int]" = field(default_factory=lambda: count(1))
+
+    @staticmethod
+    def of(table_location: str, kind: StorageLocation) -> "PublishPlace":
+        """That of a table; raises InvalidOptionError where the table is in no warehouse."""
+        if kind is StorageLocation.TABLE_LOCATION:
+            return PublishPlace(f"{table_location}/metadata")
+        database, _, table = table_location.rpartition("/")
+        warehouse, _, name = database.rpartition("/")
+        if not name.endswith(_DATABASE):
+            raise InvalidOptionError(
+                f"The table at {table_location} is in no directory <database>.db, beside which its Iceberg metadata "
+                f"would be; set '{STORAGE_LOCATION}' = '{StorageLocation.TABLE_LOCATION}'."
+            )
+        return PublishPlace(f"{warehouse}/iceberg/{name.removesuffix(_DATABASE)}/{table}/metadata")
+
+    @property
+    def hint(self) -> str:
+        """The file with the number of the newest version."""
+        return f"{self.directory}/{VERSION_HINT}"
+
+    def version(self, number: int) -> str:
+        """The metadata file of a version."""
+        return f"{self.directory}/v{number}.metadata.json"
+
+    def new_manifest(self) -> str:
+        """A path that no manifest has."""
+        return f"{self.directory}/{self.name}-m{next(self.numbers)}.avro"
+
+    def new_list(self, snapshot_id: int) -> str:
+        """A path that no manifest list has."""
+        return f"{self.directory}/snap-{snapshot_id}-{self.name}.avro"
+
+
+def version_of(name: str) -> int | None:
+    """The number of a metadata file; None for any other file."""
+    found = _VERSION.fullmatch(name)
+    return None if found is None else int(found.group(1))
+
+
+def own_names(table_location: str) -> tuple[str, str]:
+    """Database and table as the directories of a table say."""
+    database, _, table = table_location.rpartition("/")
+    return database.rpartition("/")[2].removesuffix(_DATABASE), table

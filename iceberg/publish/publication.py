@@ -1,0 +1,136 @@
+"""Publishing a table as an Iceberg table: its metadata are made to say what its newest snapshot, its tags and its
+schemas say.
+
+It does not matter what was published before: a commit of interbed's or of Java's continues what there is where that is
+of the same line of snapshots, as after a rollback, and writes it anew otherwise. So whatever was missed is made up for
+by the next run. The new metadata file is the one step that readers see; what it names is written before, and what it
+names no more is deleted after it. Source: paimon-core's IcebergCommitCallback.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.line import Line, There
+from interbed.iceberg.publish.manifests import Manifests
+from interbed.iceberg.publish.place import RETIRE_PENDING, PublishPlace, version_of
+from interbed.iceberg.publish.register import Register
+from interbed.iceberg.publish.retention import Retention, forgotten, kept, references
+from interbed.iceberg.publish.settings import PublishSettings, Storage
+from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.options.write import CommitSync
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore
+
+_log = logging.getLogger(__name__)
+_MOST_TURNS = 8
+
+
+def publish(store: TableStore, clock: Callable[[], float] = time.time) -> int | None:
+    """Publish the newest snapshot of the table; its id, None for a table without one.
+
+    Raises NotSupportedError for what Iceberg has not, InvalidOptionError, StorageAccessError, and as reads do.
+    """
+    return _Publication(store, clock).run()
+
+
+class _Publication:
+    def __init__(self, store: TableStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = PublishSettings.of(store.options)
+        self._place = PublishPlace.of(store.location, self._settings.location)
+        self._files = store.file_io
+
+    def run(self) -> int | None:
+        """Publish what is newest, again where another commit was faster."""
+        newest = None
+        for _ in range(_MOST_TURNS):
+            # The versions first: a snapshot whose version is there was made before.
+            there = self._there()
+            latest = self._store.snapshots.latest()
+            if latest is None:
+                self._clear(there)
+                return None
+            newest = latest.id
+            if self._publish(latest, there) and self._store.snapshots.latest_id() == newest:
+                return newest
+        _log.info("Others commit to %s faster than it is published; they publish it.", self._store.location)
+        return newest
+
+    def _there(self) -> There:
+        names = [status.name for status in self._files.list(self._place.directory)]
+        versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
+        document, legacy = None, Legacy()
+        if versions:
+            try:
+                content = self._files.read_bytes(self._place.version(versions[-1]))
+            except FileNotFoundError:
+                content = b""
+            document, legacy = Document.decode(content), Legacy.of(content)
+        return There(versions, document, legacy, RETIRE_PENDING in names)
+
+    def _publish(self, latest: Snapshot, there: There) -> bool:
+        """Make the metadata say what the snapshot says; False when another one was faster."""
+        now = int(self._clock() * 1000)
+        line = Line(self._store, self._settings, self._place, there, latest)
+        document = self._retained(line.document(), now)
+        path = self._place.version(latest.id)
+        is_there = latest.id in there.versions
+        if not (is_there and there.document is not None and document.says_the_same(there.document)):
+            if self._store.options.commit_sync is CommitSync.FULL:
+                self._files.sync(line.written)
+            content = document.encode(now)
+            if is_there or not self._files.exclusive_create:
+                self._files.overwrite(path, content)
+            elif not self._files.create_exclusive(path, content):
+                self._files.delete_quietly(line.written)
+                return False
+        self._point_to(latest.id)
+        if self._settings.storage is Storage.HIVE_CATALOG:
+            Register(self._store, self._settings, self._place).point_to(path, document.schema)
+        self._clean(there, document, latest.id, line.manifests)
+        return True
+
+    def _retained(self, document: Document, now: int) -> Document:
+        tags = {tag.name: tag.snapshot for tag in TagManager(self._files, self._store.paths).all()}
+        retention = Retention.of(self._store.options)
+        snapshots = kept(document.snapshots, set(self._store.snapshots.ids()), tags, retention, now)
+        return replace(document, snapshots=tuple(snapshots), refs=references(snapshots, tags))
+
+    def _point_to(self, number: int) -> None:
+        text = str(number).encode()
+        try:
+            if self._files.read_bytes(self._place.hint).strip() == text:
+                return
+        except FileNotFoundError:
+            pass
+        self._files.overwrite(self._place.hint, text)
+
+    def _clean(self, there: There, document: Document, newest: int, manifests: Manifests) -> None:
+        """Delete what nothing names any more: later versions first, which readers would look for."""
+        late = [number for number in there.versions if number > newest]
+        self._files.delete_quietly(map(self._place.version, reversed(late)))
+        before = () if there.document is None else there.document.snapshots
+        for gone, neighbours in forgotten(before, document.snapshots):
+            try:
+                named = [manifest.manifest_path for manifest in manifests.of(gone)]
+            except (FileNotFoundError, OSError):
+                continue
+            used = {manifest.manifest_path for one in neighbours for manifest in manifests.of(one)}
+            unused = [path for path in (*named, gone.manifest_list) if path not in used]
+            self._files.delete_quietly(map(normalize_path, unused))
+        if self._settings.deletes_old:
+            oldest = newest - self._settings.previous_max
+            old = [number for number in there.versions if number < oldest]
+            self._files.delete_quietly(map(self._place.version, old))
+        if there.is_pending:
+            self._files.delete_quietly([f"{self._place.directory}/{RETIRE_PENDING}"])
+
+    def _clear(self, there: There) -> None:
+        """Delete the metadata of a table that has no snapshot any more."""
+        if there.versions:
+            self._files.delete(self._place.directory, recursive=True)

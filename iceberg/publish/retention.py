@@ -1,0 +1,109 @@
+"""Which of the published snapshots stay, and which names they have. Pure.
+
+A snapshot of Iceberg's is one of interbed's, of the same id, and is there as long: until it expires, or while a tag
+keeps it. Metadata are written before a commit expires what is due, so that it is judged here what that will be, by the
+options that say so; what a caller expires by other bounds is left out when metadata are written after that.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.snapshots import Snapshot as Published
+
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+IDENTITY = "paimon-commit-identity"
+"""The entry of a summary that says which commit its snapshot is of; an id may be given again after a rollback."""
+
+_FOREVER = 2**63 - 1
+"""Tags expire here, not by what Iceberg's readers do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long snapshots stay, in numbers and milliseconds."""
+
+    least: int
+    most: int
+    millis: int
+
+    @staticmethod
+    def of(options: CoreOptions) -> "Retention":
+        """What the options of a table say."""
+        return Retention(
+            least=options.snapshot_retain_min,
+            most=options.snapshot_retain_max,
+            millis=options.snapshot_time_retained_millis,
+        )
+
+    def expires(self, snapshot_id: int, time_millis: int, newest: int, now_millis: int) -> bool:
+        """Whether a snapshot goes when `newest` is the newest one."""
+        if snapshot_id > newest - self.least:
+            return False
+        return snapshot_id <= newest - self.most or time_millis < now_millis - self.millis
+
+
+def identity_of(snapshot: Snapshot) -> str:
+    """What tells a commit from another one of the same id, as Paimon writes it down."""
+    return snapshot.uuid or f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_millis}"
+
+
+def is_of(published: Published, snapshot: Snapshot) -> bool:
+    """Whether a published snapshot is of that commit. Older versions of Java Paimon do not say: then its time tells."""
+    if published.snapshot_id != snapshot.id:
+        return False
+    found = published.summary[IDENTITY] if published.summary is not None else None
+    if found is None:
+        return snapshot.time_millis <= published.timestamp_ms
+    return bool(found == identity_of(snapshot))
+
+
+def kept(
+    published: Sequence[Published],
+    there: Collection[int],
+    tagged: Mapping[str, Snapshot],
+    retention: Retention,
+    now_millis: int,
+) -> list[Published]:
+    """The snapshots that stay of those of a line, whose last one is the newest; `there` are ids that have not expired.
+
+    The tags are all of the table, by their names.
+    """
+    newest = published[-1].snapshot_id
+    by_id = {snapshot.id: snapshot for snapshot in tagged.values()}
+
+    def stays(one: Published) -> bool:
+        named = by_id.get(one.snapshot_id)
+        if one.snapshot_id == newest or (named is not None and is_of(one, named)):
+            return True
+        due = retention.expires(one.snapshot_id, one.timestamp_ms, newest, now_millis)
+        return one.snapshot_id in there and not due
+
+    return [one for one in published if stays(one)]
+
+
+def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -> dict[str, SnapshotRef]:
+    """The tags of the table whose snapshots are published, as Iceberg's."""
+    by_id = {one.snapshot_id: one for one in published}
+    return {
+        name: SnapshotRef.model_validate({"snapshot-id": of.id, "type": "tag", "max-ref-age-ms": _FOREVER})
+        for name, of in sorted(tagged.items())
+        if of.id in by_id and is_of(by_id[of.id], of)
+    }
+
+
+def forgotten(before: Sequence[Published], after: Sequence[Published]) -> list[tuple[Published, list[Published]]]:
+    """The snapshots that are published no more, each with those that still are next to it.
+
+    A manifest is in a stretch of the line, so that one that is in neither neighbour is in no other snapshot.
+    """
+    lists = {one.manifest_list for one in after}
+    gone = [one for one in before if one.manifest_list not in lists]
+    found = []
+    for one in gone:
+        older = [other for other in after if other.snapshot_id <= one.snapshot_id][-1:]
+        newer = [other for other in after if other.snapshot_id > one.snapshot_id][:1]
+        found.append((one, [*older, *newer]))
+    return found

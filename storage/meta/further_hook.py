@@ -1,0 +1,68 @@
+"""What floors and houses above do for tables that ask for it by an option: found by interbed.further_hooks."""
+
+import logging
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol
+
+from interbed.further_hooks import FURTHER_HOOKS
+from interbed.storage.base.errors import MissingExtraError
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore
+
+_log = logging.getLogger(__name__)
+
+
+class FurtherHook(Protocol):
+    """What is done for a table."""
+
+    def check(self, schema: TableSchema, before: TableSchema | None) -> None:
+        """Raise InvalidOptionError or NotSupportedError for a table for which it can't be done; `before` is the table
+        that is changed.
+        """
+        ...
+
+    def follow(self, store: TableStore) -> None:
+        """Follow a commit, or a change of the table's versions, which stands whatever becomes of it: raises nothing."""
+        ...
+
+    def publish(self, store: TableStore) -> int | None:
+        """Follow what there is; the newest snapshot's id. Raises InterbedError."""
+        ...
+
+
+def further_hooks(options: Mapping[str, str]) -> list[FurtherHook]:
+    """The hooks that the options ask for; raises MissingExtraError where one needs a library that is not there."""
+    return [_loaded(place) for key, (off, place) in FURTHER_HOOKS.items() if options.get(key, off).lower() != off]
+
+
+def without_hooks() -> dict[str, str]:
+    """The options with which no table has hooks."""
+    return {key: off for key, (off, _) in FURTHER_HOOKS.items()}
+
+
+def hook_of(store: TableStore, option: str) -> FurtherHook | None:
+    """The hook of an option; None where the table does not ask for it. Branches have none."""
+    off, place = FURTHER_HOOKS[option]
+    asked = store.options.raw.get(option, off).lower() != off
+    return _loaded(place) if asked and store.paths.branch == MAIN_BRANCH else None
+
+
+def follow(store: TableStore) -> None:
+    """Let all hooks of a table follow what has changed. Branches have none."""
+    if store.paths.branch != MAIN_BRANCH:
+        return
+    try:
+        hooks = further_hooks(store.options.raw)
+    except MissingExtraError as error:
+        _log.warning("What follows a change of %s is left to others: %s", store.location, error)
+        return
+    for hook in hooks:
+        hook.follow(store)
+
+
+def _loaded(place: str) -> FurtherHook:
+    module, _, attribute = place.partition(":")
+    hook: FurtherHook = getattr(import_module(module), attribute)
+    return hook
