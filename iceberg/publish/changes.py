@@ -13,6 +13,9 @@ from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 
+TOTALS = ("total-data-files", "total-records", "total-files-size")
+"""The entries of a summary that go on from those of the snapshot before."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShownLevels:
@@ -86,12 +89,10 @@ def summary_of(
     before: Mapping[str, str],
     vectors: Totals,
 ) -> dict[str, str]:
-    """The metrics of a snapshot's summary; `before` is the summary of the snapshot that it is based on, or empty."""
+    """The metrics of a snapshot's summary; `before` are the totals of the snapshot that it is based on, or empty."""
     came, went = Totals.of(added), Totals.of(removed)
 
-    def total(name: str, change: int) -> str:
-        return str(max(0, int(before.get(name, "0")) + change))
-
+    changes = (came.files - went.files, came.records - went.records, came.size - went.size)
     return {
         "added-data-files": str(came.files),
         "added-records": str(came.records),
@@ -100,9 +101,7 @@ def summary_of(
         "deleted-records": str(went.records),
         "removed-files-size": str(went.size),
         "changed-partition-count": str(len({entry.partition for entry in (*added, *removed)})),
-        "total-records": total("total-records", came.records - went.records),
-        "total-data-files": total("total-data-files", came.files - went.files),
-        "total-files-size": total("total-files-size", came.size - went.size),
+        **{name: str(max(0, int(before.get(name, 0)) + by)) for name, by in zip(TOTALS, changes, strict=True)},
         "total-delete-files": str(vectors.files),
         "total-position-deletes": str(vectors.records),
         "total-equality-deletes": "0",

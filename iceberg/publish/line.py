@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.manifest import ManifestEntry as IcebergEntry
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 
-from interbed.iceberg.publish.changes import FileChanges, ShownLevels, Totals, changes_of, summary_of
+from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec
 from interbed.iceberg.publish.data_file import FileSchema, added_entry, partition_record
 from interbed.iceberg.publish.document import Document, Legacy
@@ -175,7 +175,7 @@ class Line:
         metrics = summary_of(
             list(changes.added.values()),
             list(changes.removed.values()),
-            {} if parent.summary is None else parent.summary.additional_properties,
+            self._totals_of(parent, manifests),
             _totals(deletes),
         )
         made = self._snapshot(snapshot, parent.snapshot_id, path, operation, metrics, (next_row_id, following))
@@ -274,6 +274,16 @@ class Line:
             partition=self._partition,
         )
         return self.manifests.write(entries, snapshot.id, ManifestContent.DELETES)
+
+    def _totals_of(self, parent: Published, manifests: list[ManifestFile]) -> dict[str, str]:
+        """The totals that a published snapshot has in its summary; counted where Java has left them out."""
+        known = {} if parent.summary is None else parent.summary.additional_properties
+        if all(name in known for name in TOTALS):
+            return {name: known[name] for name in TOTALS}
+        data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+        files = [e.data_file for m in data for e in self.manifests.entries(m) if e.status != ManifestEntryStatus.DELETED]
+        counted = (len(files), sum(f.record_count for f in files), sum(f.file_size_in_bytes for f in files))
+        return {name: str(number) for name, number in zip(TOTALS, counted, strict=True)}
 
     def _schema_of(self, schema_id: int) -> FileSchema:
         found = self._written_by.get(schema_id)

@@ -145,6 +145,7 @@ class Manifests:
         """The manifests of a snapshot without files that went; given by their paths, with their partitions."""
         result = Rewritten()
         partitions = [*removed.values(), *added.values()]
+        left: list[ManifestEntry] = []
         for manifest in manifests:
             if not self._may_hold(manifest, partitions):
                 result.manifests.append(manifest)
@@ -157,13 +158,13 @@ class Manifests:
                 result.manifests.append(manifest)
                 continue
             result.removed.update(gone)
-            left = [
+            left += (
                 _as(entry, ManifestEntryStatus.DELETED, snapshot_id)
                 if path in gone
                 else _as(entry, ManifestEntryStatus.EXISTING)
                 for path, entry in live.items()
-            ]
-            result.manifests += self.write(left, snapshot_id)
+            )
+        result.manifests += self.write(left, snapshot_id)
         return result
 
     def compacted(self, manifests: Sequence[ManifestFile], snapshot_id: int) -> list[ManifestFile]:

@@ -1,0 +1,125 @@
+"""Tables that are published, and what Iceberg's readers see of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table import StaticTable
+
+import interbed
+from interbed.catalog.api import Catalog
+from interbed.iceberg.meta.snappy import use_arrow_snappy
+from interbed.storage.table.read_optimized import ReadOptimizedTable
+from interbed.storage.table.table import Table
+
+STORAGE = "metadata.iceberg.storage"
+VERSION = "metadata.iceberg.format-version"
+VECTORS = {VERSION: "3", "deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"}
+
+ROWS = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string()), ("p", pa.int32())])
+KEYED = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string()), pa.field("p", pa.int32(), False)])
+
+# pyiceberg reads snappy with python-snappy alone, or with this.
+use_arrow_snappy()
+
+
+def lake(warehouse: Path) -> Catalog:
+    """A catalog of directories with a database `db`."""
+    catalog = interbed.load_catalog(warehouse=str(warehouse))
+    catalog.create_database("db", ignore_if_exists=True)
+    return catalog
+
+
+def published(
+    warehouse: Path,
+    options: Mapping[str, str] | None = None,
+    *,
+    schema: pa.Schema = ROWS,
+    keys: Sequence[str] = (),
+    partitions: Sequence[str] = (),
+    name: str = "t",
+) -> Table:
+    """A table that is published in the warehouse `iceberg` beside its database."""
+    return lake(warehouse).create_table(
+        f"db.{name}",
+        schema,
+        primary_keys=list(keys) or None,
+        partition_keys=list(partitions) or None,
+        options={STORAGE: "hadoop-catalog", **(options or {})},
+    )
+
+
+def rows(*ids: int, v: str = "a", p: int | None = 1) -> list[dict[str, Any]]:
+    """Rows of ROWS."""
+    return [{"id": i, "v": v, "p": p} for i in ids]
+
+
+def place_of(table: Table) -> str:
+    """The directory of the table as a Hadoop catalog has it."""
+    database, _, name = table.location.rpartition("/")
+    warehouse, _, directory = database.rpartition("/")
+    return f"{warehouse}/iceberg/{directory.removesuffix('.db')}/{name}"
+
+
+def metadata_directory(table: Table) -> Path:
+    """The directory of its metadata."""
+    return Path(place_of(table)) / "metadata"
+
+
+def by_pyiceberg(table: Table) -> StaticTable:
+    """The table as pyiceberg has it, found by the version hint."""
+    return StaticTable.from_metadata(place_of(table))
+
+
+def ordered(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in one order."""
+    return sorted((dict(row) for row in found), key=repr)
+
+
+def seen(table: Table, **scan: Any) -> list[dict[str, Any]]:
+    """The rows that interbed reads of the Iceberg table."""
+    return ordered(interbed.load_iceberg_table(place_of(table)).scan(**scan).to_arrow().to_pylist())
+
+
+def shown(table: Table) -> list[dict[str, Any]]:
+    """The rows that Iceberg's readers are to see: all, or those of the top level of a primary-key table."""
+    is_merged = table.schema.has_primary_key and not table.options.deletion_vectors_enabled
+    of = ReadOptimizedTable.of(table) if is_merged else table
+    return ordered(of.scan().to_arrow().to_pylist())
+
+
+def named_files(table: Table) -> set[str]:
+    """The paths of all files that the newest metadata name."""
+    static = by_pyiceberg(table)
+    found = set()
+    for snapshot in static.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(static.io):
+            found.add(manifest.manifest_path)
+            found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(static.io))
+    return found
+
+
+def assert_true(table: Table) -> None:
+    """The Iceberg table is what the table is: rows, statistics, and all files that it names are there."""
+    snapshot = table.store.snapshots.latest()
+    assert snapshot is not None
+    static = by_pyiceberg(table)
+    assert static.metadata.current_snapshot_id == snapshot.id
+    assert seen(table) == shown(table)
+    if not table.options.deletion_vectors_enabled:
+        assert ordered(static.scan().to_arrow().to_pylist()) == shown(table)
+    missing = [path for path in named_files(table) if not Path(path.removeprefix("file:")).exists()]
+    assert not missing
+    tags = {tag.name: tag.snapshot.id for tag in table.tags()}
+    published_ids = {one.snapshot_id for one in static.metadata.snapshots}
+    named = {name: ref.snapshot_id for name, ref in static.metadata.refs.items() if name != "main"}
+    assert named == {name: number for name, number in tags.items() if number in published_ids}
+    current = static.metadata.current_snapshot()
+    assert current is not None and current.summary is not None
+    # Java Paimon 1.4 writes no totals.
+    if not table.options.deletion_vectors_enabled and current.summary["total-records"] is not None:
+        files = [task.file for task in static.scan().plan_files()]
+        assert current.summary["total-data-files"] == str(len(files))
+        assert current.summary["total-records"] == str(sum(file.record_count for file in files))

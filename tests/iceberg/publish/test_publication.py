@@ -1,0 +1,397 @@
+"""What readers of Iceberg see of a published table after each of its changes, and what is kept of the metadata before."""
+
+import json
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import interbed
+from interbed.iceberg.publish import hook
+from interbed.iceberg.publish.publication import publish
+from interbed.storage.base.errors import NotSupportedError, StorageAccessError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, RenameColumn, SetOption, UpdateColumnType
+from interbed.storage.table.table import load_table
+from tests.iceberg.publish.tables import (
+    KEYED,
+    ROWS,
+    STORAGE,
+    VECTORS,
+    VERSION,
+    assert_true,
+    by_pyiceberg,
+    lake,
+    metadata_directory,
+    named_files,
+    ordered,
+    place_of,
+    published,
+    rows,
+    seen,
+    shown,
+)
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("partitions", [(), ("p",)])
+def test_an_append_table_shows_all_of_its_rows(tmp_path: Path, version: str, partitions: tuple[str, ...]) -> None:
+    table = published(tmp_path, {VERSION: version}, partitions=partitions)
+    table.append(rows(1, 2))
+    assert_true(table)
+    table.append([*rows(3, p=None), *rows(4, p=2)])
+    assert_true(table)
+    table.delete("id = 1")
+    assert_true(table)
+    table.overwrite(rows(9, p=2))
+    assert_true(table)
+    table.compact()
+    assert_true(table)
+    assert by_pyiceberg(table).metadata.format_version == int(version)
+
+
+def test_a_table_with_a_key_shows_what_is_fully_compacted(tmp_path: Path) -> None:
+    table = published(tmp_path, {"write-only": "true"}, schema=KEYED, keys=["id"])
+    table.upsert(rows(1, 2))
+    assert_true(table)
+    assert seen(table) == []
+    table.compact()
+    assert_true(table)
+    assert len(seen(table)) == 2
+    table.upsert(rows(2, 3, v="b"))
+    table.delete("id = 1")
+    assert_true(table)
+    assert [row["v"] for row in seen(table)] == ["a", "a"]
+    table.compact()
+    assert_true(table)
+    assert [(row["id"], row["v"]) for row in seen(table)] == [(2, "b"), (3, "b")]
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_with_deletion_vectors_all_rows_are_seen(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    table = published(tmp_path, {**VECTORS, "bucket": "1"} if keys else VECTORS, schema=KEYED, keys=keys)
+    # So many that a few new rows are not merged with them.
+    table.append([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(20_000)])
+    if keys:
+        table.compact()
+        table.upsert(rows(2, v="b"))
+    table.delete("id = 3")
+    assert_true(table)
+    assert len(seen(table)) == 19_999
+    vectors = by_pyiceberg(table).inspect.delete_files().to_pylist()
+    assert vectors
+    assert all(Path(entry["file_path"]).name.startswith("index-") for entry in vectors)
+    table.append(rows(5))
+    assert_true(table)
+    table.compact()
+    assert_true(table)
+
+
+def test_a_commit_writes_no_more_than_it_changes(tmp_path: Path) -> None:
+    table = published(tmp_path, partitions=["p"])
+    for p in (1, 2, 3):
+        table.append(rows(p, p=p))
+    before = {m.manifest_path for m in by_pyiceberg(table).current_snapshot().manifests(by_pyiceberg(table).io)}  # type: ignore[union-attr]
+    table.delete("id = 2")
+    static = by_pyiceberg(table)
+    after = {m.manifest_path for m in static.current_snapshot().manifests(static.io)}  # type: ignore[union-attr]
+    assert len(before & after) == 2
+    assert_true(table)
+
+
+def test_small_manifests_are_merged_when_there_are_many(tmp_path: Path) -> None:
+    few = {"metadata.iceberg.compaction.min.file-num": "3", "metadata.iceberg.compaction.max.file-num": "4"}
+    table = published(tmp_path, {**few, VERSION: "3"})
+    for number in range(9):
+        table.append(rows(number))
+        assert_true(table)
+        static = by_pyiceberg(table)
+        assert len(static.current_snapshot().manifests(static.io)) <= 4  # type: ignore[union-attr]
+    assert static.metadata.next_row_id is not None  # type: ignore[union-attr]
+
+
+def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.store.alter([AddColumn("x", AtomicType(TypeRoot.INT)), RenameColumn("v", "w")])
+    table = load_table(table.location)
+    table.append([{"id": 2, "w": "b", "p": 1, "x": 7}])
+    assert_true(table)
+    table.store.alter([UpdateColumnType("x", AtomicType(TypeRoot.BIGINT))])
+    table = load_table(table.location)
+    table.append([{"id": 3, "w": "c", "p": 1, "x": 1 << 40}])
+    assert_true(table)
+    static = by_pyiceberg(table)
+    assert [schema.schema_id for schema in static.metadata.schemas] == [0, 1, 2]
+    assert [snapshot.schema_id for snapshot in static.metadata.snapshots] == [0, 1, 2]
+    first = interbed.load_iceberg_table(place_of(table)).scan(snapshot_id=1).to_arrow()
+    assert first.column_names == ["id", "v", "p"]
+    assert seen(table, filter="x > 100") == [{"id": 3, "w": "c", "p": 1, "x": 1 << 40}]
+
+
+def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    with pytest.raises(NotSupportedError, match="The column 'id' .* can't get that type"):
+        table.store.alter([UpdateColumnType("id", AtomicType(TypeRoot.VARCHAR, length=9))])
+    table.store.alter([SetOption(STORAGE, "disabled")])
+    plain = load_table(table.location)
+    plain.store.alter([UpdateColumnType("id", AtomicType(TypeRoot.VARCHAR, length=9))])
+    changed = load_table(table.location)
+    changed.store.alter([SetOption(STORAGE, "hadoop-catalog")])
+    changed = load_table(table.location)
+    with pytest.raises(NotSupportedError, match="has the column 'id' with a type from which Iceberg makes none"):
+        changed.publish_iceberg()
+    changed.overwrite([{"id": "9", "v": "a", "p": 1}])
+    assert_true(changed)
+
+
+def test_statistics_leave_files_out(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1, 2))
+    table.append([*rows(5, v=None), *rows(6, v="zz")])  # type: ignore[arg-type]
+    static = by_pyiceberg(table)
+    assert len(list(static.scan(row_filter="id > 4").plan_files())) == 1
+    assert len(list(static.scan(row_filter="v = 'zz'").plan_files())) == 1
+    assert len(list(static.scan(row_filter="v is null").plan_files())) == 1
+    assert len(list(static.scan(row_filter="id > 6").plan_files())) == 0
+
+
+def test_tags_are_references_and_keep_their_snapshots(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    for number in range(3):
+        table.append(rows(number))
+    table.create_tag("two", 2)
+    assert by_pyiceberg(table).metadata.refs["two"].snapshot_id == 2
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert_true(table)
+    assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [2, 3]
+    then = interbed.load_iceberg_table(place_of(table)).scan(tag="two").to_arrow()
+    assert sorted(then["id"].to_pylist()) == [0, 1]
+    table.rename_tag("two", "deux")
+    assert set(by_pyiceberg(table).metadata.refs) == {"deux", "main"}
+    table.replace_tag("deux", 3)
+    assert by_pyiceberg(table).metadata.refs["deux"].snapshot_id == 3
+    table.delete_tag("deux")
+    assert set(by_pyiceberg(table).metadata.refs) == {"main"}
+    assert_true(table)
+    raw = json.loads((metadata_directory(table) / "v3.metadata.json").read_text())
+    assert raw["refs"] == {}
+
+
+def test_expired_snapshots_go_with_their_manifests(tmp_path: Path) -> None:
+    keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
+    table = published(tmp_path, {**keep, "write-only": "false"})
+    for number in range(6):
+        table.append(rows(number))
+        assert_true(table)
+    assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [5, 6]
+    there = {str(path) for path in metadata_directory(table).iterdir() if path.suffix == ".avro"}
+    assert there <= named_files(table)
+
+
+def test_a_rollback_takes_the_iceberg_table_back(tmp_path: Path) -> None:
+    table = published(tmp_path, {VERSION: "3"})
+    for number in range(4):
+        table.append(rows(number))
+    name, next_row = by_pyiceberg(table).metadata.table_uuid, by_pyiceberg(table).metadata.next_row_id  # type: ignore[union-attr]
+    table.rollback_to(2)
+    assert_true(table)
+    assert sorted(path.name for path in metadata_directory(table).glob("v*")) == [
+        "v2.metadata.json",
+        "version-hint.text",
+    ]
+    table.append(rows(9, v="other"))
+    assert_true(table)
+    now = by_pyiceberg(table).metadata
+    assert now.table_uuid == name
+    assert now.next_row_id > next_row  # type: ignore[union-attr]
+    assert {str(p) for p in metadata_directory(table).glob("*.avro")} <= named_files(table)
+
+
+def test_what_was_committed_without_publishing_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+
+    def refuse(*_: object) -> int:
+        raise StorageAccessError("The store is away.")
+
+    with monkeypatch.context() as away, caplog.at_level(logging.WARNING):
+        away.setattr(hook, "publish", refuse)
+        table.append(rows(2))
+        table.delete("id = 1")
+    assert "is not published as Iceberg's yet" in caplog.text
+    assert by_pyiceberg(table).metadata.current_snapshot_id == 1
+    table.append(rows(3))
+    assert_true(table)
+    assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [1, 2, 3, 4]
+    then = interbed.load_iceberg_table(place_of(table)).scan(snapshot_id=2).to_arrow()
+    assert sorted(then["id"].to_pylist()) == [1, 2]
+
+
+def test_a_table_with_rows_is_published_when_it_is_asked_for(tmp_path: Path) -> None:
+    table = lake(tmp_path).create_table("db.t", ROWS)
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    with pytest.raises(NotSupportedError, match=STORAGE):
+        table.publish_iceberg()
+    table.store.alter([SetOption(STORAGE, "table-location")])
+    table = load_table(table.location)
+    assert table.publish_iceberg() == 2
+    assert ordered(interbed.load_iceberg_table(table.location).scan().to_arrow().to_pylist()) == shown(table)
+    assert load_table(table.location).branches() == []
+
+
+def test_an_empty_table_is_published_with_its_first_snapshot(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    assert table.publish_iceberg() is None
+    assert not metadata_directory(table).exists()
+    table.overwrite(pa.table({"id": [], "v": [], "p": []}, schema=ROWS))
+    if table.store.snapshots.latest() is None:
+        table.append(rows(1))
+    assert_true(table)
+
+
+def test_branches_are_not_published(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.create_tag("one")
+    table.create_branch("b", "one")
+    table.branch("b").append(rows(2))
+    assert by_pyiceberg(table).metadata.current_snapshot_id == 1
+    with pytest.raises(NotSupportedError, match="branches never are"):
+        table.branch("b").publish_iceberg()
+
+
+def test_a_table_that_is_made_again_has_an_iceberg_table_of_its_own(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1, 2))
+    before = by_pyiceberg(table).metadata.table_uuid
+    lake(tmp_path).drop_table("db.t")
+    again = published(tmp_path, schema=KEYED, partitions=["p"])
+    again.append(rows(7))
+    assert_true(again)
+    assert by_pyiceberg(again).metadata.table_uuid != before
+
+
+def test_a_table_that_is_made_of_data_is_published_at_its_place(tmp_path: Path) -> None:
+    data = pa.table({"id": [1, 2], "v": ["a", "b"]})
+    table = lake(tmp_path).create_table_as("db.t", data, options={STORAGE: "table-location"})
+    found = interbed.load_iceberg_table(table.location).scan().to_arrow()
+    assert ordered(found.to_pylist()) == ordered(data.to_pylist())
+    names = named_of(table.location)
+    assert names
+    assert all(path.startswith(table.location) for path in names)
+
+
+def named_of(location: str) -> list[str]:
+    """The data files that the metadata at a location name."""
+    plan = interbed.load_iceberg_table(location).scan().plan
+    return [file.file.path for task in plan.tasks for file in task.files]
+
+
+def test_a_replaced_table_begins_anew(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1, 2))
+    other = pa.schema([("id", pa.int64()), ("w", pa.string()), ("p", pa.int32())])
+    lake(tmp_path).replace_table("db.t", other, options={STORAGE: "hadoop-catalog"})
+    table = load_table(table.location)
+    table.append([{"id": 5, "w": "b", "p": 1}])
+    assert_true(table)
+    assert by_pyiceberg(table).schema().field_ids != [0, 1, 2]
+
+
+def test_older_metadata_files_stay_as_long_as_asked(tmp_path: Path) -> None:
+    table = published(tmp_path, {"metadata.iceberg.previous-versions-max": "2"})
+    for number in range(5):
+        table.append(rows(number))
+    assert sorted(path.name for path in metadata_directory(table).glob("*.json")) == [
+        "v3.metadata.json",
+        "v4.metadata.json",
+        "v5.metadata.json",
+    ]
+    kept = published(tmp_path, {"metadata.iceberg.delete-after-commit.enabled": "false"}, name="kept")
+    for number in range(3):
+        kept.append(rows(number))
+    assert len(list(metadata_directory(kept).glob("*.json"))) == 3
+
+
+def test_a_version_grows_and_never_goes_back(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    name = by_pyiceberg(table).metadata.table_uuid
+    table.store.alter([SetOption(VERSION, "3")])
+    table = load_table(table.location)
+    table.append(rows(2))
+    assert_true(table)
+    assert by_pyiceberg(table).metadata.format_version == 3
+    assert by_pyiceberg(table).metadata.table_uuid == name
+    with pytest.raises(interbed.InvalidOptionError, match="never go back"):
+        table.store.alter([SetOption(VERSION, "2")])
+
+
+def test_a_snapshot_is_found_by_its_time(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.append(rows(2))
+    first = table.snapshot(1)
+    found = interbed.load_iceberg_table(place_of(table)).scan(timestamp=first.time_millis)
+    assert found.to_arrow()["id"].to_pylist() == [1] or table.snapshot(2).time_millis == first.time_millis
+
+
+def test_nested_columns_have_the_ids_of_the_files(tmp_path: Path) -> None:
+    kind = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("z", pa.int64())])))])
+    schema = pa.schema([("id", pa.int64()), ("s", kind), ("m", pa.map_(pa.string(), pa.list_(pa.int32())))])
+    table = published(tmp_path, schema=schema)
+    table.append([{"id": 1, "s": {"x": 1, "y": [{"z": 5}, None]}, "m": [("k", [1, None])]}, {"id": 2}])
+    assert_true(table)
+    path = next(Path(table.location).rglob("*.parquet"))
+    in_file = set(_ids(pq.read_schema(path)))
+    assert in_file == set(by_pyiceberg(table).schema().field_ids)
+
+
+def _ids(fields: "pa.Schema | pa.DataType") -> list[int]:
+    found: list[int] = []
+    parts = list(fields) if isinstance(fields, pa.Schema) else [fields.field(i) for i in range(fields.num_fields)]
+    for part in parts:
+        number = (part.metadata or {}).get(b"PARQUET:field_id")
+        if number is not None:
+            found.append(int(number))
+        found += _ids(part.type)
+    return found
+
+
+def test_publishing_again_writes_nothing(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    before = {path.name: path.stat().st_mtime_ns for path in metadata_directory(table).iterdir()}
+    assert publish(table.store) == 1
+    assert {path.name: path.stat().st_mtime_ns for path in metadata_directory(table).iterdir()} == before
+
+
+def test_a_lost_hint_and_newer_leftovers_are_put_right(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    directory = metadata_directory(table)
+    (directory / "version-hint.text").unlink()
+    (directory / "v7.metadata.json").write_text("{")
+    (directory / "retire-pending").write_text("")
+    assert table.publish_iceberg() == 1
+    assert_true(table)
+    assert sorted(path.name for path in directory.iterdir() if path.suffix != ".avro") == [
+        "v1.metadata.json",
+        "version-hint.text",
+    ]
+
+
+def test_a_purged_table_is_published_no_more(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.purge_files()
+    assert not list(metadata_directory(table).glob("*.json")) or seen(table) == []
+    table.append(rows(2))
+    assert_true(table)
