@@ -105,6 +105,14 @@ def check_versions(schema: Schema, format_version: int) -> None:
             )
 
 
+def same_columns(one: Schema, other: Schema) -> bool:
+    """Whether both have the same columns by ids, names and types, their parts as well.
+
+    Java Paimon up to 1.4 writes of the elements of a list whether the list admits nulls, which is no difference.
+    """
+    return _outline(one) == _outline(other)
+
+
 def first_changed(before: Iterable[DataField], after: Sequence[DataField]) -> str | None:
     """The first column of files written before whose values Iceberg can't read as those of after; None for none."""
     by_id = {field.id: field for field in after}
@@ -113,6 +121,14 @@ def first_changed(before: Iterable[DataField], after: Sequence[DataField]) -> st
         if now is not None and not _reads(field.type, now.type):
             return now.name
     return None
+
+
+def _outline(schema: Schema) -> list[tuple[int, str | None, object]]:
+    found: list[tuple[int, str | None, object]] = []
+    for number in sorted(schema.field_ids):
+        kind = schema.find_type(number)
+        found.append((number, schema.find_column_name(number), kind if kind.is_primitive else type(kind)))
+    return found
 
 
 def _field(field: DataField) -> NestedField:

@@ -10,12 +10,13 @@ from itertools import pairwise
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.manifest import ManifestEntry as IcebergEntry
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 
 from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
-from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec
+from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
 from interbed.iceberg.publish.data_file import FileSchema, added_entry, partition_record
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.manifests import Manifests
@@ -120,13 +121,14 @@ class Line:
             return replace(found, snapshots=snapshots), [snapshot, *following]
         return None
 
-    def _is_known(self, schemas: Sequence[object]) -> bool:
+    def _is_known(self, schemas: Sequence[Schema]) -> bool:
+        """Whether the published schemas are those of the table, of which a rollback may have taken some back."""
         ids = set(self._store.schemas.ids())
-        for schema in schemas:
-            number = getattr(schema, "schema_id", None)
-            if number in ids and self._schema_of(number).iceberg != schema:
-                return False
-        return True
+        return all(
+            same_columns(self._schema_of(schema.schema_id).iceberg, schema)
+            for schema in schemas
+            if schema.schema_id in ids
+        )
 
     def _shown(self, snapshot: Snapshot) -> tuple[ShownLevels, bool]:
         """What of the table's files is shown as of a snapshot."""
@@ -281,7 +283,8 @@ class Line:
         if all(name in known for name in TOTALS):
             return {name: known[name] for name in TOTALS}
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
-        files = [e.data_file for m in data for e in self.manifests.entries(m) if e.status != ManifestEntryStatus.DELETED]
+        entries = [entry for manifest in data for entry in self.manifests.entries(manifest)]
+        files = [entry.data_file for entry in entries if entry.status != ManifestEntryStatus.DELETED]
         counted = (len(files), sum(f.record_count for f in files), sum(f.file_size_in_bytes for f in files))
         return {name: str(number) for name, number in zip(TOTALS, counted, strict=True)}
 

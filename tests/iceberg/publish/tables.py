@@ -117,7 +117,8 @@ def assert_true(table: Table) -> None:
     named = {name: ref.snapshot_id for name, ref in static.metadata.refs.items() if name != "main"}
     assert named == {name: number for name, number in tags.items() if number in published_ids}
     current = static.metadata.current_snapshot()
-    assert current is not None and current.summary is not None
+    assert current is not None
+    assert current.summary is not None
     # Java Paimon 1.4 writes no totals.
     if not table.options.deletion_vectors_enabled and current.summary["total-records"] is not None:
         files = [task.file for task in static.scan().plan_files()]

@@ -1,4 +1,4 @@
-"""What readers of Iceberg see of a published table after each of its changes, and what is kept of the metadata before."""
+"""What readers of Iceberg see of a published table after each of its changes, and what is kept of older metadata."""
 
 import json
 import logging
@@ -134,7 +134,7 @@ def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
 def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
-    with pytest.raises(NotSupportedError, match="The column 'id' .* can't get that type"):
+    with pytest.raises(NotSupportedError, match=r"The column 'id' .* can't get that type"):
         table.store.alter([UpdateColumnType("id", AtomicType(TypeRoot.VARCHAR, length=9))])
     table.store.alter([SetOption(STORAGE, "disabled")])
     plain = load_table(table.location)

@@ -1,0 +1,194 @@
+"""Published tables to which anything is done in any order: after each step pyiceberg and interbed's reader see what the
+table is, and at the end Iceberg's own reader in Spark.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from interbed.storage.table.table import load_table
+from tests.iceberg.java_tables import ordered as in_order
+from tests.iceberg.publish.tables import KEYED, ROWS, VECTORS, VERSION, assert_true, place_of, published, seen, shown
+from tests.support import shares
+from tests.support.peers.iceberg import IcebergPeer
+
+KINDS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "append": ({}, ()),
+    "append of version 3": ({VERSION: "3"}, ()),
+    "append with vectors": ({**VECTORS, "deletion-vectors.modifiable": "true"}, ()),
+    "keys": ({"bucket": "1", "num-sorted-run.compaction-trigger": "2"}, ("id", "p")),
+    "keys of version 3": ({"bucket": "2", VERSION: "3"}, ("id", "p")),
+    "keys with vectors": ({**VECTORS, "bucket": "1"}, ("id", "p")),
+}
+FEW = {
+    "metadata.iceberg.compaction.min.file-num": "3",
+    "metadata.iceberg.compaction.max.file-num": "6",
+    "snapshot.num-retained.min": "3",
+    "snapshot.num-retained.max": "8",
+}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake, beside whose databases is the warehouse of Iceberg's."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="module")
+def spark(warehouse: Path) -> Iterator[IcebergPeer]:
+    """Iceberg in Java over the published tables."""
+    with IcebergPeer(warehouse / "iceberg") as running:
+        yield running
+
+
+class Story:
+    """One table, and what is done to it."""
+
+    def __init__(self, warehouse: Path, kind: str, seed: int) -> None:
+        self.dice = random.Random(f"{kind} {seed}")
+        options, keys = KINDS[kind]
+        partitions = self.dice.choice([(), ("p",)])
+        name = f"{kind.replace(' ', '_')}_{seed}"
+        schema = KEYED if keys else ROWS
+        self.keyed = bool(keys)
+        self.table = published(
+            warehouse, {**FEW, **options}, schema=schema, keys=keys, partitions=partitions, name=name
+        )
+        self.columns = ["id", "v", "p"]
+        self.wide = False
+        self.made = 0
+
+    def step(self) -> str:
+        """One change; its name."""
+        steps: list[Callable[[], Any]] = [
+            *[self.write] * 6,
+            *[self.delete] * 2,
+            *[self.compact] * 2,
+            self.overwrite,
+            self.evolve,
+            self.tag,
+            self.rollback,
+            self.expire,
+        ]
+        chosen = self.dice.choice(steps)
+        chosen()
+        return chosen.__name__
+
+    def write(self) -> None:
+        """New rows, or newer ones of their keys."""
+        self.table.append([self.row() for _ in range(self.dice.choice([1, 3, 40]))])
+
+    def row(self) -> dict[str, Any]:
+        """A row with values for all columns."""
+        values: dict[str, Any] = {name: self.dice.choice([None, 1, 2]) for name in self.columns}
+        values["id"] = self.dice.randint(0, 60) + (1 << 35 if self.wide and self.dice.random() < 0.1 else 0)
+        values["p"] = self.dice.choice([1, 2, 3] if self.keyed else [None, 1, 2])
+        values[self.columns[1]] = self.dice.choice([None, "a", "b" * 30, "ü"])
+        return values
+
+    def delete(self) -> None:
+        """Some rows."""
+        low = self.dice.randint(0, 60)
+        self.table.delete(f"id >= {low} and id < {low + self.dice.randint(1, 20)}")
+
+    def compact(self) -> None:
+        """Fully."""
+        self.table.compact()
+
+    def overwrite(self) -> None:
+        """The table, or the partitions of the new rows."""
+        self.table.overwrite([self.row() for _ in range(self.dice.randint(1, 5))])
+
+    def evolve(self) -> None:
+        """Other columns, names and types."""
+        match self.dice.randint(0, 3):
+            case 0:
+                self.made += 1
+                self.alter(AddColumn(f"n{self.made}", AtomicType(TypeRoot.INT)))
+                self.columns.append(f"n{self.made}")
+            case 1:
+                self.made += 1
+                self.alter(RenameColumn(self.columns[1], f"v{self.made}"))
+                self.columns[1] = f"v{self.made}"
+            case 2 if not self.wide and not self.keyed:
+                self.alter(UpdateColumnType("id", AtomicType(TypeRoot.BIGINT)))
+                self.wide = True
+            case _ if len(self.columns) > 3:
+                self.alter(DropColumn(self.columns.pop()))
+            case _:
+                pass
+
+    def alter(self, change: Any) -> None:
+        """The next schema."""
+        self.table.store.alter([change])
+        self.table = load_table(self.table.location)
+        # Nothing was committed yet that would be published.
+        if self.table.store.snapshots.latest() is not None:
+            self.table.publish_iceberg()
+
+    def tag(self) -> None:
+        """A tag comes, or all go."""
+        if self.table.store.snapshots.latest() is None:
+            return
+        if self.dice.random() < 0.3:
+            for tag in self.table.tags():
+                self.table.delete_tag(tag.name)
+        else:
+            self.made += 1
+            self.table.create_tag(f"t{self.made}", self.dice.choice(self.table.store.snapshots.ids()))
+
+    def rollback(self) -> None:
+        """Back to one of the newest snapshots of these columns."""
+        store = self.table.store
+        ids = [n for n in store.snapshots.ids()[-4:] if store.snapshots.snapshot(n).schema_id == store.schema.id]
+        if ids:
+            self.table.rollback_to(self.dice.choice(ids))
+
+    def expire(self) -> None:
+        """Old snapshots."""
+        self.table.expire_snapshots(retain_max=self.dice.randint(1, 4), retain_min=1)
+
+    def check(self) -> None:
+        """What is seen is what is there, also of the snapshots before."""
+        if self.table.store.snapshots.latest() is None:
+            return
+        self.table = load_table(self.table.location)
+        assert_true(self.table)
+
+    def check_history(self) -> None:
+        """Each snapshot of an append table shows the rows of its time."""
+        found = interbed.load_iceberg_table(place_of(self.table))
+        for one in found.snapshots():
+            if self.keyed:
+                found.scan(snapshot_id=one.snapshot_id).to_arrow()
+                continue
+            then = self.table.scan(snapshot_id=one.snapshot_id).to_arrow()
+            now = found.scan(snapshot_id=one.snapshot_id).to_arrow()
+            common = [name for name in now.column_names if name in then.column_names]
+            assert in_order(now.select(common)) == in_order(then.select(common)), one.snapshot_id
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_iceberg_table_is_what_the_table_is_whatever_is_done(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
+    for seed in range(25 if shares.LONG else 1):
+        story = Story(warehouse, kind, seed)
+        done = []
+        for _ in range(40 if shares.LONG else 16):
+            done.append(story.step())
+            try:
+                story.check()
+            except AssertionError as error:
+                error.add_note(f"{kind}, seed {seed}, after {', '.join(done)}")
+                raise
+        story.check_history()
+        name = f"ice.db.{story.table.name.rpartition('.')[2] or story.table.name}".replace("ice.db.ice.db.", "ice.db.")
+        assert in_order(spark.rows(name)) == in_order(pa.Table.from_pylist(seen(story.table), spark.rows(name).schema))
+        assert seen(story.table) == shown(story.table)
