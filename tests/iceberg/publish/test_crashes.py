@@ -1,0 +1,142 @@
+"""A process that is killed at any step while it commits or publishes: what is published is whole, and the next commit, or
+an explicit call, makes up for the rest.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table, load_table
+from tests.iceberg.publish.tables import (
+    KEYED,
+    VECTORS,
+    assert_true,
+    by_pyiceberg,
+    metadata_directory,
+    named_files,
+    ordered,
+    published,
+    rows,
+    seen,
+)
+from tests.support import shares
+from tests.support.dying_disk import DyingDisk, Killed
+
+FEW = {
+    "metadata.iceberg.compaction.min.file-num": "2",
+    "metadata.iceberg.compaction.max.file-num": "2",
+    "snapshot.num-retained.min": "2",
+    "snapshot.num-retained.max": "2",
+}
+
+Operation = Callable[[Table], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "append": lambda table: table.append(rows(7)),
+    "delete": lambda table: table.delete("id = 2"),
+    "rollback": lambda table: table.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
+    "tag": lambda table: table.create_tag("t"),
+    "expiry": lambda table: table.expire_snapshots(retain_max=1, retain_min=1),
+}
+KEYED_OPERATIONS: dict[str, Operation] = {
+    "upsert and compaction": lambda table: (table.upsert(rows(2, v="b")), table.compact()),
+}
+
+
+def killed(location: str, operation: Operation, step: int | None) -> int:
+    """Carry an operation out in a process that dies before a step; how many steps it took."""
+    disk = DyingDisk(step)
+    table = Table("t", open_store(location, LocalFileIO(disk)))
+    try:
+        operation(table)
+    except Killed:
+        pass
+    return len(disk.steps)
+
+
+def assert_whole(table: Table, versions: dict[int, list[dict[str, object]]]) -> None:
+    """What is published names files that are there, and shows the rows of one of the table's snapshots."""
+    static = by_pyiceberg(table)
+    gone = [path for path in named_of_current(table) if not Path(path).exists()]
+    assert not gone
+    current = static.metadata.current_snapshot_id
+    assert current is not None
+    if current in versions:
+        assert seen(table) == versions[current]
+
+
+def named_of_current(table: Table) -> set[str]:
+    """The files that a reader of the newest snapshot needs."""
+    static = by_pyiceberg(table)
+    snapshot = static.current_snapshot()
+    assert snapshot is not None
+    manifests = snapshot.manifests(static.io)
+    entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(static.io)]
+    return {snapshot.manifest_list, *(m.manifest_path for m in manifests), *(e.data_file.file_path for e in entries)}
+
+
+def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Path], Table]) -> None:
+    """Kill the operation before each of its steps, each time on the table as it was before."""
+    here = tmp_path / "lake"
+    location = make(here).location
+    origin = tmp_path / "origin"
+    shutil.copytree(here, origin)
+    steps = killed(location, operation, None)
+    versions = _rows_by_snapshot(load_table(location))
+    chosen = range(steps) if shares.LONG else range(0, steps, 2)
+    assert steps > 10
+    for step in chosen:
+        shutil.rmtree(here)
+        shutil.copytree(origin, here)
+        killed(location, operation, step)
+        table = load_table(location)
+        try:
+            assert_whole(table, versions)
+            if step % 4 == 0:
+                table.publish_iceberg()
+                assert_true(table)
+            table.append(rows(90, v="after"))
+            assert_true(table)
+            assert {path for path in named_files(table) if not Path(path).exists()} == set()
+            assert len(list(metadata_directory(table).glob("v*.json"))) == 1
+        except AssertionError as error:
+            error.add_note(f"{name}, killed before step {step}")
+            raise
+
+
+def _rows_by_snapshot(table: Table) -> dict[int, list[dict[str, object]]]:
+    if table.schema.has_primary_key and not table.options.deletion_vectors_enabled:
+        return {}
+    return {
+        number: ordered(table.scan(snapshot_id=number).to_arrow().to_pylist()) for number in table.store.snapshots.ids()
+    }
+
+
+def appended(warehouse: Path) -> Table:
+    table = published(warehouse, FEW, partitions=["p"])
+    for number in range(3):
+        table.append(rows(number, p=number % 2))
+    return table
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_append_table_survives(tmp_path: Path, name: str) -> None:
+    campaign(tmp_path, name, OPERATIONS[name], appended)
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_table_with_a_key_survives(tmp_path: Path, vectors: bool) -> None:
+    def made(warehouse: Path) -> Table:
+        options = {**FEW, "bucket": "1", **(VECTORS if vectors else {})}
+        table = published(warehouse, options, schema=KEYED, keys=["id"])
+        table.upsert([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(5000)])
+        table.compact()
+        return table
+
+    campaign(tmp_path, "upsert", KEYED_OPERATIONS["upsert and compaction"], made)
