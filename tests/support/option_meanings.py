@@ -64,6 +64,47 @@ READ_ELSEWHERE: dict[str, Meaning] = {
     "manifest.format": Meaning(
         "text", "avro", "Format of manifests: `avro`, `parquet` or `orc`; fixed once the table has files."
     ),
+    "metadata.iceberg.storage-location": Meaning(
+        "table-location | catalog-location",
+        "",
+        "Where Iceberg's metadata are: below the table, or beside its database; follows from the storage.",
+    ),
+    "metadata.iceberg.format-version": Meaning(
+        "integer", "2", "Version of Iceberg's format: 2, or 3, which has vectors."
+    ),
+    "metadata.iceberg.database": Meaning(
+        "text", "", "The databases of a Hive metastore in which the Iceberg table stands, with semicolons between them."
+    ),
+    "metadata.iceberg.table": Meaning("text", "", "The name of the Iceberg table in a Hive metastore."),
+    "metadata.iceberg.uri": Meaning("text", "", "The Hive metastore in which the Iceberg table stands."),
+    "metadata.iceberg.hive-conf-dir": Meaning("text", "", "A directory with a hive-site.xml that names the metastore."),
+    "metadata.iceberg.hadoop-conf-dir": Meaning(
+        "text", "", "A directory with a core-site.xml that names the metastore."
+    ),
+    "metadata.iceberg.hive-skip-update-stats": Meaning(
+        "boolean", "false", "Whether the metastore is told to leave the statistics of the Iceberg table alone."
+    ),
+    "metadata.iceberg.glue.skip-archive": Meaning(
+        "boolean", "false", "Whether AWS Glue is told to keep no older versions of the Iceberg table's entry."
+    ),
+    "metadata.iceberg.compaction.min.file-num": Meaning(
+        "integer", "10", "From how many small manifests of Iceberg's on they are merged once they are large together."
+    ),
+    "metadata.iceberg.compaction.max.file-num": Meaning(
+        "integer", "50", "From how many small manifests of Iceberg's on they are merged in any case."
+    ),
+    "metadata.iceberg.delete-after-commit.enabled": Meaning(
+        "boolean", "true", "Whether older metadata files of Iceberg's are deleted."
+    ),
+    "metadata.iceberg.previous-versions-max": Meaning(
+        "integer", "0", "How many older metadata files of Iceberg's stay."
+    ),
+    "metadata.iceberg.manifest-compression": Meaning("text", "snappy", "Codec of Iceberg's manifests and their lists."),
+    "metadata.iceberg.manifest-legacy-version": Meaning(
+        "boolean",
+        "false",
+        "Whether lists of Iceberg's manifests name their columns as Iceberg 1.4 did, as Athena wants it.",
+    ),
     "metadata.stats-dense-store": Meaning(
         "boolean", "true", "Whether manifests leave out columns without statistics altogether."
     ),

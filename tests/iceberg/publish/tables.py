@@ -17,8 +17,10 @@ STORAGE = "metadata.iceberg.storage"
 VERSION = "metadata.iceberg.format-version"
 VECTORS = {VERSION: "3", "deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"}
 
-ROWS = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string()), ("p", pa.int32())])
-KEYED = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string()), pa.field("p", pa.int32(), False)])
+_ID: "pa.Field[Any]" = pa.field("id", pa.int32(), nullable=False)
+_TEXT: "pa.Field[Any]" = pa.field("v", pa.string())
+ROWS = pa.schema([_ID, _TEXT, pa.field("p", pa.int32())])
+KEYED = pa.schema([_ID, _TEXT, pa.field("p", pa.int32(), nullable=False)])
 
 # pyiceberg reads snappy with python-snappy alone, or with this.
 use_arrow_snappy()

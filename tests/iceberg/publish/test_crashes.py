@@ -1,7 +1,8 @@
-"""A process that is killed at any step while it commits or publishes: what is published is whole, and the next commit, or
-an explicit call, makes up for the rest.
+"""A process that is killed at any step while it commits or publishes: what is published is whole, and the next commit,
+or an explicit call, makes up for the rest.
 """
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -51,10 +52,8 @@ def killed(location: str, operation: Operation, step: int | None) -> int:
     """Carry an operation out in a process that dies before a step; how many steps it took."""
     disk = DyingDisk(step)
     table = Table("t", open_store(location, LocalFileIO(disk)))
-    try:
+    with contextlib.suppress(Killed):
         operation(table)
-    except Killed:
-        pass
     return len(disk.steps)
 
 

@@ -70,7 +70,7 @@ def test_the_entry_has_what_readers_of_hive_go_by(catalog: Catalog, uri: str) ->
     )
     table.append(rows(1))
     table.append(rows(2))
-    with load_pyiceberg("ice", type="hive", uri=uri) as catalog, catalog._client as thrift:  # type: ignore[attr-defined]
+    with load_pyiceberg("ice", type="hive", uri=uri) as of_hive, of_hive._client as thrift:  # type: ignore[attr-defined]
         entry = thrift.get_table("ice", "aliased")
     assert entry.tableType == "EXTERNAL_TABLE"
     parameters = entry.parameters

@@ -29,7 +29,7 @@ from tests.support.option_table import table_options
 from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).parents[4]
-SOURCES = ("storage", "catalog", "spark_ext")
+SOURCES = ("storage", "catalog", "iceberg", "spark_ext")
 SCHEMA = pa.schema((pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.string())))
 
 SLIPS = {
@@ -68,7 +68,7 @@ WITHOUT_EFFECT = {
     "pk-btree.index.columns": "v",
     "commit.callbacks": "com.example.Call",
     "query-auth.enabled": "true",
-    "metadata.iceberg.storage": "table-location",
+    "metadata.iceberg.storage": "rest-catalog",
     "metastore.tag-to-partition": "dt",
 }
 DEFAULTS = {
@@ -168,7 +168,7 @@ def test_a_foreign_table_that_would_be_misread_is_not_read(tmp_path: Path, key: 
 
 @pytest.mark.parametrize(
     ("key", "value", "without"),
-    [("metadata.iceberg.storage", "table-location", "disabled"), ("commit.callbacks", "com.example.Call", "")],
+    [("metadata.iceberg.storage", "rest-catalog", "disabled"), ("commit.callbacks", "com.example.Call", "")],
 )
 def test_a_foreign_table_whose_writers_have_duties_is_only_read(
     tmp_path: Path, key: str, value: str, without: str

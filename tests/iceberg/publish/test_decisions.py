@@ -1,0 +1,170 @@
+"""What is decided without a file: types, changes of files, what stays, what is merged."""
+
+import pytest
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Snapshot as Published
+
+from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, summary_of
+from interbed.iceberg.publish.columns import first_changed
+from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.manifests import due_for_compaction
+from interbed.iceberg.publish.retention import IDENTITY, Retention, forgotten, identity_of, is_of, kept, references
+from interbed.iceberg.publish.settings import PublishSettings
+from interbed.iceberg.publish.vectors import is_wide
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_file import DeletionVectorRange, IndexFileMeta
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from tests.storage.commit.tables import data_file
+
+INT, BIGINT, TEXT = AtomicType(TypeRoot.INT), AtomicType(TypeRoot.BIGINT), AtomicType(TypeRoot.VARCHAR, length=9)
+FINE = AtomicType(TypeRoot.TIMESTAMP, precision=9)
+COARSE = AtomicType(TypeRoot.TIMESTAMP, precision=6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_read"),
+    [
+        (INT, BIGINT, True),
+        (BIGINT, INT, False),
+        (INT, TEXT, False),
+        (AtomicType(TypeRoot.TINYINT), INT, True),
+        (AtomicType(TypeRoot.FLOAT), AtomicType(TypeRoot.DOUBLE), True),
+        (COARSE, FINE, False),
+        (AtomicType(TypeRoot.TIMESTAMP, precision=3), COARSE, True),
+        (AtomicType(TypeRoot.DECIMAL, precision=5, scale=2), AtomicType(TypeRoot.DECIMAL, precision=9, scale=2), True),
+        (AtomicType(TypeRoot.DECIMAL, precision=5, scale=2), AtomicType(TypeRoot.DECIMAL, precision=9, scale=3), False),
+        (ArrayType(INT), ArrayType(BIGINT), True),
+        (ArrayType(INT), ArrayType(TEXT), False),
+        (ArrayType(INT), INT, False),
+    ],
+)
+def test_a_type_is_followed_where_iceberg_follows_it(before: DataType, after: DataType, is_read: bool) -> None:
+    old, new = DataField(id=1, name="x", type=before), DataField(id=1, name="y", type=after)
+    assert first_changed([old], [new]) == (None if is_read else "y")
+    assert first_changed([old], [DataField(id=2, name="x", type=after)]) is None
+
+
+def entry(kind: FileKind, name: str, level: int) -> tuple[str, ManifestEntry]:
+    file = data_file(level=level, name=name)
+    return name, ManifestEntry(kind=kind, partition=b"", bucket=0, total_buckets=1, file=file)
+
+
+def test_files_come_and_go_by_what_is_shown() -> None:
+    add, delete = FileKind.ADD, FileKind.DELETE
+    delta = [entry(delete, "a", 0), entry(add, "a", 5), entry(delete, "b", 5), entry(add, "c", 3), entry(add, "d", 5)]
+    top = changes_of(delta, ShownLevels(5))
+    assert (list(top.added), list(top.removed), top.adds_only) == (["a", "d"], ["b"], False)
+    upper = changes_of([entry(delete, "a", 1), entry(add, "a", 5)], ShownLevels(1))
+    assert (list(upper.added), list(upper.removed), upper.adds_only) == (["a"], [], False)
+    nothing = changes_of([entry(delete, "a", 0), entry(add, "b", 0)], ShownLevels(1))
+    assert (nothing.added, nothing.removed, nothing.adds_only) == ({}, {}, True)
+
+
+def test_a_summary_goes_on_from_the_one_before() -> None:
+    added, removed = [entry(FileKind.ADD, "a", 0)[1]], [entry(FileKind.ADD, "b", 0)[1]]
+    rows, size = added[0].file.row_count, added[0].file.file_size
+    before = {"total-data-files": "3", "total-records": "30", "total-files-size": "300"}
+    found = summary_of(added, removed, before, Totals(files=1, records=2))
+    assert (found["total-data-files"], found["total-records"], found["total-files-size"]) == ("3", "30", "300")
+    assert (found["added-records"], found["removed-files-size"]) == (str(rows), str(size))
+    assert (found["total-delete-files"], found["total-position-deletes"]) == ("1", "2")
+    assert summary_of(added, [], {}, Totals())["total-records"] == str(rows)
+
+
+def ours(number: int, **more: object) -> Snapshot:
+    base: dict[str, object] = {
+        "id": number,
+        "schema_id": 0,
+        "base_manifest_list": "b",
+        "delta_manifest_list": "d",
+        "commit_user": "u",
+        "commit_identifier": 1,
+        "commit_kind": CommitKind.APPEND,
+        "time_millis": 100 * number,
+        "total_record_count": 0,
+        "delta_record_count": 0,
+        "uuid": f"id-{number}",
+    }
+    return Snapshot(**{**base, **more})  # type: ignore[arg-type]
+
+
+def theirs(number: int, identity: str | None = None) -> Published:
+    summary = Summary(Operation.APPEND, **({} if identity is None else {IDENTITY: identity}))
+    return Published.model_validate(
+        {
+            "snapshot-id": number,
+            "sequence-number": number,
+            "timestamp-ms": 100 * number,
+            "summary": summary,
+            "manifest-list": f"list-{number}",
+            "schema-id": 0,
+        }
+    )
+
+
+def test_a_snapshot_is_known_by_its_commit() -> None:
+    assert is_of(theirs(1, "id-1"), ours(1))
+    assert not is_of(theirs(1, "id-1"), ours(1, uuid="other"))
+    assert identity_of(ours(2, uuid=None)) == "u:1:200"
+    assert is_of(theirs(2, "u:1:200"), ours(2, uuid=None))
+    # Java 1.4 does not say; it publishes after it has committed.
+    assert is_of(theirs(1), ours(1))
+    assert not is_of(theirs(1), ours(1, time_millis=101))
+
+
+def test_what_expires_goes_and_what_is_tagged_stays() -> None:
+    line = [theirs(number, f"id-{number}") for number in range(1, 7)]
+    retention = Retention(least=1, most=2, millis=10_000)
+    tagged = {"two": ours(2), "other": ours(3, uuid="another"), "gone": ours(9)}
+    left = kept(line, {3, 4, 5, 6}, tagged, retention, now_millis=600)
+    assert [one.snapshot_id for one in left] == [2, 5, 6]
+    assert {name: ref.snapshot_id for name, ref in references(left, tagged).items()} == {"two": 2}
+    # Time alone lets them go, too, but for the least.
+    assert [one.snapshot_id for one in kept(line, {4, 5, 6}, {}, Retention(least=2, most=9, millis=1), 10_000)] == [
+        5,
+        6,
+    ]
+    gone = forgotten(line, left)
+    assert [(one.snapshot_id, [n.snapshot_id for n in near]) for one, near in gone] == [
+        (1, [2]),
+        (3, [2, 5]),
+        (4, [2, 5]),
+    ]
+
+
+def test_small_manifests_are_merged_by_number_or_by_size() -> None:
+    options = {"metadata.iceberg.compaction.min.file-num": "3", "metadata.iceberg.compaction.max.file-num": "5"}
+    settings = PublishSettings.of(CoreOptions({**options, "manifest.target-file-size": "100 b"}))
+    assert due_for_compaction([1, 1], settings) == []
+    assert due_for_compaction([1, 1, 1], settings) == []
+    assert due_for_compaction([1, 1, 1, 1, 1, 90], settings) == [0, 1, 2, 3, 4]
+    assert due_for_compaction([90, 40, 40, 40], settings) == [1, 2, 3]
+
+
+def test_vectors_of_64_bits_fill_their_file() -> None:
+    def file(size: int, *places: tuple[int, int]) -> IndexFileMeta:
+        vectors = [DeletionVectorRange(data_file_name=str(o), offset=o, length=n, cardinality=1) for o, n in places]
+        return IndexFileMeta(
+            index_type="DELETION_VECTORS",
+            file_name="i",
+            file_size=size,
+            row_count=len(places),
+            deletion_vectors=tuple(vectors),
+        )
+
+    assert is_wide(file(41, (1, 20), (21, 20)))
+    assert not is_wide(file(41, (1, 12), (21, 12)))
+    assert not is_wide(file(41, (1, 20), (21, 12)))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format-version": 2}', b'{"format-version": 9}'])
+def test_damaged_metadata_are_written_anew(content: bytes) -> None:
+    assert Document.decode(content) is None
+    assert Legacy.of(content).next_row_id == 0
+
+
+def test_who_a_table_is_outlives_its_metadata() -> None:
+    found = Legacy.of(b'{"format-version": 3, "table-uuid": "u", "last-column-id": 7, "next-row-id": 9}')
+    assert found == Legacy(table_uuid="u", last_column_id=7, next_row_id=9)

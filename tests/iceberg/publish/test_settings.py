@@ -1,0 +1,155 @@
+"""The options of publishing: what is refused when a table is made, and where metadata are."""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.iceberg.publish.place import PublishPlace, version_of
+from interbed.iceberg.publish.settings import PublishSettings, Storage, StorageLocation
+from interbed.storage.base.errors import InvalidOptionError, MissingExtraError, NotSupportedError
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.change import SetOption
+from interbed.storage.table.table import load_table
+from tests.iceberg.publish.tables import (
+    KEYED,
+    ROWS,
+    STORAGE,
+    VERSION,
+    assert_true,
+    by_pyiceberg,
+    lake,
+    metadata_directory,
+    published,
+    rows,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({STORAGE: "rest-catalog"}, NotSupportedError, f"Option '{STORAGE}' = 'rest-catalog' is not supported"),
+        ({VERSION: "1"}, InvalidOptionError, "takes 2 or 3, not '1'"),
+        ({"metadata.iceberg.manifest-compression": "lzo"}, InvalidOptionError, "takes one of snappy"),
+        ({"metadata.iceberg.storage-location": "elsewhere"}, InvalidOptionError, "catalog-location"),
+        ({"file.format": "orc"}, InvalidOptionError, "'file.format' = 'orc' contradict each other"),
+        ({"file.format.per.level": "0:avro"}, InvalidOptionError, "'file.format.per.level' = '0:avro' contradict"),
+        ({"deletion-vectors.enabled": "true"}, InvalidOptionError, f"needs '{VERSION}' = '3'"),
+        (
+            {"deletion-vectors.enabled": "true", VERSION: "3"},
+            InvalidOptionError,
+            "needs 'deletion-vectors.bitmap64' = 'true'",
+        ),
+        ({"metadata.iceberg.rest.uri": "http://x"}, NotSupportedError, "REST catalogs"),
+        ({"metadata.iceberg.table-properties.x": "y"}, NotSupportedError, "REST catalogs"),
+        ({"metadata.iceberg.hive-client-class": "com.example.Client"}, NotSupportedError, "classes of Java"),
+        ({"metadata.iceberg.no-such": "1"}, InvalidOptionError, "There is no option"),
+    ],
+)
+def test_what_is_not_carried_out_is_refused_when_a_table_is_made(
+    tmp_path: Path, options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        published(tmp_path, options, schema=KEYED, keys=["id"])
+    assert not lake(tmp_path).table_exists("db.t")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(pa.timestamp("ns"), "at"), (pa.timestamp("s"), "at")])
+def test_columns_that_iceberg_has_not_are_refused(tmp_path: Path, kind: pa.DataType, name: str) -> None:
+    schema = pa.schema([("id", pa.int64()), (name, kind)])
+    with pytest.raises(NotSupportedError, match=f"The column '{name}'"):
+        published(tmp_path, schema=schema)
+
+
+def test_nanoseconds_are_of_version_3(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
+    table = published(tmp_path, {VERSION: "3"}, schema=schema)
+    at = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
+    table.append(pa.table({"id": [1], "at": at}))
+    assert str(by_pyiceberg(table).schema().find_type("at")) == "timestamp_ns"
+    assert by_pyiceberg(table).scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
+
+
+def test_an_option_of_tables_that_are_there_is_refused_in_changes(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    with pytest.raises(InvalidOptionError, match=r"file\.format"):
+        table.store.alter([SetOption("file.format", "avro")])
+    with pytest.raises(InvalidOptionError, match=VERSION):
+        table.copy({"deletion-vectors.enabled": "true"})
+
+
+def test_without_pyiceberg_making_and_writing_say_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = published(tmp_path)
+    with monkeypatch.context() as missing:
+        for name in [name for name in sys.modules if name.startswith("interbed.iceberg")]:
+            missing.delitem(sys.modules, name)
+        missing.setitem(sys.modules, "pyiceberg", None)
+        message = r"pip install 'interbed\[iceberg\]'"
+        with pytest.raises(MissingExtraError, match=message):
+            published(tmp_path, name="other")
+        with pytest.raises(MissingExtraError, match=message):
+            table.append(rows(1))
+        assert load_table(table.location).count() == 0
+    table.append(rows(1))
+    assert_true(table)
+
+
+@pytest.mark.parametrize(
+    ("location", "kind", "directory"),
+    [
+        ("/w/db.db/t", StorageLocation.TABLE_LOCATION, "/w/db.db/t/metadata"),
+        ("s3://b/w/db.db/t", StorageLocation.CATALOG_LOCATION, "s3://b/w/iceberg/db/t/metadata"),
+    ],
+)
+def test_metadata_are_where_paimon_has_them(location: str, kind: StorageLocation, directory: str) -> None:
+    assert PublishPlace.of(location, kind).directory == directory
+
+
+def test_a_table_outside_of_a_warehouse_keeps_its_metadata_with_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"storage-location' = 'table-location'"):
+        PublishPlace.of("/somewhere/t", StorageLocation.CATALOG_LOCATION)
+    table = published(tmp_path, {"metadata.iceberg.storage-location": "table-location"})
+    table.append(rows(1))
+    assert interbed.load_iceberg_table(table.location).count() == 1
+
+
+def test_the_place_follows_from_the_storage() -> None:
+    def of(**options: str) -> StorageLocation:
+        return PublishSettings.of(CoreOptions({f"metadata.iceberg.{k}": v for k, v in options.items()})).location
+
+    assert of(storage="table-location") is StorageLocation.TABLE_LOCATION
+    assert of(storage="hive-catalog") is StorageLocation.CATALOG_LOCATION
+    assert PublishSettings.of(CoreOptions({})).storage is Storage.DISABLED
+
+
+def test_only_metadata_files_are_versions() -> None:
+    names = ["v12.metadata.json", "version-hint.text", "v1.json", "vx.metadata.json", "0-v3.metadata.json"]
+    assert [version_of(name) for name in names] == [12, None, None, None, None]
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "none"])
+def test_manifests_are_compressed_as_asked(tmp_path: Path, codec: str) -> None:
+    table = published(tmp_path, {"metadata.iceberg.manifest-compression": codec})
+    table.append(rows(1))
+    table.append(rows(2))
+    assert_true(table)
+    name = {"zstd": "zstandard", "gzip": "deflate", "none": "null"}.get(codec, codec).encode()
+    assert all(
+        b"avro.codec" in p.read_bytes() and name in p.read_bytes() for p in metadata_directory(table).glob("*.avro")
+    )
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+def test_lists_have_the_names_of_older_readers_on_request(tmp_path: Path, legacy: str) -> None:
+    options = {"metadata.iceberg.manifest-legacy-version": legacy, "metadata.iceberg.manifest-compression": "none"}
+    table = published(tmp_path, options)
+    table.append(rows(1))
+    table.append(rows(2))
+    assert_true(table)
+    lists = [path.read_bytes() for path in metadata_directory(table).glob("snap-*")]
+    assert all((b"added_data_files_count" in content) == (legacy == "true") for content in lists)
+    assert ROWS.names == by_pyiceberg(table).schema().column_names
