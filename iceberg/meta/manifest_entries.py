@@ -48,9 +48,9 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     return _reading(snapshot.manifest_list or "", partial(_manifests, io, snapshot))
 
 
-def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries of a manifest; raises as manifests_of."""
-    return _reading(manifest.manifest_path, partial(_entries, io, manifest))
+def entries_of(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
+    """The live entries of a manifest, with `deleted` those of files that went as well; raises as manifests_of."""
+    return _reading(manifest.manifest_path, partial(_entries, io, manifest, deleted))
 
 
 def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
@@ -88,16 +88,18 @@ def _reader_of(schema: str) -> Reader:
     )
 
 
-def _entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+def _entries(io: FileIO, manifest: ManifestFile, deleted: bool) -> list[ManifestEntry]:
     with _Manifest(io.new_input(manifest.manifest_path)) as reader:
         found = [
-            _inherit_from_manifest(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED
+            _inherit_from_manifest(entry, manifest)
+            for entry in reader
+            if deleted or entry.status != ManifestEntryStatus.DELETED
         ]
     next_row_id = row_id_of(manifest) if manifest.content == ManifestContent.DATA else None
     if next_row_id is not None:
         for entry in found:
             values = entry.data_file._data
-            if values[FIRST_ROW_ID] is None:
+            if values[FIRST_ROW_ID] is None and entry.status != ManifestEntryStatus.DELETED:
                 values[FIRST_ROW_ID] = next_row_id
                 next_row_id += entry.data_file.record_count
     return found

@@ -22,6 +22,9 @@ from interbed.iceberg.publish.columns import FIRST_PARTITION_ID
 
 Metadata = TableMetadataV2 | TableMetadataV3
 
+PROPERTIES = {"gc.enabled": "false"}
+"""What tells Iceberg's own maintenance to delete no file: the data files are the table's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legacy:
@@ -98,7 +101,7 @@ class Document:
                 "partition-specs": [self.spec],
                 "default-spec-id": self.spec.spec_id,
                 "last-partition-id": max((f.field_id for f in self.spec.fields), default=FIRST_PARTITION_ID - 1),
-                "properties": {},
+                "properties": PROPERTIES,
                 "current-snapshot-id": self.current.snapshot_id,
                 "snapshots": list(self.snapshots),
                 "snapshot-log": log,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.manifest import ManifestEntry as IcebergEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Summary
@@ -283,8 +283,7 @@ class Line:
         if all(name in known for name in TOTALS):
             return {name: known[name] for name in TOTALS}
         data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
-        entries = [entry for manifest in data for entry in self.manifests.entries(manifest)]
-        files = [entry.data_file for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+        files = [entry.data_file for manifest in data for entry in self.manifests.entries(manifest)]
         counted = (len(files), sum(f.record_count for f in files), sum(f.file_size_in_bytes for f in files))
         return {name: str(number) for name, number in zip(TOTALS, counted, strict=True)}
 

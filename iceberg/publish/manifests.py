@@ -5,26 +5,16 @@ Source: paimon-core's IcebergCommitCallback; ids of rows: Iceberg's specificatio
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.conversions import from_bytes
-from pyiceberg.io import InputFile
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
-    MANIFEST_LIST_FILE_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
-    _inherit_from_manifest,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -32,8 +22,8 @@ from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
-from interbed.iceberg.meta.live_files import reading
-from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, row_id_of, write_manifest, write_manifest_list
+from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, write_manifest, write_manifest_list
 from interbed.iceberg.meta.snappy import use_arrow_snappy
 from interbed.iceberg.publish.place import PublishPlace
 from interbed.iceberg.publish.settings import PublishSettings
@@ -42,7 +32,6 @@ from interbed.storage.base.fileio.resolve import normalize_path
 
 use_arrow_snappy()
 
-_ROW_ID = next(place for place, part in enumerate(DATA_FILE_TYPE[NEWEST_VERSION].fields) if part.field_id == 142)
 _ENTRY_BYTES = 200
 """What an entry takes without its path and its bounds, about."""
 _BOUND_BYTES = 8
@@ -76,13 +65,11 @@ class Manifests:
 
     def of(self, snapshot: Published) -> list[ManifestFile]:
         """The manifests of a snapshot."""
-        source = self._store.new_input(snapshot.manifest_list)
-        return reading(snapshot.manifest_list, lambda: _listed(source))
+        return manifests_of(self._store, snapshot)
 
     def entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """All entries of a manifest, those of deleted files as well, with what they inherit from it."""
-        source = self._store.new_input(manifest.manifest_path)
-        return reading(manifest.manifest_path, lambda: _with_row_ids(manifest, _entries(source, manifest)))
+        """The live entries of a manifest, with what they inherit from it: written elsewhere, they keep it."""
+        return entries_of(self._store, manifest)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -150,8 +137,7 @@ class Manifests:
             if not self._may_hold(manifest, partitions):
                 result.manifests.append(manifest)
                 continue
-            entries = self.entries(manifest)
-            live = {normalize_path(e.data_file.file_path): e for e in entries if _is_live(e)}
+            live = {normalize_path(entry.data_file.file_path): entry for entry in self.entries(manifest)}
             result.known.update(live.keys() & added.keys())
             gone = live.keys() & removed.keys()
             if not gone:
@@ -184,7 +170,7 @@ class Manifests:
         return result
 
     def _merged(self, manifest: ManifestFile, snapshot_id: int) -> Iterator[ManifestEntry]:
-        for entry in self.entries(manifest):
+        for entry in entries_of(self._store, manifest, deleted=True):
             if entry.snapshot_id == snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
                 yield entry
             elif entry.status != ManifestEntryStatus.DELETED:
@@ -228,10 +214,6 @@ def due_for_compaction(sizes: Sequence[int], settings: PublishSettings) -> list[
     return small
 
 
-def _is_live(entry: ManifestEntry) -> bool:
-    return entry.status != ManifestEntryStatus.DELETED
-
-
 def _has_live(manifest: ManifestFile) -> bool:
     return bool((manifest.added_files_count or 0) + (manifest.existing_files_count or 0))
 
@@ -245,41 +227,6 @@ def _as(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | No
         file_sequence_number=entry.file_sequence_number,
         data_file=entry.data_file,
     )
-
-
-def _with_row_ids(manifest: ManifestFile, entries: list[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries with the first row ids that live files inherit, so that they keep them elsewhere."""
-    next_id = row_id_of(manifest)
-    if next_id is None:
-        return entries
-    for entry in entries:
-        file = entry.data_file
-        if _is_live(entry) and file._data[_ROW_ID] is None:
-            entry.data_file = copy(file)
-            entry.data_file._data = list(file._data)
-            entry.data_file._data[_ROW_ID] = next_id
-            next_id += file.record_count
-    return entries
-
-
-def _listed(source: InputFile) -> list[ManifestFile]:
-    with AvroFile[ManifestFile](
-        source,
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        return list(reader)
-
-
-def _entries(source: InputFile, manifest: ManifestFile) -> list[ManifestEntry]:
-    with AvroFile[ManifestEntry](
-        source,
-        MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return [_inherit_from_manifest(entry, manifest) for entry in reader]
 
 
 def _in_range(value: object, summary: PartitionFieldSummary, kind: object) -> bool:

@@ -186,6 +186,7 @@ def test_tags_are_references_and_keep_their_snapshots(tmp_path: Path) -> None:
     assert_true(table)
     raw = json.loads((metadata_directory(table) / "v3.metadata.json").read_text())
     assert raw["refs"] == {}
+    assert raw["properties"] == {"gc.enabled": "false"}
 
 
 def test_expired_snapshots_go_with_their_manifests(tmp_path: Path) -> None:

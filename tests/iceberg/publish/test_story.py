@@ -178,7 +178,7 @@ class Story:
 @pytest.mark.longer
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_iceberg_table_is_what_the_table_is_whatever_is_done(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
-    for seed in range(25 if shares.LONG else 1):
+    for seed in range(12 if shares.LONG else 1):
         story = Story(warehouse, kind, seed)
         done = []
         for _ in range(40 if shares.LONG else 16):
