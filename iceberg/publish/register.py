@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 from xml.etree import ElementTree
 
@@ -96,14 +97,15 @@ class Register:
                 f"at {self._store.location} by '{DATABASE}' and '{TABLE}'."
             )
         before = parameters.get(METADATA_LOCATION)
+        described: Any = found.sd
         columns = _columns(schema)
-        if before == metadata and found.sd.cols == columns:
+        if before == metadata and described.cols == columns:
             return
         if before is not None and before != metadata:
             parameters[PREVIOUS_LOCATION] = before
         parameters[METADATA_LOCATION] = metadata
         found.parameters = parameters
-        found.sd.cols = columns
+        described.cols = columns
         thrift.alter_table_with_environment_context(
             database, self._table, found, EnvironmentContext(properties=self._context())
         )

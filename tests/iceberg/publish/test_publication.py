@@ -305,7 +305,7 @@ def named_of(location: str) -> list[str]:
 def test_a_replaced_table_begins_anew(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1, 2))
-    other = pa.schema([("id", pa.int64()), ("w", pa.string()), ("p", pa.int32())])
+    other = pa.table({"id": [5], "w": ["b"], "p": [1]}).schema
     lake(tmp_path).replace_table("db.t", other, options={STORAGE: "hadoop-catalog"})
     table = load_table(table.location)
     table.append([{"id": 5, "w": "b", "p": 1}])
