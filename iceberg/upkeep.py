@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table as Metadata
 
+from interbed.iceberg.meta.published import is_published
 from interbed.iceberg.meta.types import readable_fields
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
@@ -138,11 +139,16 @@ class IcebergUpkeep:
         return made
 
     def required_home(self) -> "TableHome":
-        """Where the table is committed; NotSupportedError where that is not known."""
+        """Where the table is committed; NotSupportedError where that is not known, and for one that is published."""
         if self.home is None:
             raise NotSupportedError(
                 f"The table '{self.name}' was opened by its metadata file, to which nothing can be committed; open it "
                 "by its catalog, or by its directory where it has no catalog."
+            )
+        if is_published(self.metadata.metadata):
+            raise NotSupportedError(
+                f"The table '{self.name}' is published of a table in Paimon's format at "
+                f"{self.metadata.metadata.location}, whose commits replace its metadata; compact and expire that one."
             )
         return self.home
 

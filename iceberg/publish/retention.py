@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot as Published
 
+from interbed.iceberg.meta.published import IDENTITY
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-
-IDENTITY = "paimon-commit-identity"
-"""The entry of a summary that says which commit its snapshot is of; an id may be given again after a rollback."""
 
 _FOREVER = 2**63 - 1
 """Tags expire here, not by what Iceberg's readers do."""

@@ -4,11 +4,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 
+from interbed.iceberg.meta.published import IDENTITY
 from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.manifests import due_for_compaction
-from interbed.iceberg.publish.retention import IDENTITY, Retention, forgotten, identity_of, is_of, kept, references
+from interbed.iceberg.publish.retention import Retention, forgotten, identity_of, is_of, kept, references
 from interbed.iceberg.publish.settings import PublishSettings
 from interbed.iceberg.publish.vectors import is_wide
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot

@@ -1,7 +1,10 @@
 """What readers of Iceberg see of a published table after each of its changes, and what is kept of older metadata."""
 
+import datetime as dt
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -403,4 +406,87 @@ def test_a_purged_table_is_published_no_more(tmp_path: Path) -> None:
     table.purge_files()
     assert not list(metadata_directory(table).glob("*.json")) or seen(table) == []
     table.append(rows(2))
+    assert_true(table)
+
+
+def test_a_gap_in_the_snapshots_is_bridged_by_new_metadata(tmp_path: Path) -> None:
+    table = published(tmp_path, {VERSION: "3"})
+    table.append(rows(1))
+    before: Any = by_pyiceberg(table).metadata
+    silent = table.copy({STORAGE: "disabled"})
+    for number in range(2, 6):
+        silent.append(rows(number))
+    silent.expire_snapshots(retain_max=1, retain_min=1)
+    assert by_pyiceberg(table).metadata.current_snapshot_id == 1
+    table.append(rows(9))
+    assert_true(table)
+    now: Any = by_pyiceberg(table).metadata
+    assert now.table_uuid == before.table_uuid
+    assert now.next_row_id > before.next_row_id
+    assert [one.snapshot_id for one in now.snapshots] == [6]
+
+
+def test_writers_that_commit_at_once_publish_what_is_newest(tmp_path: Path) -> None:
+    table = published(tmp_path, {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "5"})
+    location = table.location
+
+    def write(number: int) -> None:
+        mine = load_table(location)
+        for turn in range(6):
+            mine.append(rows(100 * number + turn))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    table.publish_iceberg()
+    assert_true(table)
+    assert len(seen(table)) == 24
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_files_elsewhere_are_named_where_they_are(tmp_path: Path, vectors: bool) -> None:
+    places = {
+        "data-file.external-paths": f"file://{tmp_path}/one,file://{tmp_path}/two",
+        "data-file.external-paths.strategy": "round-robin",
+        "data-file.path-directory": "data",
+    }
+    table = published(tmp_path / "lake", {**places, **(VECTORS if vectors else {})}, partitions=["p"])
+    table.append(rows(*range(50)))
+    table.append(rows(*range(50, 90), p=2))
+    table.delete("id = 7 or id = 60")
+    assert_true(table)
+    assert len(seen(table)) == 88
+    assert any(path.startswith((f"{tmp_path}/one", f"{tmp_path}/two")) for path in named_files(table))
+
+
+def test_partitions_of_all_types_are_found(tmp_path: Path) -> None:
+    moment = dt.datetime(2024, 2, 29, 1, 2, 3, 456789)
+    values: dict[str, Any] = {
+        "day": moment.date(),
+        "at": moment,
+        "zoned": moment.replace(tzinfo=dt.UTC),
+        "n": Decimal("1.25"),
+        "b": True,
+        "f": 0.5,
+        "i": 7,
+        "s": "ü/=",
+    }
+    data = pa.Table.from_pylist([{"id": 1, **values}, {"id": 2, **dict.fromkeys(values)}])
+    table = lake(tmp_path).create_table_as(
+        "db.t", data, partition_keys=list(values), options={STORAGE: "hadoop-catalog"}
+    )
+    assert_true(table)
+    table.append(data)
+    table.delete("id = 1")
+    assert_true(table)
+    assert [row["id"] for row in seen(table, filter="i is null")] == [2, 2]
+
+
+def test_the_iceberg_table_is_not_changed_by_itself(tmp_path: Path) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.append(rows(2))
+    theirs = interbed.load_iceberg_table(place_of(table))
+    for change in (theirs.compact, theirs.expire_snapshots, theirs.remove_orphan_files):
+        with pytest.raises(NotSupportedError, match="is published of a table in Paimon's format at"):
+            change()
     assert_true(table)
