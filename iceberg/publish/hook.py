@@ -1,11 +1,13 @@
 """Where storage calls the publishing of tables as Iceberg tables: see interbed.further_hooks."""
 
 import logging
+import os
 
 import pyarrow as pa
 
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema
 from interbed.iceberg.publish.publication import publish
+from interbed.iceberg.publish.register import metastore_address
 from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.meta.options.core import CoreOptions
@@ -29,6 +31,9 @@ class IcebergPublishing:
         if before is None or _storage_of(before) is Storage.DISABLED or _files_of(before) != _files_of(schema):
             _check_formats(options)
             _check_vectors(options, settings)
+            if settings.storage is Storage.HIVE_CATALOG:
+                # One that can't be found is said now rather than after each commit.
+                metastore_address(settings, os.environ)
         check_versions(iceberg_schema(schema), settings.format_version)
         if before is None or _storage_of(before) is Storage.DISABLED:
             return

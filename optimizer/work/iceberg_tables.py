@@ -15,6 +15,7 @@ from typing import Any
 
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
+from interbed.iceberg.meta.published import is_published
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
 from interbed.iceberg.optimize.health import iceberg_health
 from interbed.iceberg.optimize.job import OptimizeJob
@@ -39,7 +40,7 @@ from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
 from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.meta.options.optimizing import SelfOptimizing
+from interbed.storage.meta.options.optimizing import OPTIMIZING_ENABLED, SelfOptimizing
 from interbed.storage.upkeep.optimizing import BUNDLES_OF_A_WORKER
 
 _PROCESS = "interbed.process"
@@ -49,7 +50,10 @@ _TARGET = "target-file-size"
 
 def measure(table: IcebergTable) -> Measurement:
     """See OptimizedTables."""
-    options = table.properties
+    options = dict(table.properties)
+    if is_published(table.metadata.metadata):
+        # Whoever looks after the table that it is published of looks after it.
+        options[OPTIMIZING_ENABLED] = "false"
     return Measurement(
         health=iceberg_health(table.metadata, now_millis()), wishes=SelfOptimizing.of(options), options=options
     )

@@ -63,6 +63,15 @@ def test_columns_that_iceberg_has_not_are_refused(tmp_path: Path, kind: pa.DataT
         published(tmp_path, schema=schema)
 
 
+def test_a_metastore_that_nothing_names_is_said_when_the_table_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR", "HADOOP_HOME", "HIVE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidOptionError, match=r"metadata\.iceberg\.uri"):
+        published(tmp_path, {"metadata.iceberg.storage": "hive-catalog"})
+
+
 def test_nanoseconds_are_of_version_3(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
     table = published(tmp_path, {VERSION: "3"}, schema=schema)

@@ -108,6 +108,23 @@ def test_small_files_and_deletes_are_seen_and_done_away_with(catalog: HiveCatalo
     assert opened(catalog).snapshots()[-1].snapshot_id == last
 
 
+def test_a_table_that_is_published_of_another_one_is_left_to_that_one(catalog: HiveCatalog) -> None:
+    options = {
+        "metadata.iceberg.storage": "hive-catalog",
+        "metadata.iceberg.uri": catalog.options.raw["uri"],
+        "metadata.iceberg.database": "ice",
+        "write-only": "true",
+    }
+    table = catalog.create_table("shop.ours", pa.schema([("id", pa.int64())]), options=options)
+    for number in range(15):
+        table.append(pa.table({"id": [number]}))
+    published: Any = catalog.get_table("ice.ours")
+    assert isinstance(published, IcebergTable)
+    assert published.count() == 15
+    assert not LakeTables(catalog).measure("ice.ours").wishes.enabled
+    assert LakeTables(catalog).measure("shop.ours").wishes.enabled
+
+
 def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCatalog) -> None:
     before = ids(catalog)
     tables, process = LakeTables(catalog), process_of(WorkKind.MINOR)
