@@ -306,6 +306,13 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
         return self._system_tables() if database == SYSTEM_DATABASE else self._list_tables(database)
 
+    def list_iceberg_tables(self, database: str) -> list[str]:
+        """Names of the database's tables that are Iceberg's, sorted: `get_table` opens them to be read. None but in a
+        metastore; raises DatabaseNotFoundError.
+        """
+        self.get_database(database)
+        return []
+
     def _system_tables(self) -> list[str]:
         from interbed.catalog.global_tables import global_tables
 

@@ -47,8 +47,8 @@ def load_iceberg_table(
     return IcebergTable(name or location.rstrip("/").rpartition("/")[2], found, home)
 
 
-def iceberg_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """pyiceberg's properties of a store, of the options of a catalog."""
+def store_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """pyiceberg's properties of the store that a catalog's options are of."""
     return {STORE_OPTIONS[key]: value for key, value in options.items() if key in STORE_OPTIONS}
 
 

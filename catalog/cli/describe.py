@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.cli import iceberg_tables
 from interbed.catalog.cli.common import json_flag, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
 
@@ -17,15 +18,21 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.argument("database", required=False, metavar="[DATABASE]")
+@click.option("--all", "all_kinds", is_flag=True, help="Iceberg's tables as well, and of each its kind.")
 @json_flag
 @click.pass_obj
-def list_tables(chosen: CatalogChoice, database: str | None, as_json: bool) -> None:
+def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as_json: bool) -> None:
     """The names of a database's tables, or of all."""
     with chosen.catalog(database) as catalog:
         databases = catalog.list_databases() if database is None else [database]
         found = [f"{name}.{table}" for name in databases for table in catalog.list_tables(name)]
+        kinds = dict.fromkeys(found, "interbed")
+        if all_kinds:
+            kinds |= {f"{name}.{table}": "iceberg" for name in databases for table in catalog.list_iceberg_tables(name)}
     if as_json:
-        show_json(found)
+        show_json([{"table": name, "kind": kinds[name]} for name in sorted(kinds)] if all_kinds else found)
+    elif all_kinds and kinds:
+        _lines([[name, kinds[name]] for name in sorted(kinds)], indent="")
     else:
         click.echo("\n".join(found) or "no tables")
 
@@ -39,21 +46,25 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 
     Of a table that this version can't read it shows what is known, and why it can't be read.
     """
-    from interbed.catalog.errors import UNREADABLE
+    from interbed.catalog.errors import UNREADABLE, NotAnInterbedTableError
 
     try:
-        with chosen.table(name) as opened:
-            found = _description(opened)
+        with chosen.any_table(name) as opened:
+            found = iceberg_tables.describe(opened) if iceberg_tables.is_of_iceberg(opened) else _description(opened)
     except UNREADABLE as error:
-        if "$" in name:
+        if "$" in name or "/" in name:
             raise
         with chosen.catalog(name) as catalog:
-            found = _outline(name, catalog.table_outline(name), error)
+            try:
+                found = _outline(name, catalog.table_outline(name), error)
+            except NotAnInterbedTableError:
+                # One of Iceberg's, of which nothing is known but this.
+                raise error from None
     if as_json:
         show_json(found)
         return
     click.echo(f"table     {found['table']}")
-    for key in ("comment", "location", "problem"):
+    for key in ("format", "comment", "location", "problem"):
         if found.get(key):
             click.echo(f"{key:<8}  {found[key]}")
     click.echo(f"schema    {found['schema']}")
@@ -86,6 +97,8 @@ def _state(found: dict[str, Any]) -> str:
     if "problem" in found:
         return "not known"
     snapshot = found["snapshot"]
+    if "format" in found and snapshot is not None:
+        return iceberg_tables.state(snapshot)
     return "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
 
 
@@ -166,11 +179,11 @@ def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Seq
     }
 
 
-def _lines(rows: list[list[str]]) -> None:
+def _lines(rows: list[list[str]], indent: str = "  ") -> None:
     """Columns below each other, two blanks between them."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        click.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        click.echo(indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema)

@@ -42,14 +42,40 @@ class CatalogChoice:
 
     @contextlib.contextmanager
     def table(self, name: str, *, system: bool = False) -> "Iterator[Table]":
-        """A table of the catalog. Raises NotSupportedError for a system table, unless the command takes those, too."""
+        """A table of the catalog. Raises NotSupportedError for one of Iceberg's, and for a system table unless the
+        command takes those, too.
+        """
+        with self.any_table(name, system=system) as table:
+            from interbed.catalog.cli.iceberg_tables import check_not_of_iceberg
+
+            check_not_of_iceberg(name, table)
+            yield table
+
+    @contextlib.contextmanager
+    def any_table(self, name: str, *, system: bool = False) -> "Iterator[Any]":
+        """The same for commands that take tables of Iceberg's as well: of the catalog, or by a location, which has a
+        slash. It is an IcebergTable then.
+        """
+        from interbed.catalog.cli.iceberg_tables import is_of_iceberg, table_at
+
+        if "/" in name:
+            yield table_at(name, self._options())
+            return
         with self.catalog(name) as catalog:
             table = catalog.get_table(name)
-            if not system:
+            if not system and not is_of_iceberg(table):
                 from interbed.catalog.cli.near_names import check_no_system_table
 
                 check_no_system_table(name, table)
             yield table
+
+    def _options(self) -> "dict[str, str]":
+        """The options of the catalog that is named, with those given on top; those given alone where none is."""
+        if self.name is None:
+            return self.options
+        from interbed.catalog.configuration import load_configuration
+
+        return load_configuration().resolved(self.name, self.options)[1]
 
 
 class CatalogGroup(SuggestingGroup):

@@ -53,7 +53,7 @@ def scan(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """The rows of a table, or of a system table such as 'shop.orders$files'."""
+    """The rows of a table, of a system table such as 'shop.orders$files', or of the Iceberg table at a location."""
     more = {"filter": text, "snapshot_id": snapshot}
     form = chosen_form(form, output, as_json)
     _write(chosen, name, columns, form=form, output=output, limit=limit, **more)
@@ -73,10 +73,10 @@ def _write(
     from interbed.catalog.cli.near_names import check_columns
 
     wanted = names(columns)
-    with chosen.table(name, system=True) as table:
+    with chosen.any_table(name, system=True) as table:
         if more.get("snapshot_id") is None:
             # An older snapshot may have other columns.
-            check_columns(name, table.arrow_schema.names, wanted)
+            check_columns(name, table.field_names, wanted)
         given = {key: value for key, value in more.items() if value is not None}
         # One more than is shown, to say that there are more.
         most = ROWS_SHOWN + 1 if form == "table" and limit is None else limit

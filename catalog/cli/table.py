@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from interbed.catalog.cli import iceberg_tables
 from interbed.catalog.cli.common import (
     json_flag,
     partition_options,
@@ -26,6 +27,7 @@ from interbed.catalog.cli.maintenance import CARE_COMMANDS
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.cli.rows import ROW_COMMANDS
 from interbed.catalog.cli.version import VERSION_COMMANDS
+from interbed.storage.base.errors import NotSupportedError
 
 
 @click.group(cls=CatalogGroup)
@@ -81,8 +83,13 @@ def levels(
 @click.option("--analyze", is_flag=True, help="Read the rows, and say what was decoded for them.")
 @click.pass_obj
 def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, analyze: bool) -> None:
-    """What a scan would read, and what was pruned."""
-    with chosen.table(name) as opened:
+    """What a scan would read, and what was pruned; of an Iceberg table, or a location of one, which deletes apply."""
+    with chosen.any_table(name) as opened:
+        if iceberg_tables.is_of_iceberg(opened):
+            if analyze:
+                raise NotSupportedError(f"'{name}' is a table of Iceberg's; `explain --analyze` does not know those.")
+            show(opened.explain(filter=text), as_json)
+            return
         show(opened.explain(filter=text, analyze=analyze), as_json)
 
 
@@ -92,7 +99,10 @@ def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, a
 @click.pass_obj
 def snapshots(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All snapshots, oldest first."""
-    with chosen.table(name) as opened:
+    with chosen.any_table(name) as opened:
+        if iceberg_tables.is_of_iceberg(opened):
+            iceberg_tables.show_snapshots(opened, as_json)
+            return
         found = opened.snapshots()
     if as_json:
         show_json([json.loads(s.to_json()) for s in found])

@@ -22,7 +22,7 @@ from interbed.catalog.hive.databases import HiveDatabases
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.publisher import LockSettings
-from interbed.catalog.hive.registration import is_partitioned_in_metastore
+from interbed.catalog.hive.registration import is_of_iceberg, is_partitioned_in_metastore
 from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
@@ -101,15 +101,19 @@ class HiveCatalog(Catalog):
         self._entries.database(database)
         return self._entries.our_tables(database, self.client.get_all_tables(database))
 
+    def list_iceberg_tables(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._entries.chosen(database, self.client.get_all_tables(database), is_of_iceberg)
+
     def get_table(self, identifier: "str | Identifier") -> Table:
         """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
         try:
             return super().get_table(identifier)
         except NotAnInterbedTableError:
             name = TableName.parse(identifier)
-            parameters = self.client.get_table(name.identifier.database, name.identifier.table).parameters or {}
+            entry = self.client.get_table(name.identifier.database, name.identifier.table)
             is_plain = name.branch is None and name.system is None
-            if not is_plain or parameters.get("table_type", "").upper() != "ICEBERG":
+            if not is_plain or not is_of_iceberg(entry):
                 raise
         # By use: pyiceberg loads slowly, and is not there for everybody.
         from interbed.catalog.hive.iceberg_home import registered_table

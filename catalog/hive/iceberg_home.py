@@ -21,7 +21,7 @@ from interbed.catalog.hive.publisher import LockSettings
 from interbed.catalog.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_to_delete
 from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
-from interbed.iceberg.opening import iceberg_properties, load_iceberg_table
+from interbed.iceberg.opening import store_properties, load_iceberg_table
 from interbed.iceberg.read.files import store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import InvalidOptionError
@@ -37,8 +37,8 @@ def registered_table(
     """The table of a metastore's entry; `options` are the catalog's. Raises as load_iceberg_table does, and
     InvalidOptionError where the entry names no metadata.
     """
-    home = MetastoreHome(client, identifier, lock, iceberg_properties(options))
-    found = load_iceberg_table(home.location(), iceberg_properties(options), name=str(identifier))
+    home = MetastoreHome(client, identifier, lock, store_properties(options))
+    found = load_iceberg_table(home.location(), store_properties(options), name=str(identifier))
     return IcebergTable(str(identifier), found.metadata, home)
 
 

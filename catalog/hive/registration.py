@@ -57,6 +57,11 @@ def is_ours(table: HiveTable) -> bool:
     return bool(sd is not None and sd.inputFormat == INPUT_FORMAT and sd.outputFormat == OUTPUT_FORMAT)
 
 
+def is_of_iceberg(table: HiveTable) -> bool:
+    """Whether it is Iceberg's, by the parameter that its catalogs look at."""
+    return str((table.parameters or {}).get("table_type", "")).upper() == "ICEBERG"
+
+
 def is_view(table: HiveTable) -> bool:
     """Whether the metastore's entry is a view."""
     return bool(table.tableType == VIRTUAL_VIEW)

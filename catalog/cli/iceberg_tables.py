@@ -1,0 +1,117 @@
+"""Tables of Iceberg's on the command line: opening them by location, describing them, refusing what they can't."""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import click
+
+from interbed.catalog.cli.common import show_json
+from interbed.storage.base.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from interbed.iceberg.table import IcebergTable
+
+_TAKES = "`interbed table describe`, `explain`, `head`, `scan` and `snapshots`, and `interbed sql`"
+
+
+def is_of_iceberg(table: object) -> "TypeGuard[IcebergTable]":
+    """Whether an opened table is Iceberg's; loads nothing for it."""
+    module = sys.modules.get("interbed.iceberg.table")
+    return module is not None and isinstance(table, module.IcebergTable)
+
+
+def check_not_of_iceberg(name: str, table: object) -> None:
+    """Raise NotSupportedError for a table of Iceberg's, which the command can't do anything with."""
+    if is_of_iceberg(table):
+        raise NotSupportedError(f"'{name}' is a table of Iceberg's, which is only read; it takes {_TAKES}.")
+
+
+def table_at(location: str, options: Mapping[str, str]) -> "IcebergTable":
+    """The Iceberg table in a directory or of a metadata file; `options` are a catalog's, of the store."""
+    from interbed.iceberg.opening import load_iceberg_table, store_properties
+
+    return load_iceberg_table(location, store_properties(options), name=location)
+
+
+def show_snapshots(table: "IcebergTable", as_json: bool) -> None:
+    """Print the snapshots, as JSON in the form of Iceberg's metadata."""
+    found = table.snapshots()
+    if as_json:
+        show_json([json.loads(snapshot.model_dump_json()) for snapshot in found])
+        return
+    for snapshot in found:
+        operation = "" if snapshot.summary is None else snapshot.summary.operation.value
+        rows = _figure(snapshot, "total-records")
+        click.echo(
+            f"{snapshot.snapshot_id:>19}  {operation:<9}  {_time(snapshot.timestamp_ms)}  "
+            f"{'?' if rows is None else rows} records{_before_deletes(_figure(snapshot, 'total-delete-files'))}"
+        )
+
+
+def describe(table: "IcebergTable") -> dict[str, Any]:
+    """What `interbed table describe` tells of a table, in the form of interbed's own; types are Iceberg's."""
+    from interbed.catalog.masking import masked
+
+    metadata = table.metadata.metadata
+    schema, spec, latest = metadata.schema(), metadata.spec(), metadata.current_snapshot()
+    keys = set(schema.identifier_field_ids)
+    sources = {field.source_id for field in spec.fields}
+    partition = [
+        f"{field.transform}({schema.find_column_name(field.source_id)})"
+        if str(field.transform) != "identity"
+        else field.name
+        for field in spec.fields
+    ]
+    return {
+        "table": table.name,
+        "format": f"Iceberg, version {table.format_version}",
+        "comment": table.properties.get("comment"),
+        "location": table.location,
+        "schema": schema.schema_id,
+        "columns": [
+            {
+                "name": field.name,
+                "type": str(field.field_type),
+                "key": ", ".join(
+                    word for word, ids in (("identifier", keys), ("partition source", sources)) if field.field_id in ids
+                ),
+                "default": None if field.initial_default is None else str(field.initial_default),
+                "comment": field.doc,
+            }
+            for field in schema.fields
+        ],
+        "primary_keys": [field.name for field in schema.fields if field.field_id in keys],
+        "partition_keys": partition,
+        "options": {key: masked(key, value) for key, value in sorted(table.properties.items())},
+        "own": [],
+        "snapshot": None
+        if latest is None
+        else {
+            "id": latest.snapshot_id,
+            "time": _time(latest.timestamp_ms),
+            "records": _figure(latest, "total-records"),
+            "delete_files": _figure(latest, "total-delete-files"),
+        },
+    }
+
+
+def state(snapshot: Mapping[str, Any]) -> str:
+    """The snapshot of a description as text."""
+    rows = "?" if snapshot["records"] is None else snapshot["records"]
+    return f"{snapshot['id']}, {snapshot['time']}, {rows} records{_before_deletes(snapshot['delete_files'])}"
+
+
+def _before_deletes(files: int | None) -> str:
+    return f" before the deletes in {files} files" if files else ""
+
+
+def _figure(snapshot: Any, name: str) -> int | None:
+    text = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+    return None if text is None else int(text)
+
+
+def _time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="seconds")
