@@ -1,0 +1,78 @@
+"""Tables of a REST catalog in Java, and tables in a store with S3's interface: by location and by a metastore."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog as load_pyiceberg
+
+import interbed
+import interbed.testing
+from interbed.iceberg.opening import store_properties
+from tests.support.servers.http_servers import running_rest_catalog, running_s3
+
+BUCKET = "lake"
+ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "v": [f"v{n}" for n in range(100)]})
+KEPT = [f"v{n}" for n in range(100) if n != 7]
+
+
+def filled(catalog: Any, location: str | None = None) -> Any:
+    """A new table of a catalog of pyiceberg's, of which a row is deleted."""
+    catalog.create_namespace_if_not_exists("shop")
+    table = catalog.create_table("shop.orders", ROWS.schema, location=location)
+    table.append(ROWS)
+    table.delete("id = 7")
+    return table
+
+
+def test_tables_of_a_rest_catalog_are_read(tmp_path: Path) -> None:
+    with running_rest_catalog(tmp_path) as uri, load_pyiceberg("rest", type="rest", uri=uri) as theirs:
+        filled(theirs)
+        table = interbed.IcebergTable("shop.orders", theirs.load_table("shop.orders"))
+        assert sorted(table.scan().to_arrow()["v"].to_pylist()) == sorted(KEPT)
+        assert table.scan(filter="id between 6 and 8", columns=["id"]).to_arrow()["id"].to_pylist() == [6, 8]
+        before = table.snapshots()[0].snapshot_id
+        assert table.scan(snapshot_id=before).count() == 100
+        # What comes later is seen by a table that is opened later.
+        theirs.load_table("shop.orders").append(ROWS)
+        assert table.count() == 99
+        assert interbed.IcebergTable("shop.orders", theirs.load_table("shop.orders")).count() == 199
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    """A store's options."""
+    with running_s3(BUCKET) as options:
+        yield options
+
+
+def test_tables_in_s3_are_read_by_location(store: dict[str, str], tmp_path: Path) -> None:
+    properties = store_properties(store)
+    uri = f"sqlite:///{tmp_path}/ice.db"
+    with load_pyiceberg("ice", type="sql", uri=uri, warehouse=f"s3://{BUCKET}/sql", **properties) as theirs:
+        made = filled(theirs)
+        table = interbed.load_iceberg_table(made.metadata_location, properties)
+        assert table.location == f"s3://{BUCKET}/sql/shop/orders"
+        assert sorted(table.scan().to_arrow()["v"].to_pylist()) == sorted(KEPT)
+        # The same bucket by the name that Hadoop has for the store.
+        named = interbed.load_iceberg_table(made.metadata_location.replace("s3://", "s3a://"), properties)
+        assert named.count() == 99
+        assert interbed.IcebergTable("shop.orders", theirs.load_table("shop.orders")).count() == 99
+    with pytest.raises(interbed.StorageAccessError, match="nothing"):
+        interbed.load_iceberg_table(f"s3://{BUCKET}/nothing/v1.metadata.json", properties)
+
+
+def test_tables_in_s3_are_read_by_the_metastores_name(store: dict[str, str], tmp_path: Path) -> None:
+    with interbed.testing.metastore(warehouse=f"file:{tmp_path}/lake") as uri:
+        with load_pyiceberg(
+            "ice", type="hive", uri=uri, warehouse=f"file:{tmp_path}/lake", **store_properties(store)
+        ) as theirs:
+            filled(theirs, f"s3://{BUCKET}/hive/orders")
+        with interbed.load_catalog("lake", metastore="hive", uri=uri, **store) as catalog:
+            found: Any = catalog.get_table("shop.orders")
+            assert isinstance(found, interbed.IcebergTable)
+            assert sorted(found.scan().to_arrow()["v"].to_pylist()) == sorted(KEPT)
+        with interbed.load_catalog("lake", metastore="hive", uri=uri) as blind:
+            assert blind.list_iceberg_tables("shop") == ["orders"]
