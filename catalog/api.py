@@ -60,6 +60,8 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def __init__(self, name: str, options: CatalogOptions) -> None:
         self.name = name
         self.options = options
+        self.instead_of_iceberg: str | None = None
+        """What to tell whoever asks for a table of Iceberg's, where these are of no use; None to open them."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.warehouse!r})"

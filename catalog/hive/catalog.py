@@ -109,12 +109,14 @@ class HiveCatalog(Catalog):
         """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
         try:
             return super().get_table(identifier)
-        except NotAnInterbedTableError:
+        except NotAnInterbedTableError as refused:
             name = TableName.parse(identifier)
             entry = self.client.get_table(name.identifier.database, name.identifier.table)
             is_plain = name.branch is None and name.system is None
             if not is_plain or not is_of_iceberg(entry):
                 raise
+            if self.instead_of_iceberg is not None:
+                raise NotAnInterbedTableError(f"{refused} {self.instead_of_iceberg}") from refused
         # By use: pyiceberg loads slowly, and is not there for everybody.
         from interbed.catalog.hive.iceberg_home import registered_table
 

@@ -51,6 +51,11 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     if isinstance(catalog, FileSystemCatalog):
         # A warehouse that can't be written is refused with the statement that names it, not with the first table.
         catalog.file_io.make_directories(catalog.warehouse)
+    catalog.instead_of_iceberg = (
+        "Spark reads it by Iceberg's own catalog: configure one beside this, spark.sql.catalog.ice = "
+        "org.apache.iceberg.spark.SparkCatalog with spark.sql.catalog.ice.type = hive and spark.sql.catalog.ice.uri = "
+        f"{options.get('uri', 'the address of the metastore')}, and name the table in that."
+    )
     return catalog
 
 

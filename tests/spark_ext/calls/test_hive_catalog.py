@@ -127,3 +127,30 @@ def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: Lake, 
         with pytest.raises(Exception, match="does not go with an Iceberg table"):
             served.sql("CALL {lake}.sys.compact(table => 'db.ice', buckets => '1')")
         theirs.drop_table("db.ice")
+
+
+def test_a_table_of_icebergs_is_refused_with_the_catalog_to_use(served: Lake, server: tuple[str, Path]) -> None:
+    uri, warehouse = server
+    rows = pa.table({"id": [1, 2, 3]})
+    with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
+        theirs.create_table("db.theirs", rows.schema).append(rows)
+    statements = (
+        "SELECT * FROM {lake}.db.theirs",
+        "SELECT * FROM {lake}.db.theirs VERSION AS OF 1",
+        "SELECT * FROM {lake}.db.`theirs$files`",
+        "INSERT INTO {lake}.db.theirs VALUES (4)",
+        "DELETE FROM {lake}.db.theirs WHERE id = 1",
+        "ALTER TABLE {lake}.db.theirs ADD COLUMN v STRING",
+        "DESCRIBE {lake}.db.theirs",
+        "DROP TABLE {lake}.db.theirs",
+    )
+    for statement in statements:
+        with pytest.raises(Exception, match=r"theirs.* no table of Paimon's format \(ICEBERG\)") as refused:
+            served.sql(statement)
+        if statement.startswith("SELECT * FROM {lake}.db.theirs"):
+            assert "org.apache.iceberg.spark.SparkCatalog" in str(refused.value)
+            assert f"spark.sql.catalog.ice.uri = {uri}" in str(refused.value)
+    assert served.tuples("SHOW TABLES IN {lake}.db") == []
+    with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
+        assert theirs.load_table("db.theirs").scan().to_arrow().num_rows == 3
+        theirs.drop_table("db.theirs")
