@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import click
 
-from interbed.catalog.cli.common import show_json
 from interbed.storage.base.errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def show_snapshots(table: "IcebergTable", as_json: bool) -> None:
     """Print the snapshots, as JSON in the form of Iceberg's metadata."""
     found = table.snapshots()
     if as_json:
-        show_json([json.loads(snapshot.model_dump_json()) for snapshot in found])
+        click.echo(json.dumps([json.loads(snapshot.model_dump_json()) for snapshot in found], indent=2))
         return
     for snapshot in found:
         operation = "" if snapshot.summary is None else snapshot.summary.operation.value

@@ -40,6 +40,7 @@ _TITLES = {
     "commits": "Many commits",
     "safety": "What safety costs",
     "balance": "Unequal buckets shared by two",
+    "iceberg": "Iceberg tables with deletes",
     "ch": "Transactions and queries at once",
 }
 
