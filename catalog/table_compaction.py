@@ -149,8 +149,13 @@ def compact_one_table(
     catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
     """Compact a table, or only report what would be done; raises as Table.compact and IcebergTable.compact do."""
-    # A catalog over a metastore has tables of Iceberg's as well.
-    table: Any = catalog.get_table(name)
+    return compact_opened(catalog.get_table(name), name, scope, dry_run=dry_run, progress=progress)
+
+
+def compact_opened(
+    table: Any, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
+) -> TableOutcome:
+    """The same for a table that is open: interbed's, or an IcebergTable, as catalogs over metastores have as well."""
     how: dict[str, Any] = {}
     if not isinstance(table, Table):
         if scope.table_options:

@@ -13,7 +13,10 @@ from interbed.storage.base.errors import NotSupportedError
 if TYPE_CHECKING:
     from interbed.iceberg.table import IcebergTable
 
-_TAKES = "`interbed table describe`, `explain`, `head`, `scan` and `snapshots`, and `interbed sql`"
+_TAKES = (
+    "`interbed table describe`, `explain`, `head`, `scan`, `snapshots`, `compact`, `expire-snapshots`, "
+    "`remove-orphan-files` and `compact-manifests`, and `interbed sql`"
+)
 
 
 def is_of_iceberg(table: object) -> "TypeGuard[IcebergTable]":
@@ -25,7 +28,14 @@ def is_of_iceberg(table: object) -> "TypeGuard[IcebergTable]":
 def check_not_of_iceberg(name: str, table: object) -> None:
     """Raise NotSupportedError for a table of Iceberg's, which the command can't do anything with."""
     if is_of_iceberg(table):
-        raise NotSupportedError(f"'{name}' is a table of Iceberg's, which is only read; it takes {_TAKES}.")
+        raise NotSupportedError(f"'{name}' is a table of Iceberg's; it takes {_TAKES}.")
+
+
+def refuse_options(what: str, given: Mapping[str, object]) -> None:
+    """Raise NotSupportedError for options that were given, and that are not for it."""
+    for name, value in given.items():
+        if value is not None:
+            raise NotSupportedError(f"{name} is not for {what}.")
 
 
 def table_at(location: str, options: Mapping[str, str]) -> "IcebergTable":

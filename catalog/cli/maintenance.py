@@ -29,7 +29,7 @@ def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> No
 @click.pass_obj
 def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Merge the manifests of a table as far as possible."""
-    with chosen.table(name) as opened:
+    with chosen.any_table(name) as opened:
         made = opened.compact_manifests()
     if as_json:
         show_json({"snapshot": made})
@@ -95,6 +95,20 @@ def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
         click.echo("no snapshot to publish" if newest is None else f"published up to snapshot {newest}")
 
 
+@click.command("publish-iceberg")
+@table_name
+@json_flag
+@click.pass_obj
+def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
+    """Publish the newest snapshot as an Iceberg table's, as commits do with 'metadata.iceberg.storage'."""
+    with chosen.table(name) as opened:
+        newest = opened.publish_iceberg()
+    if as_json:
+        show_json({"snapshot": newest})
+    else:
+        click.echo("no snapshot to publish" if newest is None else f"published snapshot {newest}")
+
+
 @click.command("fsck")
 @table_name
 @click.option("--repair", is_flag=True, help="Mend what can be mended without guessing.")
@@ -127,6 +141,7 @@ CARE_COMMANDS: tuple[click.Command, ...] = (
     mark_partition_done,
     clear_consumers,
     publish_log,
+    publish_iceberg,
     fsck,
     purge,
 )

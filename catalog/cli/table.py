@@ -128,11 +128,11 @@ def compact(
     **scope_given: Any,
 ) -> None:
     """Merge the sorted runs of every bucket into one."""
-    from interbed.catalog.table_compaction import compact_one_table
+    from interbed.catalog.table_compaction import compact_opened
 
     scope = scope_of(**scope_given)
-    with chosen.catalog(name) as catalog, shown_progress(1) as progress:
-        outcome = compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress)
+    with chosen.any_table(name) as opened, shown_progress(1) as progress:
+        outcome = compact_opened(opened, name, scope, dry_run=dry_run, progress=progress)
     if outcome.plans is not None:
         if as_json:
             show_json([plan.to_json() for plan in outcome.plans])

@@ -9,6 +9,8 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.cli.iceberg_tables import is_of_iceberg, refuse_options
+from interbed.storage.base.clock import moment_millis
 from interbed.storage.meta.options.partition_time import ExpirationStrategy
 
 if TYPE_CHECKING:
@@ -241,15 +243,20 @@ def expire_snapshots(
     as_json: bool,
 ) -> None:
     """Delete old snapshots, and the files that nothing else needs. What is not given is as the table's options say."""
-    with chosen.table(name) as opened:
-        result = opened.expire_snapshots(
-            retain_max=retain_max,
-            retain_min=retain_min,
-            older_than=older_than,
-            max_deletes=max_deletes,
-            dry_run=dry_run,
-        )
-    show(result, as_json)
+    with chosen.any_table(name) as opened:
+        if is_of_iceberg(opened):
+            refuse_options("an Iceberg table", {"--retain-max": retain_max, "--max-deletes": max_deletes})
+            limit = None if older_than is None else moment_millis(older_than)
+            expired: Any = opened.expire_snapshots(older_than=limit, retain_last=retain_min, dry_run=dry_run)
+        else:
+            expired = opened.expire_snapshots(
+                retain_max=retain_max,
+                retain_min=retain_min,
+                older_than=older_than,
+                max_deletes=max_deletes,
+                dry_run=dry_run,
+            )
+    show(expired, as_json)
 
 
 @click.command("expire-partitions")
@@ -282,9 +289,13 @@ def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_jso
 @json_flag
 @click.pass_obj
 def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None, dry_run: bool, as_json: bool) -> None:
-    """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time."""
-    with chosen.table(name) as opened:
-        show(opened.remove_orphan_files(older_than, dry_run=dry_run), as_json)
+    """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time.
+
+    Of Iceberg's tables, when they are older than three days.
+    """
+    with chosen.any_table(name) as opened:
+        limit = None if older_than is None else moment_millis(older_than)
+        show(opened.remove_orphan_files(limit, dry_run=dry_run), as_json)
 
 
 @click.command()

@@ -21,7 +21,7 @@ from interbed.catalog.hive.publisher import LockSettings
 from interbed.catalog.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_to_delete
 from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
-from interbed.iceberg.opening import store_properties, load_iceberg_table
+from interbed.iceberg.opening import load_iceberg_table, store_properties
 from interbed.iceberg.read.files import store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import InvalidOptionError

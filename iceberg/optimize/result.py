@@ -49,12 +49,16 @@ class IcebergCompaction:
     def __str__(self) -> str:
         if self.snapshot_id is None:
             return "nothing to optimize"
-        return (
-            f"{self.rewritten} data file(s) of {self.rewritten_rows:,} rows became {self.written} of "
-            f"{self.written_rows:,} ({self.rewritten_bytes:,} -> {self.written_bytes:,} bytes); of {self.converted} "
-            f"more the deletes are together; {self.deletes_read} delete file(s) became {self.deletes_written}, "
-            f"snapshot {self.snapshot_id}"
-        )
+        parts = []
+        if self.rewritten:
+            parts.append(
+                f"{self.rewritten} data file(s) of {self.rewritten_rows:,} rows became {self.written} of "
+                f"{self.written_rows:,} ({self.rewritten_bytes:,} -> {self.written_bytes:,} bytes)"
+            )
+        if self.converted:
+            parts.append(f"of {self.converted} data file(s) the deletes were put together")
+        parts.append(f"{self.deletes_read} delete file(s) became {self.deletes_written}")
+        return f"{', '.join(parts)}, snapshot {self.snapshot_id}"
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""

@@ -5,6 +5,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from interbed.storage.base.errors import InvalidInputError
+
+Moment: TypeAlias = datetime | str | int
+"""A time, in the form of ISO 8601 or in milliseconds since the epoch."""
 Clock: TypeAlias = Callable[[], int]
 """Gives the time now in milliseconds; which zero it counts from is said where it is asked for."""
 
@@ -23,3 +27,16 @@ def from_local(local: int, now: int) -> int:
     """A time of the local wall clock since the epoch; the zone's offset is the one of now, which is since the epoch."""
     offset = datetime.fromtimestamp(now / 1000).astimezone().utcoffset()
     return local if offset is None else local - offset // timedelta(milliseconds=1)
+
+
+def moment_millis(moment: Moment) -> int:
+    """A time in milliseconds since the epoch; without a zone it is local. Raises InvalidInputError."""
+    if isinstance(moment, bool):
+        raise InvalidInputError(f"Not a time: {moment!r}.")
+    if isinstance(moment, int):
+        return moment
+    try:
+        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
+    return int(parsed.timestamp() * 1000)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from interbed.storage.version.fsck import FsckResult
     from interbed.storage.version.orphans import OrphansResult
 
-Moment = datetime | str | int
 Span = timedelta | str
 
 _ICEBERG = "metadata.iceberg.storage"
@@ -68,7 +68,7 @@ class TableVersions(TableAccess):
 
     def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> "Tag":
         """Name the first snapshot, or tagged one, of that time or later; raises as create_tag does."""
-        millis = _millis(timestamp)
+        millis = moment_millis(timestamp)
         candidates = [*(tag.snapshot for tag in self.tags()), *self.store.snapshots.all()]
         later = [snapshot for snapshot in candidates if snapshot.time_millis >= millis]
         if not later:
@@ -110,7 +110,7 @@ class TableVersions(TableAccess):
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
         from interbed.storage.version.tag_deletion import expire_tags
 
-        moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
+        moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
         gone = expire_tags(self.store, datetime.now(), moment)
         if gone:
             self._tell()
@@ -191,7 +191,7 @@ class TableVersions(TableAccess):
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
-        target = roll_back_to_time(self.store, _millis(timestamp))
+        target = roll_back_to_time(self.store, moment_millis(timestamp))
         self._tell()
         return target
 
@@ -232,7 +232,7 @@ class TableVersions(TableAccess):
         result = SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
             retain_max=retain_max,
             retain_min=retain_min,
-            older_than_millis=None if older_than is None else _millis(older_than),
+            older_than_millis=None if older_than is None else moment_millis(older_than),
             max_deletes=max_deletes,
         )
         if result.snapshots and not dry_run:
@@ -246,7 +246,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.orphans import remove_orphan_files
 
-        limit = None if older_than is None else _millis(older_than)
+        limit = None if older_than is None else moment_millis(older_than)
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
 
     def fsck(self, *, repair: bool = False) -> "FsckResult":
@@ -358,16 +358,3 @@ class TableVersions(TableAccess):
             return timedelta(milliseconds=parse_duration_millis("time_retained", given))
         default = self.store.options.tag_default_time_retained_millis
         return None if default is None else timedelta(milliseconds=default)
-
-
-def _millis(moment: Moment) -> int:
-    """The time in milliseconds since the epoch; raises InvalidInputError."""
-    if isinstance(moment, bool):
-        raise InvalidInputError(f"Not a time: {moment!r}.")
-    if isinstance(moment, int):
-        return moment
-    try:
-        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    except ValueError:
-        raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
-    return int(parsed.timestamp() * 1000)

@@ -132,8 +132,6 @@ def test_a_table_of_no_catalog_is_named_by_its_location(catalog: list[str], tmp_
         ["tags", "shop.theirs"],
         ["create-branch", "shop.theirs", "b"],
         ["rescale", "shop.theirs", "--buckets", "2"],
-        ["expire-snapshots", "shop.theirs"],
-        ["remove-orphan-files", "shop.theirs"],
         ["health", "shop.theirs"],
         ["rollback", "shop.theirs", "--snapshot", "1"],
     ],
@@ -142,7 +140,7 @@ def test_a_table_of_no_catalog_is_named_by_its_location(catalog: list[str], tmp_
 def test_what_only_interbeds_own_tables_have_is_refused_by_name(catalog: list[str], command: list[str]) -> None:
     refused = run(catalog, *command)
     assert refused.exit_code == 1, refused.output
-    assert "'shop.theirs' is a table of Iceberg's, which is only read; it takes" in refused.output
+    assert "'shop.theirs' is a table of Iceberg's; it takes" in refused.output
 
 
 @pytest.mark.parametrize(
@@ -168,3 +166,27 @@ def test_a_warehouse_of_directories_has_none(tmp_path: Path) -> None:
     assert made.list_iceberg_tables("shop") == []
     with pytest.raises(interbed.DatabaseNotFoundError):
         made.list_iceberg_tables("none")
+
+
+def test_tables_are_kept_in_shape_by_name_and_by_location(catalog: list[str], tmp_path: Path) -> None:
+    with interbed.testing.metastore(warehouse=f"file:{tmp_path}") as uri:
+        with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{tmp_path}") as theirs:
+            theirs.create_namespace("shop")
+            table = theirs.create_table("shop.theirs", Schema(NestedField(1, "id", LongType())))
+            for number in range(3):
+                table.append(pa.table({"id": [number]}))
+        there = ["-o", "metastore=hive", "-o", f"uri={uri}"]
+        assert "rewrite 3 file(s)" in said(there, "compact", "shop.theirs", "--dry-run")
+        assert "3 data file(s) of 3 rows became 1 of 3" in said(there, "compact", "shop.theirs")
+        assert said(there, "compact-manifests", "shop.theirs") == "nothing to merge\n"
+        expired = json.loads(said(there, "expire-snapshots", "shop.theirs", "--older-than", "2999-01-01", "--json"))
+        assert (len(expired["snapshots"]), expired["data_files"]) == (3, 3)
+        assert json.loads(said(there, "remove-orphan-files", "shop.theirs", "--json"))["paths"] == []
+        assert said(there, "scan", "shop.theirs", "--json").splitlines() == ['{"id": 0}', '{"id": 1}', '{"id": 2}']
+        refused = run(there, "expire-snapshots", "shop.theirs", "--max-deletes", "1")
+        assert refused.exit_code != 0
+        assert "--max-deletes is not for an Iceberg table" in refused.output
+        metadata = json.loads(said(there, "describe", "shop.theirs", "--json"))["location"]
+        by_file = next(iter(sorted(Path(metadata.removeprefix("file:")).glob("metadata/*.metadata.json"))))
+        refused = run([], "compact", f"file:{by_file}")
+        assert "opened by its metadata file" in refused.output
