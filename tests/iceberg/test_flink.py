@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.iceberg.java_tables import assert_alike, ordered, ours
+from tests.iceberg.optimize.tables import opened
 from tests.support.peers.iceberg import IcebergPeer, flink_session
 
 COLUMNS = "id INT, city STRING, v DOUBLE, PRIMARY KEY (id, city) NOT ENFORCED"
@@ -50,3 +51,9 @@ def test_upserts_of_a_stream_are_read_as_spark_reads_them(peer: IcebergPeer, tmp
         assert ordered(found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) == expected
     narrow = found.scan(columns=["v"], filter="id = 3").to_arrow()["v"].to_pylist()
     assert sorted(map(repr, narrow)) == sorted(value for number, _, value in left if number == 3)
+    # Nothing changes when the keys become positions, of files that are not small, and when all is written anew.
+    peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.target-file-size-bytes'='500')")
+    for mode, kinds in (("minor", {"data", "position_deletes"}), ("full", {"data"})):
+        opened(peer, table).compact(mode=mode)
+        assert {file.content for file in peer.files(table)} == kinds
+        assert assert_alike(peer, table) == left
