@@ -139,13 +139,18 @@ class FileSystemCatalog(Catalog):
         schemas = schema_manager(location, self._file_io)
         if not schemas.ids():
             check_no_remains(self._file_io, location)
-        if not schemas.commit(schema) and (fill is None or schemas.is_gone(schema)):
-            raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+        is_made = schemas.commit(schema)
+        exists = TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+        if not is_made and (fill is None or schemas.is_gone(schema)):
+            raise exists
         if fill is None:
             return
         store = open_store(location, self._file_io, schema=schema)
+        table = Table(str(identifier), store)
+        if not is_made and table.latest_snapshot() is not None and not fill.is_in(table):
+            raise exists
         try:
-            fill(Table(str(identifier), store))
+            fill(table)
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):

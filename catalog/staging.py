@@ -43,8 +43,24 @@ if TYPE_CHECKING:
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.write.commit_message import CommitMessage
 
-Fill = Callable[[Table], None]
-"""Commits the rows of a table whose schema stands."""
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Commits the rows of a table whose schema stands, as `user`; without rows there may be no snapshot of his."""
+
+    commit: Callable[[Table], None]
+    user: str
+    has_rows: bool = True
+
+    def __call__(self, table: Table) -> None:
+        """Commit them; raises as the commit does."""
+        self.commit(table)
+
+    def is_in(self, table: Table) -> bool:
+        """Whether the table, which has the schema of the one to be made, is that one, filled before: another process
+        may have made one of the same columns in the same millisecond.
+        """
+        return not self.has_rows or table.latest_snapshot_of(self.user) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +93,7 @@ class StagedTable:
             elif messages:
                 commit.commit(messages)
 
-        self.commit(fill)
+        self.commit(Fill(fill, user, bool(messages)))
 
     def abort(self) -> None:
         """Remove what is left of a table that does not come; its writers have deleted their files."""
@@ -194,7 +210,7 @@ class StagedTables(ABC):
     def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
         """What StagedTable.commit does."""
         if staged.replaces:
-            self._replace_table(staged.identifier, staged.schema, fill or _emptied)
+            self._replace_table(staged.identifier, staged.schema, fill or _emptied())
         else:
             options = staged.table.store.options
             has_log = options.log_system is not LogSystem.NONE
@@ -328,13 +344,18 @@ def _unheard(fill: Fill) -> Fill:
         LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
         LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,
     }
-    return lambda table: fill(Table(table.name, table.store.with_options(options)))
+    return Fill(lambda table: fill(Table(table.name, table.store.with_options(options))), fill.user, fill.has_rows)
 
 
-def _emptied(table: Table) -> None:
+def _emptied() -> Fill:
     from interbed.storage.commit.file_store_commit import FileStoreCommit
 
-    FileStoreCommit(table.store, str(uuid.uuid4()), new_user=True).overwrite([])
+    user = str(uuid.uuid4())
+
+    def empty(table: Table) -> None:
+        FileStoreCommit(table.store, user, new_user=True).overwrite([])
+
+    return Fill(empty, user, has_rows=False)
 
 
 def _option_text(value: object) -> str:

@@ -84,7 +84,7 @@ class HiveTables:
             # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
             repeated = fill is not None and bool(schemas.ids()) and not schemas.is_gone(schema)
             if entries.has_table(identifier):
-                if repeated:
+                if fill is not None and repeated and fill.is_in(self._opened(identifier, schema, directory)):
                     return
                 raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
             if fill is None and not external:
@@ -115,6 +115,10 @@ class HiveTables:
                 directory = self._entries.path(self._entries.new_table_location(identifier))
                 self._clear(identifier, directory, locked=held is not None)
 
+    def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
+        """The table in a directory, whether or not the metastore knows it."""
+        return Table(str(identifier), open_store(directory, self._entries.file_io, schema=schema))
+
     def _fill_and_register(
         self,
         identifier: Identifier,
@@ -130,7 +134,7 @@ class HiveTables:
         try:
             if fill is not None:
                 # Nobody else knows the table yet, so that its first snapshot needs no lock.
-                fill(Table(str(identifier), open_store(directory, file_io, schema=schema)))
+                fill(self._opened(identifier, schema, directory))
             self.register(identifier, schema, location, external=external)
             if not external:
                 remove_mark(file_io, directory)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier
-from interbed.catalog.staging import StagedTable
+from interbed.catalog.staging import Fill, StagedTable
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.ddl import schema_to_create
@@ -55,5 +55,5 @@ class StagingCalls(Calls):
         def fill(table: Table) -> None:
             made.append(token.commit(table, messages))
 
-        self._staged(token.handle).commit(fill)
+        self._staged(token.handle).commit(Fill(fill, token.commit_user, bool(messages)))
         return made[-1] if made else CommitResult()

@@ -9,6 +9,7 @@ import pytest
 from interbed import load_catalog
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import TableExistsError, TableNotFoundError
+from interbed.catalog.staging import Fill
 from interbed.storage.base.errors import CommitConflictError, InterbedError, InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
@@ -110,7 +111,7 @@ def test_a_replacement_that_fails_changes_nothing(catalog: Catalog) -> None:
         raise InterbedError("no room left")
 
     with pytest.raises(InterbedError, match="no room left"):
-        staged.commit(fill)
+        staged.commit(Fill(fill, "me"))
 
     found = catalog.get_table("db.t")
     assert found.scan().to_arrow().to_pylist() == _OLD.to_pylist()
@@ -126,7 +127,7 @@ def test_a_replacement_that_dies_on_its_way_changes_nothing(catalog: Catalog) ->
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        staged.commit(fill)
+        staged.commit(Fill(fill, "me"))
 
     found = catalog.get_table("db.t")
     assert found.schema.id == 0
@@ -177,3 +178,19 @@ def test_what_a_replacement_can_not_do_is_refused(catalog: Catalog) -> None:
     with pytest.raises(TableNotFoundError):
         catalog.replace_table("db.u", _NEW.schema)
     assert catalog.replace_table("db.u", _NEW.schema, _NEW, create=True).scan().to_arrow().num_rows == 1
+
+
+def test_of_two_tables_of_one_name_columns_and_millisecond_the_second_is_refused(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema.from_pyarrow_schema(_OLD.schema)
+    with monkeypatch.context() as stopped:
+        stopped.setattr("time.time", lambda: 1_700_000_000.0)
+        stopped.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)
+        first, second = catalog.stage_table("db.t", schema), catalog.stage_table("db.t", schema)
+        assert first.schema.time_millis == second.schema.time_millis
+    first.write(_OLD)
+    with pytest.raises(TableExistsError):
+        second.write(_OLD)
+    assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == _OLD.to_pylist()
+    assert [snapshot.id for snapshot in catalog.get_table("db.t").snapshots()] == [1]

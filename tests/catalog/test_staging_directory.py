@@ -11,6 +11,7 @@ import interbed
 from interbed.catalog.errors import CatalogError, TableExistsError
 from interbed.catalog.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
 from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.staging import Fill
 from interbed.storage.base.clock import now_millis
 from interbed.storage.meta.schema.table_schema import Schema
 
@@ -91,7 +92,7 @@ def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCata
     staged = catalog.stage_table("db.t", SCHEMA)
 
     with pytest.raises(CatalogError, match="is gone; make it again"):
-        staged.commit(lambda table: shutil.rmtree(table.location))
+        staged.commit(Fill(lambda table: shutil.rmtree(table.location), "me"))
 
     assert catalog.list_tables("db") == []
 
