@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from interbed.catalog.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
     from interbed.catalog.repair_report import RepairReport
+    from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.schema.outline import SchemaOutline
@@ -314,6 +315,12 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """
         self.get_database(database)
         return []
+
+    def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
+        """The table if it is one of Iceberg's, also where `get_table` refuses those; None for all others. Raises
+        TableNotFoundError, MissingExtraError without `interbed[iceberg]`, and as load_iceberg_table does.
+        """
+        return None
 
     def _system_tables(self) -> list[str]:
         from interbed.catalog.global_tables import global_tables

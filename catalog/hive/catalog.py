@@ -7,7 +7,7 @@ about columns and options; the metastore gets a copy for Hive and for people.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
@@ -40,6 +40,9 @@ from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.iceberg.table import IcebergTable
 
 
 class HiveCatalog(Catalog):
@@ -110,18 +113,28 @@ class HiveCatalog(Catalog):
         try:
             return super().get_table(identifier)
         except NotAnInterbedTableError as refused:
-            name = TableName.parse(identifier)
-            entry = self.client.get_table(name.identifier.database, name.identifier.table)
-            is_plain = name.branch is None and name.system is None
-            if not is_plain or not is_of_iceberg(entry):
-                raise
-            if self.instead_of_iceberg is not None:
+            if self.instead_of_iceberg is not None and self._is_of_iceberg(identifier):
                 raise NotAnInterbedTableError(f"{refused} {self.instead_of_iceberg}") from refused
+            found = self.get_iceberg_table(identifier)
+            if found is None:
+                raise
+        # What reads tables by name shares what it uses of them.
+        return cast(Table, found)
+
+    def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
+        if not self._is_of_iceberg(identifier):
+            return None
         # By use: pyiceberg loads slowly, and is not there for everybody.
         from interbed.catalog.hive.iceberg_home import registered_table
 
-        # What reads tables by name shares what it uses of them.
-        return cast(Table, registered_table(self.client, name.identifier, self._entries.lock, self.options.raw))
+        name = TableName.parse(identifier)
+        return registered_table(self.client, name.identifier, self._entries.lock, self.options.raw)
+
+    def _is_of_iceberg(self, identifier: "str | Identifier") -> bool:
+        name = TableName.parse(identifier)
+        if name.branch is not None or name.system is not None:
+            return False
+        return is_of_iceberg(self.client.get_table(name.identifier.database, name.identifier.table))
 
     def _load_table(self, identifier: Identifier) -> Table:
         store = self._entries.open(identifier, self._entries.table(identifier))

@@ -10,8 +10,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from interbed.catalog.errors import CatalogError
 from interbed.catalog.table_compaction import TablePatterns, tables_meant
 from interbed.spark_ext.procedures.procedure import (
     DONE,
@@ -36,6 +37,9 @@ from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task
 from interbed.storage.write.sort.order import SortOrder
+
+if TYPE_CHECKING:
+    from interbed.iceberg.table import IcebergTable
 
 _PARALLELISM = "sink.parallelism"
 _FAILED, _FILES, _RANGES = b"!", b"f", b"r"
@@ -72,14 +76,13 @@ class _Work:
 
 def _compact(call: ProcedureCall) -> Answer:
     name = call.table_name()
-    # A catalog over a metastore has tables of Iceberg's as well.
-    found: Any = call.table()
-    if not isinstance(found, Table):
+    found = of_iceberg(call)
+    if found is not None:
         # By use: pyiceberg loads slowly, and is not there for everybody.
         from interbed.spark_ext.procedures.iceberg_compaction import compact_iceberg
 
         return compact_iceberg(call, found)
-    table: Table = found.copy({"write-only": "false", **call.options()})
+    table = call.table().copy({"write-only": "false", **call.options()})
     strategy = str(call.given("compact_strategy") or "full").lower()
     if strategy not in ("full", "minor"):
         raise call.error("compact_strategy", f"is 'full' or 'minor', not '{strategy}'")
@@ -101,6 +104,15 @@ def _compact(call: ProcedureCall) -> Answer:
         return DONE
     work = _Work(token=begun(call, str(name.of_table), table), tasks=tuple(tasks))
     return _job(f"Compact {name.of_table}", [work])
+
+
+def of_iceberg(call: ProcedureCall) -> "IcebergTable | None":
+    """The table that is meant, when it is Iceberg's: Spark's statements are refused of it, but not this procedure."""
+    try:
+        return call.catalog.get_iceberg_table(call.table_name().of_table)
+    except CatalogError:
+        # What is wrong with it is said by who opens it.
+        return None
 
 
 def _resume_compact(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answer:

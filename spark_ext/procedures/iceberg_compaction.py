@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from interbed.catalog.hive.client import TableModifiedError
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
@@ -74,7 +75,10 @@ def resume_iceberg(call: ProcedureCall, token: bytes, results: Sequence[bytes]) 
     job = JobPlace.from_bytes(noted["place"].encode()).open()
     plan = OptimizePlan(job=job, units=(), known=tuple((path, offset) for path, offset in noted["known"]))
     replacement = plan.replacement([outcome_from_bytes(result) for result in results])
-    table: Any = call.catalog.get_table(noted["table"])
+    table = call.catalog.get_iceberg_table(noted["table"])
+    if table is None:
+        sweep(job)
+        raise TableModifiedError(f"'{noted['table']}' is no Iceberg table any more.")
     home = table.required_home()
     try:
         sync_files(home.load(), {file.path for file in replacement.added})
