@@ -106,7 +106,15 @@ asked for.
         "Iceberg's tables",
         """\
 Tables in Iceberg's format are read as interbed's own: [iceberg.md](iceberg.md). Needs `interbed[iceberg]`.""",
-        ("IcebergTable", "load_iceberg_table", "IcebergScan", "IcebergExplanation"),
+        (
+            "IcebergTable",
+            "load_iceberg_table",
+            "IcebergScan",
+            "IcebergExplanation",
+            "IcebergCompaction",
+            "IcebergExpiry",
+            "IcebergOrphans",
+        ),
         ("IcebergTable",),
     ),
     Section(
