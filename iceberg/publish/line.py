@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 
+from interbed.iceberg.meta.live_file import live_file
 from interbed.iceberg.meta.published import IDENTITY
 from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
@@ -25,12 +26,13 @@ from interbed.iceberg.publish.place import PublishPlace
 from interbed.iceberg.publish.retention import identity_of, is_of
 from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, shows_vectors
 from interbed.iceberg.publish.store_io import StoreIO
-from interbed.iceberg.publish.vectors import vector_entries
+from interbed.iceberg.publish.vectors import VectorFiles
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles
@@ -40,9 +42,10 @@ _EXTERNAL = "data-file.external-paths"
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """What is published already: the numbers of the versions, and what the newest of them says."""
+    """What is published already: the numbers of the versions, the Puffin files, and what the newest version says."""
 
     versions: tuple[int, ...]
+    vectors: tuple[str, ...]
     document: Document | None
     legacy: Legacy
     is_pending: bool
@@ -69,18 +72,32 @@ class Line:
         self._reader = LiveFiles(store)
         self._written_by: dict[int, FileSchema] = {}
         self._partitions: dict[bytes, Record] = {}
-        self._external: dict[tuple[BucketId, str], str] | None = None
+        self._external: tuple[int, dict[tuple[BucketId, str], str]] | None = None
         base = there.document
         self._location = base.location if base and normalize_path(base.location) == store.location else store.location
+        self._puffins = VectorFiles(
+            store.file_io, index_path=store.index_path, puffin_path=self.puffin_path, partition=self._partition
+        )
+        self.is_anew = False
 
     @property
     def written(self) -> list[str]:
-        """The files that were written."""
+        """The files that were written, whose names no other run gives."""
         return self._io.written
+
+    @property
+    def needed(self) -> list[str]:
+        """All files that were written, or left there by a killed run: they are to be durable before they are named."""
+        return [*self._io.written, *self._puffins.made]
+
+    def puffin_path(self, index_file: str) -> str:
+        """Where the Puffin file of an index file is."""
+        return self._place.vectors(index_file, None if self._location == self._store.location else self._location)
 
     def document(self) -> Document:
         """What the metadata are to say, before any of it expires."""
         base = self._base()
+        self.is_anew = base is None
         return self._anew() if base is None else self._continued(*base)
 
     # -- continuing ------------------------------------------------------------------------------------------------
@@ -133,7 +150,9 @@ class Line:
 
     def _shown(self, snapshot: Snapshot) -> tuple[ShownLevels, bool]:
         """What of the table's files is shown as of a snapshot."""
-        schema = self._schema_of(snapshot.schema_id).table
+        return self._shown_by(self._schema_of(snapshot.schema_id).table)
+
+    def _shown_by(self, schema: TableSchema) -> tuple[ShownLevels, bool]:
         options = CoreOptions({**schema.options, **self._store.dynamic_options})
         return ShownLevels.of(schema, options), shows_vectors(options)
 
@@ -173,7 +192,7 @@ class Line:
         data += self.manifests.write((self._entry(entry, snapshot.id) for entry in changes.added.values()), snapshot.id)
         data = self.manifests.compacted(data, snapshot.id)
         if vectors and snapshot.index_manifest != before.index_manifest:
-            deletes = self._vectors(snapshot)
+            deletes = self._vectors(snapshot, deletes)
         path, following = self.manifests.write_list([*data, *deletes], snapshot.id, parent.snapshot_id, next_row_id)
         metrics = summary_of(
             list(changes.added.values()),
@@ -192,10 +211,11 @@ class Line:
         if latest.id == FIRST_SNAPSHOT_ID:
             # A table that was made in the place of one that was dropped.
             legacy = Legacy()
-        shown, vectors = self._shown(latest)
+        # By the options of now: without its vectors, from before they were to be published, it would show deleted rows.
+        shown, vectors = self._shown_by(self._table)
         live = [e for e in self._reader.entries(latest)[0] if e.bucket >= 0 and shown(e.file.level)]
         manifests = self.manifests.write((self._entry(entry, latest.id) for entry in live), latest.id)
-        deletes = self._vectors(latest) if vectors else []
+        deletes = self._vectors(latest, []) if vectors else []
         next_row_id = legacy.next_row_id if self._settings.format_version == 3 else None
         path, following = self.manifests.write_list([*manifests, *deletes], latest.id, None, next_row_id)
         metrics = summary_of(live, [], {}, _totals(deletes))
@@ -268,13 +288,12 @@ class Line:
             )
         return added_entry(file, self._spelled(path), self._partition(entry.partition), written_by, snapshot_id)
 
-    def _vectors(self, snapshot: Snapshot) -> list[ManifestFile]:
-        entries = vector_entries(
+    def _vectors(self, snapshot: Snapshot, before: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = self._puffins.entries(
             self._reader.index_entries(snapshot),
             snapshot.id,
+            named=[live_file(entry) for manifest in before for entry in self.manifests.entries(manifest)],
             data_path=lambda bucket_id, name: self._spelled(self._data_path(snapshot, bucket_id, name)),
-            index_path=lambda bucket_id, file: self._spelled(self._store.index_path(bucket_id, file)),
-            partition=self._partition,
         )
         return self.manifests.write(entries, snapshot.id, ManifestContent.DELETES)
 
@@ -301,10 +320,11 @@ class Line:
     def _data_path(self, snapshot: Snapshot, bucket_id: BucketId, name: str) -> str:
         if not self._store.options.raw.get(_EXTERNAL):
             return f"{self._store.paths.bucket_directory(bucket_id)}/{name}"
-        if self._external is None:
+        if self._external is None or self._external[0] != snapshot.id:
             live = self._reader.entries(snapshot)[0]
-            self._external = {(BucketId(e.partition, e.bucket), e.file.file_name): self._path(e) for e in live}
-        return self._external[bucket_id, name]
+            paths = {(BucketId(e.partition, e.bucket), e.file.file_name): self._path(e) for e in live}
+            self._external = snapshot.id, paths
+        return self._external[1][bucket_id, name]
 
     def _spelled(self, path: str) -> str:
         """The path as whoever published the table first spells it, so that both mean the same file."""

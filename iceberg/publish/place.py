@@ -7,12 +7,14 @@ v<snapshot id>.metadata.json   the table as of a snapshot of interbed's
 version-hint.text              the number of the newest one
 snap-<n>-<uuid>.avro           manifest lists
 <uuid>-m<n>.avro               manifests
+<index file>.puffin            the deletion vectors of an index file of the table's, which Java Paimon does not write
 
 Source: paimon-core's IcebergPathFactory and IcebergCommitCallback.
 """
 
 import re
 import uuid
+import zlib
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -27,8 +29,11 @@ VERSION_HINT = "version-hint.text"
 RETIRE_PENDING = "retire-pending"
 """Java's mark that a rollback may have left newer versions behind."""
 
+PUFFIN = ".puffin"
+
 _DATABASE = ".db"
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
+_PUFFIN = re.compile(r"(.+?)(\.at-[0-9a-f]{8})?\.puffin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,20 @@ class PublishPlace:
     def new_list(self, snapshot_id: int) -> str:
         """A path that no manifest list has."""
         return f"{self.directory}/snap-{snapshot_id}-{self.name}.avro"
+
+    def vectors(self, index_file: str, spelling: str | None) -> str:
+        """The Puffin file of an index file's vectors. It names data files, so that it is another one where the location
+        of the table has a `spelling` that is not its own.
+        """
+        other = "" if spelling is None else f".at-{zlib.crc32(spelling.encode()):08x}"
+        return f"{self.directory}/{index_file}{other}{PUFFIN}"
+
+
+def index_file_of(path: str) -> str:
+    """The name of the index file whose vectors a file has: its Puffin file, or the index file itself."""
+    name = path.rpartition("/")[2]
+    found = _PUFFIN.fullmatch(name)
+    return name if found is None else found.group(1)
 
 
 def version_of(name: str) -> int | None:

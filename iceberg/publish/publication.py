@@ -9,21 +9,26 @@ names no more is deleted after it. Source: paimon-core's IcebergCommitCallback.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.line import Line, There
 from interbed.iceberg.publish.manifests import Manifests
-from interbed.iceberg.publish.place import RETIRE_PENDING, PublishPlace, version_of
+from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
 from interbed.iceberg.publish.register import Register
 from interbed.iceberg.publish.retention import Retention, forgotten, kept, references
 from interbed.iceberg.publish.settings import PublishSettings, Storage
+from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import LiveFiles
 
 _log = logging.getLogger(__name__)
 _MOST_TURNS = 8
@@ -71,7 +76,8 @@ class _Publication:
             except FileNotFoundError:
                 content = b""
             document, legacy = Document.decode(content), Legacy.of(content)
-        return There(versions, document, legacy, RETIRE_PENDING in names)
+        vectors = tuple(name for name in names if name.endswith(PUFFIN))
+        return There(versions, vectors, document, legacy, RETIRE_PENDING in names)
 
     def _publish(self, latest: Snapshot, there: There) -> bool:
         """Make the metadata say what the snapshot says; False when another one was faster."""
@@ -82,7 +88,7 @@ class _Publication:
         is_there = latest.id in there.versions
         if not (is_there and there.document is not None and document.says_the_same(there.document)):
             if self._store.options.commit_sync is CommitSync.FULL:
-                self._files.sync(line.written)
+                self._files.sync(line.needed)
             content = document.encode(now)
             if is_there or not self._files.exclusive_create:
                 self._files.overwrite(path, content)
@@ -92,7 +98,7 @@ class _Publication:
         self._point_to(latest.id)
         if self._settings.storage is Storage.HIVE_CATALOG:
             Register(self._store, self._settings, self._place).point_to(path, document.schema)
-        self._clean(there, document, latest.id, line.manifests)
+        self._clean(there, document, latest.id, line)
         return True
 
     def _retained(self, document: Document, now: int) -> Document:
@@ -110,19 +116,18 @@ class _Publication:
             pass
         self._files.overwrite(self._place.hint, text)
 
-    def _clean(self, there: There, document: Document, newest: int, manifests: Manifests) -> None:
+    def _clean(self, there: There, document: Document, newest: int, line: Line) -> None:
         """Delete what nothing names any more: later versions first, which readers would look for."""
         late = [number for number in there.versions if number > newest]
         self._files.delete_quietly(map(self._place.version, reversed(late)))
         before = () if there.document is None else there.document.snapshots
+        # All is read before any of it is deleted: snapshots that go share manifests.
+        unused: dict[str, None] = {}
         for gone, neighbours in forgotten(before, document.snapshots):
-            try:
-                named = [manifest.manifest_path for manifest in manifests.of(gone)]
-            except (FileNotFoundError, OSError):
-                continue
-            used = {manifest.manifest_path for one in neighbours for manifest in manifests.of(one)}
-            unused = [path for path in (*named, gone.manifest_list) if path not in used]
-            self._files.delete_quietly(map(normalize_path, unused))
+            unused.update(dict.fromkeys(self._unused(gone, neighbours, line)))
+        self._files.delete_quietly(map(normalize_path, unused))
+        if line.is_anew:
+            self._sweep(there, document, newest, line.manifests)
         if self._settings.deletes_old:
             oldest = newest - self._settings.previous_max
             old = [number for number in there.versions if number < oldest]
@@ -130,7 +135,51 @@ class _Publication:
         if there.is_pending:
             self._files.delete_quietly([f"{self._place.directory}/{RETIRE_PENDING}"])
 
+    def _unused(self, gone: Published, neighbours: Sequence[Published], line: Line) -> list[str]:
+        """What a snapshot names that goes, and none of those next to it: nothing when it can't be read.
+
+        Snapshots that have a vector file follow each other as those do that have its index file, which may be named
+        itself where Java has published in between.
+        """
+        manifests = line.manifests
+        used = {manifest.manifest_path: manifest for one in neighbours for manifest in manifests.of(one)}
+        try:
+            named = [manifest for manifest in manifests.of(gone) if manifest.manifest_path not in used]
+            vectors = _index_files(named, manifests)
+        except (CorruptFileError, OSError):
+            return []
+        if vectors:
+            vectors -= _index_files(used.values(), manifests)
+        paths = [manifest.manifest_path for manifest in named]
+        return [*paths, gone.manifest_list, *map(line.puffin_path, vectors)]
+
+    def _sweep(self, there: There, document: Document, newest: int, manifests: Manifests) -> None:
+        """Delete the Puffin files that metadata name no more that were not continued, as Java's, which do not say which
+        there are. Those that another run has just written are of a newer snapshot, which was there before they were.
+        """
+        named = {file for one in document.snapshots for file in _index_files(manifests.of(one), manifests)}
+        left = [name for name in there.vectors if index_file_of(name) not in named]
+        if not left:
+            return
+        reader = LiveFiles(self._store)
+        try:
+            ids = self._store.snapshots.ids()
+            if newest not in ids:
+                return
+            newer = [self._store.snapshots.read(number) for number in ids if number > newest]
+            needed = {entry.file.file_name for one in newer for entry in reader.index_entries(one)}
+        except (CorruptFileError, SnapshotNotFoundError, OSError):
+            return
+        unused = [name for name in left if index_file_of(name) not in needed]
+        self._files.delete_quietly(f"{self._place.directory}/{name}" for name in unused)
+
     def _clear(self, there: There) -> None:
         """Delete the metadata of a table that has no snapshot any more."""
         if there.versions:
             self._files.delete(self._place.directory, recursive=True)
+
+
+def _index_files(found: Iterable[ManifestFile], manifests: Manifests) -> set[str]:
+    """The names of the index files whose vectors manifests of deletes have."""
+    deletes = [manifest for manifest in found if manifest.content == ManifestContent.DELETES]
+    return {index_file_of(entry.data_file.file_path) for one in deletes for entry in manifests.entries(one)}

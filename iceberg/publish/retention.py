@@ -95,13 +95,17 @@ def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -
 def forgotten(before: Sequence[Published], after: Sequence[Published]) -> list[tuple[Published, list[Published]]]:
     """The snapshots that are published no more, each with those that still are next to it.
 
-    A manifest is in a stretch of the line, so that one that is in neither neighbour is in no other snapshot.
+    A manifest is in a stretch of the line, so that one that is in neither neighbour is in no other snapshot. Those that
+    are new follow one that was there before, but not all that were after a rollback; the first of them tells for all.
     """
-    lists = {one.manifest_list for one in after}
-    gone = [one for one in before if one.manifest_list not in lists]
+    lists, known = {one.manifest_list for one in after}, {one.manifest_list for one in before}
+    left = [one for one in after if one.manifest_list in known]
+    new = [one for one in after if one.manifest_list not in known][:1]
     found = []
-    for one in gone:
-        older = [other for other in after if other.snapshot_id <= one.snapshot_id][-1:]
-        newer = [other for other in after if other.snapshot_id > one.snapshot_id][:1]
-        found.append((one, [*older, *newer]))
+    for one in before:
+        if one.manifest_list in lists:
+            continue
+        older = [other for other in left if other.snapshot_id < one.snapshot_id][-1:]
+        newer = [other for other in left if other.snapshot_id > one.snapshot_id][:1]
+        found.append((one, [*older, *(newer or new)]))
     return found

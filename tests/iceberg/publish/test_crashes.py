@@ -18,6 +18,7 @@ from tests.iceberg.publish.tables import (
     VECTORS,
     assert_true,
     by_pyiceberg,
+    has_whole_puffins,
     metadata_directory,
     named_files,
     ordered,
@@ -44,6 +45,11 @@ OPERATIONS: dict[str, Operation] = {
     "rollback": lambda table: table.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
     "tag": lambda table: table.create_tag("t"),
     "expiry": lambda table: table.expire_snapshots(retain_max=1, retain_min=1),
+}
+VECTOR_OPERATIONS: dict[str, Operation] = {
+    "delete": lambda table: table.delete("id = 11 or id = 21"),
+    "compaction": lambda table: table.compact(),
+    "rollback": lambda table: table.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
 }
 KEYED_OPERATIONS: dict[str, Operation] = {
     "upsert and compaction": lambda table: (table.upsert(rows(2, v="b")), table.compact()),
@@ -103,6 +109,7 @@ def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Pa
             assert_true(table)
             assert {path for path in named_files(table) if not Path(path).exists()} == set()
             assert len(list(metadata_directory(table).glob("v*.json"))) == 1
+            assert not table.options.deletion_vectors_enabled or has_whole_puffins(table)
         except AssertionError as error:
             error.add_note(f"{name}, killed before step {step}")
             raise
@@ -127,6 +134,20 @@ def appended(warehouse: Path) -> Table:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_append_table_survives(tmp_path: Path, name: str) -> None:
     campaign(tmp_path, name, OPERATIONS[name], appended)
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("name", VECTOR_OPERATIONS)
+def test_an_append_table_with_vectors_survives(tmp_path: Path, name: str) -> None:
+    def made(warehouse: Path) -> Table:
+        table = published(warehouse, {**FEW, **VECTORS}, partitions=["p"])
+        for p in (1, 2):
+            table.append(rows(*range(10 * p, 10 * p + 10), p=p))
+        table.delete("id = 12")
+        table.delete("id = 13 or id = 22")
+        return table
+
+    campaign(tmp_path, name, VECTOR_OPERATIONS[name], made)
 
 
 @pytest.mark.longer

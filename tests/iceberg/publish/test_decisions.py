@@ -9,12 +9,11 @@ from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, su
 from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.manifests import due_for_compaction
+from interbed.iceberg.publish.place import PublishPlace, index_file_of
 from interbed.iceberg.publish.retention import Retention, forgotten, identity_of, is_of, kept, references
 from interbed.iceberg.publish.settings import PublishSettings
-from interbed.iceberg.publish.vectors import is_wide
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.meta.manifest.index_file import DeletionVectorRange, IndexFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from tests.storage.commit.tables import data_file
@@ -135,6 +134,19 @@ def test_what_expires_goes_and_what_is_tagged_stays() -> None:
     ]
 
 
+def test_what_a_rollback_took_back_is_next_to_what_was_there_before() -> None:
+    def of(number: int, manifest_list: str) -> Published:
+        return theirs(number).model_copy(update={"manifest_list": manifest_list})
+
+    before = [of(3, "three"), of(4, "old 4"), of(5, "old 5")]
+    after = [of(3, "three"), of(4, "new 4"), of(5, "new 5"), of(6, "new 6")]
+    found = forgotten(before, after)
+    assert [(gone.manifest_list, [one.manifest_list for one in near]) for gone, near in found] == [
+        ("old 4", ["three", "new 4"]),
+        ("old 5", ["three", "new 4"]),
+    ]
+
+
 def test_small_manifests_are_merged_by_number_or_by_size() -> None:
     options = {"metadata.iceberg.compaction.min.file-num": "3", "metadata.iceberg.compaction.max.file-num": "5"}
     settings = PublishSettings.of(CoreOptions({**options, "manifest.target-file-size": "100 b"}))
@@ -144,20 +156,13 @@ def test_small_manifests_are_merged_by_number_or_by_size() -> None:
     assert due_for_compaction([90, 40, 40, 40], settings) == [1, 2, 3]
 
 
-def test_vectors_of_64_bits_fill_their_file() -> None:
-    def file(size: int, *places: tuple[int, int]) -> IndexFileMeta:
-        vectors = [DeletionVectorRange(data_file_name=str(o), offset=o, length=n, cardinality=1) for o, n in places]
-        return IndexFileMeta(
-            index_type="DELETION_VECTORS",
-            file_name="i",
-            file_size=size,
-            row_count=len(places),
-            deletion_vectors=tuple(vectors),
-        )
-
-    assert is_wide(file(41, (1, 20), (21, 20)))
-    assert not is_wide(file(41, (1, 12), (21, 12)))
-    assert not is_wide(file(41, (1, 20), (21, 12)))
+def test_a_puffin_file_is_called_by_its_index_file() -> None:
+    place = PublishPlace("/lake/metadata")
+    plain, other = place.vectors("index-1-0", None), place.vectors("index-1-0", "file:/lake/t")
+    assert plain == "/lake/metadata/index-1-0.puffin"
+    # The paths in it are spelled as the table's location is.
+    assert other not in {plain, place.vectors("index-1-0", "s3a://lake/t")}
+    assert {index_file_of(path) for path in (plain, other, "/lake/db.db/t/index/index-1-0")} == {"index-1-0"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format-version": 2}', b'{"format-version": 9}'])

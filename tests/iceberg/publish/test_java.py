@@ -18,9 +18,12 @@ from tests.iceberg.publish.tables import (
     VERSION,
     assert_true,
     by_pyiceberg,
+    has_whole_puffins,
     lake,
     metadata_directory,
+    named_files,
     published,
+    puffins,
     rows,
     seen,
     shown,
@@ -111,6 +114,29 @@ def test_interbed_goes_on_where_java_began(tmp_path: Path, java: JavaPaimon, kin
         assert by_pyiceberg(table).metadata.snapshots[0].snapshot_id == 1
     write_by_java(theirs, 7, v="java", keyed=bool(keys))
     assert_true(table)
+
+
+def test_vectors_are_in_whole_files_after_each_of_our_changes(tmp_path: Path, java: JavaPaimon) -> None:
+    keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
+    table = published(tmp_path, {**VECTORS, **keep, "bucket": "1"}, schema=KEYED, keys=["id"])
+    theirs = java.table(tmp_path, "db.t")
+    table.append([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(20_000)])
+    table.compact()
+    for turn in range(3):
+        table.delete(f"id = {turn}")
+        assert has_whole_puffins(table)
+        assert puffins(table)
+        assert_true(table)
+        write_by_java(theirs, 100 + turn, v="java", keyed=False)
+        # Java names the index files themselves, which interbed's reader and Iceberg's own read.
+        assert not has_whole_puffins(table)
+        assert_true(table)
+    table.delete("id = 9")
+    for number in range(2):
+        table.append(rows(30_000 + number))
+    assert_true(table)
+    # What Java's metadata did not say was there goes as well.
+    assert puffins(table) <= named_files(table)
 
 
 def test_both_have_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:

@@ -15,7 +15,18 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.table.table import load_table
 from tests.iceberg.java_tables import ordered as in_order
-from tests.iceberg.publish.tables import KEYED, ROWS, VECTORS, VERSION, assert_true, place_of, published, seen, shown
+from tests.iceberg.publish.tables import (
+    KEYED,
+    ROWS,
+    VECTORS,
+    VERSION,
+    assert_true,
+    has_whole_puffins,
+    place_of,
+    published,
+    seen,
+    shown,
+)
 from tests.support import shares
 from tests.support.peers.iceberg import IcebergPeer
 
@@ -161,6 +172,8 @@ class Story:
             return
         self.table = load_table(self.table.location)
         assert_true(self.table)
+        # So pyiceberg has read the rows, which passes over no table whose vectors are in whole files.
+        assert has_whole_puffins(self.table)
 
     def check_history(self) -> None:
         """Each snapshot of an append table shows the rows of its time."""
