@@ -14,6 +14,7 @@ from interbed.cli import main
 from interbed.iceberg.table import IcebergTable
 from tests.iceberg.java_tables import ordered
 from tests.support.peers.iceberg import IcebergPeer
+from tests.support.shares import each_run
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def run_cli(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", each_run([2, 3], lambda version: version == 3))
 def test_a_table_is_compacted_by_name_and_java_goes_on(
     lake: tuple[IcebergPeer, interbed.Catalog, str], version: int
 ) -> None:

@@ -93,7 +93,7 @@ def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Pa
     shutil.copytree(here, origin)
     steps = killed(location, operation, None)
     versions = _rows_by_snapshot(load_table(location))
-    chosen = range(steps) if shares.LONG else range(0, steps, 2)
+    chosen = range(steps) if shares.LONG else range(0, steps, 5)
     assert steps > 10
     for step in chosen:
         shutil.rmtree(here)
