@@ -107,6 +107,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.store",
     ),
     "reads that are planned in one process and carried out in others": (
+        "files.deletion.index_file",
         "files.deletion.vector",
         "lsm.file_read",
         "read.audit_read",
