@@ -5,6 +5,7 @@ configured has a say in them.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import settings
 
 from tests.support import durations, shares, tally
 from tests.support.examples import EXPLORING, PROFILES
+from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,6 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def _tally(request: pytest.FixtureRequest) -> tally.Tally:
     """Adds to the numbers that the run prints at its end: `tally("crash points", 12)`."""
     return tally.adding_to(request.node)
+
+
+@pytest.fixture(name="hdfs", scope="session")
+def _hdfs() -> Iterator[HdfsServer]:
+    """A real HDFS, which the tests of a process share: each works below a directory of its own."""
+    with running_hdfs() as server:
+        yield server
 
 
 def pytest_report_header() -> str:

@@ -2,7 +2,7 @@
 
 Locations are Hadoop's: `file:/warehouse/db.db/t`, `s3a://bucket/path`, `hdfs://host/path`, or a bare local path. They
 are compared and stored as text; a `%` in them stands for itself. Local directories are handled by the operating
-system, everything else by pyarrow.fs.
+system, HDFS by a FileIO of storage, everything else by pyarrow.fs.
 """
 
 import logging
@@ -19,12 +19,16 @@ from interbed.storage.base.fileio.disk import LOCAL_DISK
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from interbed.storage.base.fileio.api import FileIO
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
 """Schemes where a directory is only a prefix: there is nothing to make."""
+
+_HDFS = "hdfs"
 
 _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
@@ -167,6 +171,12 @@ def _make_directory(location: str) -> bool:
         return False
     if scheme == "file":
         return _checked(lambda: _made(path), f"{location} is not a directory or unable to create one")
+    if scheme == _HDFS:
+        store, place = _store(location)
+        if _checked(lambda: store.exists(place), f"cannot look at {location}"):
+            return False
+        _checked(lambda: store.make_directories(place), f"unable to create the directory {location}")
+        return True
     filesystem, remote_path = _remote(location)
     info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
     if info.type.name == "Directory":
@@ -195,6 +205,9 @@ def directory_exists(location: str) -> bool:
     scheme, path = _split(location)
     if scheme == "file":
         return os.path.lexists(path)
+    if scheme == _HDFS:
+        store, place = _store(location)
+        return _checked(lambda: store.exists(place), f"cannot look at {location}")
     filesystem, remote_path = _remote(location)
     info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
     return bool(info.type.name != "NotFound")
@@ -246,6 +259,10 @@ def delete_directory(location: str) -> bool:
             elif os.path.lexists(path):
                 shutil.rmtree(path)
             return True
+        if scheme == _HDFS:
+            store, place = _store(location)
+            store.delete(place, recursive=True)
+            return True
         filesystem, remote_path = _remote(location)
         if filesystem.get_file_info(remote_path).type.name != "NotFound":
             filesystem.delete_dir(remote_path)
@@ -272,6 +289,8 @@ def rename_directory(old: str, new: str) -> bool:
         parents = {os.path.dirname(old_path.rstrip("/")), os.path.dirname(new_path.rstrip("/"))}
         _checked(lambda: LOCAL_DISK.sync_names(parents), f"Unable to move {old} to {new} for good")
         return True
+    if scheme == _HDFS:
+        return _rename_in_hdfs(old, new)
     filesystem, old_remote = _remote(old)
     _, new_remote = _remote(new)
     infos = _checked(lambda: filesystem.get_file_info([old_remote, new_remote]), f"cannot look at {old}")
@@ -290,6 +309,9 @@ def names_in(location: str) -> list[str]:
     scheme, path = _split(location)
     if scheme == "file":
         return _checked(lambda: os.listdir(path), f"cannot list {location}")
+    if scheme == _HDFS:
+        store, place = _store(location)
+        return [entry.name for entry in _checked(lambda: store.list(place), f"cannot list {location}")]
     from pyarrow.fs import FileSelector
 
     filesystem, remote_path = _remote(location)
@@ -302,6 +324,10 @@ def empty_directory(location: str) -> None:
     scheme, path = _split(location)
     if scheme == "file":
         _checked(lambda: _empty_local(path), f"cannot delete the data in {location}")
+        return
+    if scheme == _HDFS:
+        store, place = _store(location)
+        _checked(lambda: _empty_in(store, place), f"cannot delete the data in {location}")
         return
     filesystem, remote_path = _remote(location)
     _checked(
@@ -364,6 +390,24 @@ def _empty_local(path: str) -> None:
             os.unlink(entry.path)
 
 
+def _empty_in(store: "FileIO", place: str) -> None:
+    for entry in store.list(place):
+        store.delete(entry.path, recursive=True)
+
+
+def _rename_in_hdfs(old: str, new: str) -> bool:
+    store, source = _store(old)
+    target = _store(new)[1]
+    failure = f"Unable to access old location {old} or to move it to {new}"
+    if not _checked(lambda: store.exists(source), f"cannot look at {old}"):
+        return False
+    if _checked(lambda: store.rename(source, target), failure):
+        return True
+    if _checked(lambda: store.exists(target), f"cannot look at {new}"):
+        raise InvalidOperationError(f"New location for this table already exists : {new}")
+    raise InvalidOperationError(failure)
+
+
 def _split(location: str) -> tuple[str, str]:
     """Scheme and path; a location without a scheme is local."""
     scheme, colon, rest = location.partition(":")
@@ -387,6 +431,13 @@ def _remote(location: str) -> "tuple[FileSystem, str]":
     uri = f"{_ARROW_SCHEMES.get(scheme, scheme)}:{rest}"
     filesystem, path = _checked(lambda: FileSystem.from_uri(uri), f"cannot open the file system of {location}")
     return filesystem, path
+
+
+def _store(location: str) -> "tuple[FileIO, str]":
+    """What reads a location in HDFS, and the location as it takes it; its settings are the environment's."""
+    from interbed.storage.base.fileio.resolve import file_io_for
+
+    return _checked(lambda: file_io_for(location), f"cannot open the file system of {location}")
 
 
 def _checked(action: Callable[[], T], message: str) -> T:

@@ -23,7 +23,7 @@ from interbed.storage.views.change_view import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
 # Options of a catalog that say how to reach its files; tables read them as dynamic options.
-FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.")
+FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

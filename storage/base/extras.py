@@ -11,6 +11,7 @@ EXTRAS = {
     "confluent_kafka": "kafka",
     "datasketches": "sketches",
     "duckdb": "duckdb",
+    "hdfs_native": "hdfs",
     "matplotlib": "plot",
     "pandas": "pandas",
     "polars": "polars",

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class ObjectStoreFileIO:
-    """FileIO over a pyarrow file system; `root` is what a URI begins with and the file system leaves out.
+    """FileIO over a pyarrow file system, which sees URIs without the scheme and without the `authority` that is given.
 
     `fsspec` is the fsspec file system behind `filesystem` when there is one; it is asked for atomic creation.
     """
@@ -33,12 +33,13 @@ class ObjectStoreFileIO:
         scheme: str,
         fsspec: Any = None,
         exclusive_create: bool = False,
+        authority: str = "",
     ) -> None:
         self.scheme = scheme
         self.exclusive_create = exclusive_create
         self._filesystem = filesystem
         self._fsspec = fsspec
-        self._prefix = f"{scheme}://"
+        self._prefix = f"{scheme}://{authority}"
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file; raises FileNotFoundError."""

@@ -1,4 +1,4 @@
-"""Which FileIO reads a path: local paths and `file:` URIs directly, other URIs through pyarrow.fs, then fsspec."""
+"""Which FileIO reads a path: local paths and `file:` URIs directly, HDFS by hdfs-native, others by pyarrow, fsspec."""
 
 import os
 import re
@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
+from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 
@@ -46,12 +47,15 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
     """The FileIO for a path or URI, and the path in the form that it takes.
 
     `options` may hold Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
-    `s3.path.style.access`. Raises InvalidInputError for an unknown scheme, StorageAccessError when the store refuses.
+    `s3.path.style.access`; for HDFS `hadoop-conf-dir` and Hadoop's own settings (hdfs_settings.py).
+    Raises InvalidInputError for an unknown scheme, StorageAccessError when the store refuses.
     """
     normal = normalize_path(path)
     scheme = normal.partition("://")[0] if "://" in normal else "file"
     if scheme == "file":
         return _LOCAL, normal
+    if scheme == "hdfs":
+        return _hdfs(normal, options or {}), normal
     store_options = tuple(sorted((k, v) for k, v in (options or {}).items() if k.startswith(("s3.", "fs.", "hadoop."))))
     authority = normal.partition("://")[2].partition("/")[0]
     return _remote(scheme, authority, store_options), normal
@@ -67,12 +71,50 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
     try:
         if scheme == "s3":
             return ObjectStoreFileIO(_s3(dict(options)), scheme="s3")
-        if scheme in ("gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
+        if scheme in ("gs", "gcs", "viewfs", "abfs", "abfss"):
             filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
             return ObjectStoreFileIO(filesystem, scheme=scheme)
         return _through_fsspec(scheme)
     except (OSError, ImportError, pa.ArrowException) as error:
         raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
+
+
+def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
+    from interbed.storage.base.fileio.hdfs_settings import VARIABLES, is_hdfs_option
+
+    authority = location.partition("://")[2].partition("/")[0]
+    given = tuple(sorted((key, value) for key, value in options.items() if is_hdfs_option(key)))
+    return _hdfs_of(authority, given, tuple(os.environ.get(name) for name in VARIABLES))
+
+
+@lru_cache(maxsize=64)
+def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tuple[str | None, ...]) -> FileIO:
+    """The client of one HDFS; `variables` are those of the environment that it was made with."""
+    from interbed.storage.base.fileio.hdfs_settings import client_settings, configuration_directory, umask_of
+
+    if not is_installed("hdfs_native"):
+        return _hdfs_through_java(authority)
+    from interbed.storage.base.fileio.hdfs_store import HdfsFileIO
+
+    conf_dir = configuration_directory(dict(options))
+    settings = client_settings(dict(options), conf_dir)
+    return HdfsFileIO(authority, settings, conf_dir, umask=umask_of(settings, conf_dir))
+
+
+def _hdfs_through_java(authority: str) -> FileIO:
+    """By Hadoop's client in a JVM, where its libhdfs is found; it can't create files exclusively."""
+    import pyarrow as pa
+    from pyarrow import fs as pafs
+
+    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+
+    try:
+        filesystem, _ = pafs.FileSystem.from_uri(f"hdfs://{authority}/")
+    except (OSError, pa.ArrowException) as error:
+        if "libhdfs" in str(error):
+            raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from error
+        raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
+    return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority)
 
 
 def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":

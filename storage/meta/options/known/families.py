@@ -108,6 +108,9 @@ NOTES: frozenset[str] = frozenset(
         "createdby",
         "updatedat",
         "updatedby",
+        # Of catalogs: with which files a table is opened.
+        "hadoop-conf-dir",
+        "hive-conf-dir",
     }
 )
 """Keys that Hive, Spark and Flink write on their own, in lower case."""

@@ -11,10 +11,14 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "hdfs"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileIO, str]:
-    location = str(tmp_path) if request.param == "local" else f"memory://lake-{uuid.uuid4()}/root"
-    return file_io_for(location)
+    locations = {
+        "local": lambda: str(tmp_path),
+        "memory": lambda: f"memory://lake-{uuid.uuid4()}/root",
+        "hdfs": lambda: f"{request.getfixturevalue('hdfs').uri}/{uuid.uuid4()}/root",
+    }
+    return file_io_for(locations[request.param]())
 
 
 def put(io: FileIO, path: str, content: bytes) -> None:
@@ -103,9 +107,10 @@ def test_a_directory_can_be_renamed(place: tuple[FileIO, str]) -> None:
     assert not io.rename(f"{root}/db.db/v", f"{root}/db.db/u")
 
 
-def test_a_path_below_a_file_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    io, root = file_io_for(str(tmp_path))
+@pytest.mark.parametrize("place", ["local", "hdfs"], indirect=True)
+def test_a_path_below_a_file_is_refused_by_name(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/file", b"x")
     with pytest.raises(StorageAccessError, match="file/snapshot/snapshot-1"):
         io.create_exclusive(f"{root}/file/snapshot/snapshot-1", b"")
     assert not io.exists(f"{root}/file/snapshot")

@@ -1,0 +1,93 @@
+"""Where HDFS is and how it is spoken to: options of a catalog, environment variables, Hadoop's configuration files.
+
+As in Paimon an option `hadoop.<key>` gives Hadoop's `<key>`; `dfs.<key>`, `fs.<key>` and `hadoop.security.<key>` are
+taken as Hadoop names them. They stand above the files core-site.xml and hdfs-site.xml, of the first of these
+directories that has one: the options `hadoop-conf-dir` (where one must be) and `hive-conf-dir`, the environment's
+HADOOP_CONF_DIR, HADOOP_HOME/etc/hadoop, HADOOP_HOME/conf.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from interbed.storage.base.errors import InvalidOptionError
+
+CONF_DIRECTORIES = ("hadoop-conf-dir", "hive-conf-dir")
+OPTIONS_BEGIN = ("hadoop.", "dfs.", "fs.")
+VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME")
+"""What else makes a difference to a client."""
+
+FILES = ("core-site.xml", "hdfs-site.xml")
+UMASK = "fs.permissions.umask-mode"
+
+PATIENCE = {
+    "dfs.client.failover.max.attempts": "8",
+    "dfs.client.failover.sleep.base.millis": "500",
+    "dfs.client.failover.sleep.max.millis": "5000",
+}
+"""How long a client asks the name nodes, where nothing else is configured: about 20 seconds. Hadoop's own three minutes
+are long for somebody who has mistyped a port."""
+
+
+def is_hdfs_option(key: str) -> bool:
+    """Whether an option of a catalog is one of these."""
+    return key in CONF_DIRECTORIES or key.startswith(OPTIONS_BEGIN)
+
+
+def client_settings(options: Mapping[str, str], conf_dir: str | None) -> dict[str, str]:
+    """Hadoop's settings for a client, which stand above those of the files of `conf_dir`."""
+    settings: dict[str, str] = {}
+    for key, value in options.items():
+        if key.startswith("hadoop."):
+            settings[key.removeprefix("hadoop.")] = value
+        if key.startswith(OPTIONS_BEGIN):
+            settings[key] = value
+    configured = _configured(conf_dir) | settings.keys()
+    return {**{key: value for key, value in PATIENCE.items() if key not in configured}, **settings}
+
+
+def configuration_directory(options: Mapping[str, str]) -> str | None:
+    """The directory with Hadoop's configuration; None without one. InvalidOptionError where an option names none."""
+    given = options.get("hadoop-conf-dir")
+    if given is not None:
+        if not os.path.isdir(given):
+            raise InvalidOptionError(f"hadoop-conf-dir={given!r}: there is no such directory on this machine.")
+        return given
+    hive = options.get("hive-conf-dir")
+    home = os.environ.get("HADOOP_HOME")
+    places = [hive, os.environ.get("HADOOP_CONF_DIR"), *([f"{home}/etc/hadoop", f"{home}/conf"] if home else [])]
+    for place in places:
+        if place and any(os.path.isfile(os.path.join(place, name)) for name in FILES):
+            return place
+    return None
+
+
+def umask_of(settings: Mapping[str, str], conf_dir: str | None) -> int:
+    """Which rights nobody is given to new files and directories; InvalidOptionError if that is no octal number."""
+    text = settings.get(UMASK) or _site(conf_dir).get(UMASK, "022")
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise InvalidOptionError(f"{UMASK}={text!r} is not an octal number like 022.") from None
+
+
+def _configured(conf_dir: str | None) -> set[str]:
+    return set(_site(conf_dir))
+
+
+def _site(conf_dir: str | None) -> dict[str, str]:
+    """The properties of the files; one that can't be read is left to the client, which says what is wrong with it."""
+    # By use: local tables have no XML.
+    from xml.etree import ElementTree
+
+    found: dict[str, str] = {}
+    for name in FILES if conf_dir is not None else ():
+        try:
+            root = ElementTree.fromstring((Path(str(conf_dir)) / name).read_bytes())
+        except (OSError, ElementTree.ParseError):
+            continue
+        for one in root.iter("property"):
+            key, value = one.findtext("name"), one.findtext("value")
+            if key is not None and value is not None:
+                found[key.strip()] = value.strip()
+    return found

@@ -1,0 +1,481 @@
+"""HDFS, through hdfs-native: a client in Rust that speaks to name nodes and data nodes without a JVM.
+
+Every file is written whole under a hidden name beside its own, `.<name>.<uuid>.tmp`, and then renamed. The name node
+renames in one step, and when it is told not to overwrite, refuses where the name is taken: of several writers who race
+exactly one wins, without a lock. A process that is killed leaves at most a hidden file, which no reader looks at and
+the removal of orphan files takes.
+
+The client repeats a request whose answer was lost, on another name node where there are two. A rename that is carried
+out the first time is refused the second time; it is settled then by what is there: the hidden name has no other owner.
+A closed file has as many replicas as HDFS asks for before it may be seen closed, so there is nothing to sync.
+"""
+
+import ctypes
+import errno
+import io
+import logging
+import os
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.extras import load_extra
+from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.hdfs_errors import NOT_A_FILE, translated
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileReader, FileWriter
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+WINDOW_BYTES = 128 << 10
+"""How much is read at least: a request costs about as much as so many bytes."""
+
+WRITE_BYTES = 1 << 20
+"""How much is collected before it is sent: each write goes through Python, Rust and the network once."""
+
+_DIRECTORY_MODE = 0o777
+_FILE_MODE = 0o666
+"""As Hadoop's own client asks for; what the umask takes from it is taken here, for name nodes do not."""
+
+
+class HdfsFileIO:
+    """FileIO over one HDFS; threads and forked processes may share it.
+
+    `authority` is a name node's `host:port` or the name of a nameservice, which `settings` or the files of `conf_dir`
+    (core-site.xml, hdfs-site.xml) describe. Opens no connection before the first file.
+    """
+
+    scheme = "hdfs"
+    exclusive_create = True
+
+    def __init__(
+        self,
+        authority: str,
+        settings: Mapping[str, str] | None = None,
+        conf_dir: str | None = None,
+        *,
+        umask: int = 0o022,
+    ) -> None:
+        self._authority = authority
+        self._settings = dict(settings or {})
+        self._conf_dir = conf_dir
+        self._umask = umask
+        self._prefix = f"hdfs://{authority}"
+        self._client: Client | None = None
+        _OPEN.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._authority, self._settings, self._conf_dir, self._umask)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file; raises FileNotFoundError."""
+
+        def read() -> bytes:
+            reader = self._connected().read(self._inner(path))
+            return reader.read_range(0, len(reader))
+
+        return self._call("read", path, read)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A seekable input that reads ranges; raises FileNotFoundError."""
+        reader = self._call("open", path, lambda: self._connected().read(self._inner(path)))
+        return pa.PythonFile(_Input(self, path, reader), mode="r")
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return self._status("look up", path) is not None
+
+    def size(self, path: str) -> int:
+        """The file's size in bytes; raises FileNotFoundError."""
+        status = self._status("look up", path)
+        if status is None:
+            raise _missing(path)
+        return int(status.length)
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The directory's direct entries in no order; empty when there is no such directory."""
+        inner = self._inner(path)
+        try:
+            found = self._call("list", path, lambda: list(self._connected().list_status(inner)))
+        except FileNotFoundError:
+            return []
+        if len(found) == 1 and found[0].path == inner and not found[0].isdir:
+            raise StorageAccessError(f"Can't list {path}: it is a file.")
+        return [_file_status(path, status) for status in found]
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def open_output(self, path: str) -> io.RawIOBase:
+        """A writable output; the file appears under its name, and whole, when it is closed.
+
+        Left by an error in its `with`, it leaves no file.
+        """
+        staged = _staged(path)
+        writer = self._call("create", path, lambda: self._create(staged))
+        return _Output(self, path, staged, writer)
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        """Create the file in one step; False when the name is taken.
+
+        After a StorageAccessError that says that the store did not answer, the file may be there.
+        """
+        # Most often the loser of a race sees the winner here, and need not write anything.
+        if self.exists(path):
+            return False
+        staged = self._stage(path, content)
+        try:
+            return self._call("create", path, lambda: self._take_name(staged, path, content))
+        finally:
+            self.delete_quietly([staged])
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace the file in one step; `durable` makes no difference."""
+        staged = self._stage(path, content)
+        try:
+            self._call("write", path, lambda: self._replace(staged, path))
+        except BaseException:
+            self.delete_quietly([staged])
+            raise
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Do nothing: a file that is closed has its replicas, and its name is in the name node's journal."""
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; it may exist."""
+        self._call("create the directory", path, lambda: self._make_directories(self._inner(path)))
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a file, or a directory with `recursive`; False when there was none."""
+        return self._call("delete", path, lambda: self._connected().delete(self._inner(path), recursive))
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Delete files that may or may not exist; failures are logged, never raised."""
+        for path in paths:
+            try:
+                self.delete(path)
+            except OSError as error:
+                _log.warning("Left %s behind: %s", path, error)
+
+    def rename(self, source: str, target: str) -> bool:
+        """Move a file or directory; False when the target exists or the source does not. Never overwrites."""
+        before, after = self._inner(source), self._inner(target)
+
+        def rename() -> bool:
+            client = self._connected()
+            try:
+                client.rename(before, after, False)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                if self._status("look up", source) is None:
+                    return False
+                # The directory above the target is missing.
+                self._make_directories(_above(after))
+                try:
+                    client.rename(before, after, False)
+                except (FileExistsError, FileNotFoundError):
+                    return False
+            return True
+
+        return self._call("rename", source, rename)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def discard(self, staged: str) -> None:
+        """Delete a hidden file that is not to get its name."""
+        self.delete_quietly([staged])
+
+    def finish(self, staged: str, path: str) -> None:
+        """Give a file that was written under its hidden name its own, which may be taken."""
+        self._call("create", path, lambda: self._replace(staged, path))
+
+    def read_error(self, path: str, error: Exception) -> OSError:
+        """What went wrong while an open file was read: FileNotFoundError when it is not there any more."""
+        try:
+            if self._status("look up", path) is None:
+                return _missing(path)
+        except OSError as second:
+            _log.debug("Whether %s is still there is not known: %s", path, second)
+        return translated(error, "read", path, self._authority)
+
+    def write_error(self, path: str, error: Exception) -> OSError:
+        """What went wrong while an open file was written."""
+        return translated(error, "write", path, self._authority)
+
+    def _take_name(self, staged: str, path: str, content: bytes) -> bool:
+        """Rename without overwriting; an error is settled by what is there when it came from a lost answer."""
+        try:
+            self._connected().rename(self._inner(staged), self._inner(path), False)
+        except FileExistsError:
+            # The name was taken by somebody else, or by this very request when it was sent for the first time.
+            return self._status("look up", staged) is None and self._has(path, content)
+        except (OSError, RuntimeError) as error:
+            gone = self._status("look up", staged) is None
+            if gone and self._has(path, content):
+                _log.info("%s was created, although the store said: %s", path, str(error).partition("\n")[0])
+                return True
+            if gone and isinstance(error, FileNotFoundError):
+                raise _directory_deleted(path) from None
+            raise
+        return True
+
+    def _replace(self, staged: str, path: str) -> None:
+        try:
+            self._connected().rename(self._inner(staged), self._inner(path), True)
+        except FileNotFoundError:
+            # The hidden name is nobody else's: it is gone because the first answer was lost, unless nothing came of it.
+            if self._status("look up", staged) is not None or self._status("look up", path) is None:
+                raise _directory_deleted(path) from None
+
+    def _has(self, path: str, content: bytes) -> bool:
+        try:
+            return self.read_bytes(path) == content
+        except FileNotFoundError:
+            return False
+
+    def _stage(self, path: str, content: bytes) -> str:
+        """Write the content under a hidden name beside the path, creating parents, and return that name."""
+        staged = _staged(path)
+
+        def write() -> None:
+            with self._create(staged) as writer:
+                writer.write(content)
+
+        try:
+            self._call("write", path, write)
+        except BaseException:
+            self.delete_quietly([staged])
+            raise
+        return staged
+
+    def _create(self, staged: str) -> "FileWriter":
+        options = load_extra("hdfs_native", needed_by=self._prefix).WriteOptions(
+            permission=_FILE_MODE & ~self._umask,
+            # The name is new, and the request may be sent twice.
+            overwrite=True,
+            create_parent=True,
+        )
+        return self._connected().create(self._inner(staged), options)
+
+    def _make_directories(self, inner: str) -> None:
+        self._connected().mkdirs(inner, _DIRECTORY_MODE & ~self._umask, True)
+
+    def _status(self, action: str, path: str) -> Any:
+        """The name node's answer about a path; None where nothing is."""
+        try:
+            return self._call(action, path, lambda: self._connected().get_file_info(self._inner(path)))
+        except FileNotFoundError:
+            return None
+
+    def _inner(self, path: str) -> str:
+        if path != self._prefix and not path.startswith(f"{self._prefix}/"):
+            raise StorageAccessError(f"{path} is not a path of this file system, whose paths begin with {self._prefix}")
+        return path[len(self._prefix) :].rstrip("/") or "/"
+
+    def _connected(self) -> "Client":
+        client = self._client
+        if client is None:
+            native = load_extra("hdfs_native", needed_by=self._prefix)
+            # Two threads may come here at once; either client will do.
+            client = self._client = native.Client(self._prefix, self._settings, self._conf_dir)
+        return client
+
+    def forget_client(self) -> None:
+        """In a forked process: its threads are the parent's, without which it would wait for ever, even to be freed."""
+        if self._client is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+            self._client = None
+
+    def _call(self, action: str, path: str, operation: Callable[[], _T]) -> _T:
+        try:
+            return operation()
+        except StorageAccessError:
+            raise
+        except FileNotFoundError as error:
+            if str(error).startswith(NOT_A_FILE):
+                raise translated(error, action, path, self._authority) from error
+            raise _missing(path) from None
+        except (OSError, RuntimeError) as error:
+            raise translated(error, action, path, self._authority) from error
+
+
+class _Input(io.RawIOBase):
+    """An open file: large reads go to the data nodes as they are, small ones through a window."""
+
+    def __init__(self, home: HdfsFileIO, path: str, reader: "FileReader") -> None:
+        self._home = home
+        self._path = path
+        self._reader = reader
+        self._size = len(reader)
+        self._position = 0
+        self._window = b""
+        self._window_start = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = min(self._position, self._size)
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        if end - start >= WINDOW_BYTES:
+            content = self._range(start, end)
+        else:
+            if not self._window_start <= start <= end <= self._window_start + len(self._window):
+                # A footer is read from its end: the window ends with the file then.
+                first = max(0, min(start, self._size - WINDOW_BYTES))
+                self._window = self._range(first, min(first + WINDOW_BYTES, self._size))
+                self._window_start = first
+            content = self._window[start - self._window_start : end - self._window_start]
+        self._position = start + len(content)
+        return content
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def _range(self, start: int, end: int) -> bytes:
+        if end == start:
+            return b""
+        try:
+            return self._reader.read_range(start, end - start)
+        except (OSError, RuntimeError) as error:
+            raise self._home.read_error(self._path, error) from error
+
+
+class _Output(io.RawIOBase):
+    """A file that is being written under its hidden name."""
+
+    def __init__(self, home: HdfsFileIO, path: str, staged: str, writer: "FileWriter") -> None:
+        self._home = home
+        self._path = path
+        self._staged = staged
+        self._writer = writer
+        self._position = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, content: Any) -> int:
+        if self.closed:
+            raise ValueError("write to closed file")
+        given = bytes(content)
+        self._pending.append(given)
+        self._pending_bytes += len(given)
+        self._position += len(given)
+        if self._pending_bytes >= WRITE_BYTES:
+            self._send()
+        return len(given)
+
+    def close(self) -> None:
+        """Send the rest and give the file its name; after an error there is none."""
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._send()
+            self._step(self._writer.close)
+            self._home.finish(self._staged, self._path)
+        except BaseException:
+            self._home.discard(self._staged)
+            raise
+
+    def discard(self) -> None:
+        """Close it without a file."""
+        if not self.closed:
+            super().close()
+            self._home.discard(self._staged)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        # Whoever lets go of it without closing it did not finish.
+        self.discard()
+
+    def _send(self) -> None:
+        if self._pending:
+            content = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+            self._pending, self._pending_bytes = [], 0
+            self._step(lambda: self._writer.write(content))
+
+    def _step(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (OSError, RuntimeError) as error:
+            raise self._home.write_error(self._path, error) from error
+
+
+def _staged(path: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.{uuid.uuid4()}.tmp"
+
+
+def _directory_deleted(path: str) -> StorageAccessError:
+    return StorageAccessError(f"Can't create {path}: its directory was deleted meanwhile.")
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _above(inner: str) -> str:
+    return inner.rpartition("/")[0] or "/"
+
+
+def _file_status(path: str, status: Any) -> FileStatus:
+    name = status.path.rpartition("/")[2]
+    return FileStatus(
+        path=f"{path.rstrip('/')}/{name}",
+        name=name,
+        is_directory=status.isdir,
+        size=status.length,
+        modified_millis=status.modification_time,
+    )
+
+
+def _again(authority: str, settings: Mapping[str, str], conf_dir: str | None, umask: int) -> HdfsFileIO:
+    return HdfsFileIO(authority, settings, conf_dir, umask=umask)
+
+
+_OPEN: "weakref.WeakSet[HdfsFileIO]" = weakref.WeakSet()
+
+
+def _forget_clients() -> None:
+    for file_io in list(_OPEN):
+        file_io.forget_client()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_clients)

@@ -1,0 +1,141 @@
+"""A real HDFS for tests: two name nodes, of which one is active, and a data node in one JVM on ports of 127.0.0.1.
+
+Its jars come from Maven once, 92 MB. `tests/peers/hdfs/java/HdfsPeer.java` starts it; it takes its first request some
+five seconds later, and its files are gone with it.
+"""
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.spark import PEERS, maven_jars
+
+START_SECONDS_MAX = 120.0
+COMMAND_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+NAMESERVICE = "lake"
+
+SOURCE = PEERS / "hdfs" / "java" / "HdfsPeer.java"
+
+_JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+class HdfsServer:
+    """A running HDFS; `tell` has it do something, and `ports` are those of its name nodes, the active one first."""
+
+    def __init__(self, process: "subprocess.Popen[str]", ports: list[int], home: Path) -> None:
+        self.ports = ports
+        self._process = process
+        self._home = home
+        self._lines: queue.Queue[str] = queue.Queue()
+        assert process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
+        self._reader.start()
+
+    @property
+    def uri(self) -> str:
+        """Of the name node that is active at first: `hdfs://127.0.0.1:port`."""
+        return f"hdfs://127.0.0.1:{self.ports[0]}"
+
+    @property
+    def standby_uri(self) -> str:
+        """Of the name node that is a standby at first."""
+        return f"hdfs://127.0.0.1:{self.ports[1]}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Hadoop's settings for clients that name the nameservice: `hdfs://lake`."""
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        return {
+            "dfs.nameservices": NAMESERVICE,
+            f"dfs.ha.namenodes.{NAMESERVICE}": "nn0,nn1",
+            f"dfs.namenode.rpc-address.{NAMESERVICE}.nn0": f"127.0.0.1:{self.ports[0]}",
+            f"dfs.namenode.rpc-address.{NAMESERVICE}.nn1": f"127.0.0.1:{self.ports[1]}",
+            f"dfs.client.failover.proxy.provider.{NAMESERVICE}": provider,
+        }
+
+    def tell(self, command: str) -> None:
+        """Have it `fail over`, enter `safe mode` or `leave safe mode`; RuntimeError when it does not."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        self.expect("done", COMMAND_SECONDS_MAX)
+
+    def expect(self, line: str, seconds: float) -> None:
+        """Wait until it says so; RuntimeError with the end of its log when it says anything else, or nothing."""
+        try:
+            said = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            said = "nothing"
+        if said != line:
+            log = (self._home / "hdfs.log").read_text(errors="replace")[-4000:]
+            raise RuntimeError(f"HDFS says {said!r} in place of {line!r}:\n{log}")
+
+    def close(self) -> None:
+        """End it by the id of its process: nothing of it is needed again."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=STOP_SECONDS_MAX)
+        self._reader.join(timeout=STOP_SECONDS_MAX)
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def _read(self, stdout: IO[str]) -> None:
+        for line in stdout:
+            self._lines.put(line.strip())
+        self._lines.put("the end")
+
+
+@contextmanager
+def running_hdfs() -> Iterator[HdfsServer]:
+    """An HDFS with empty directories."""
+    with tempfile.TemporaryDirectory(prefix="interbed-hdfs-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        ports = _free_ports()
+        arguments = [str(home / "data"), *map(str, ports)]
+        with (home / "hdfs.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*_JAVA, f"-Djava.io.tmpdir={home}", "-cp", _classpath(), "HdfsPeer", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=home,
+                # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before them.
+                start_new_session=True,
+            )
+        server = HdfsServer(process, ports, home)
+        try:
+            server.expect("ready", START_SECONDS_MAX)
+            yield server
+        finally:
+            server.close()
+
+
+def _classpath() -> str:
+    jars = maven_jars("hdfs", "hdfs-3.3.6", "-DincludeScope=runtime")
+
+    def build(directory: Path) -> None:
+        # -proc:none: some jars carry annotation processors that would only warn.
+        run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", SOURCE)
+
+    name = f"hdfs-peer-{fingerprint(PEERS / 'hdfs' / 'pom.xml', SOURCE)}"
+    return f"{built_once(name, build)}:{jars}/*"
+
+
+def _free_ports() -> list[int]:
+    """Two ports that are free at the same time."""
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1], other.getsockname()[1]]
