@@ -15,6 +15,7 @@ import errno
 import io
 import logging
 import os
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -39,6 +40,10 @@ WINDOW_BYTES = 128 << 10
 
 WRITE_BYTES = 1 << 20
 """How much is collected before it is sent: each write goes through Python, Rust and the network once."""
+
+LAST_BLOCK_SECONDS_MAX = 10.0
+_POLL_SECONDS = 0.005
+_CHECKSUM_BYTES = 512
 
 _DIRECTORY_MODE = 0o777
 _FILE_MODE = 0o666
@@ -80,14 +85,14 @@ class HdfsFileIO:
         """The whole file; raises FileNotFoundError."""
 
         def read() -> bytes:
-            reader = self._connected().read(self._inner(path))
+            reader = self._reader(path)
             return reader.read_range(0, len(reader))
 
         return self._call("read", path, read)
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A seekable input that reads ranges; raises FileNotFoundError."""
-        reader = self._call("open", path, lambda: self._connected().read(self._inner(path)))
+        reader = self._call("open", path, lambda: self._reader(path))
         return pa.PythonFile(_Input(self, path, reader), mode="r")
 
     def exists(self, path: str) -> bool:
@@ -114,7 +119,7 @@ class HdfsFileIO:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def open_output(self, path: str) -> io.RawIOBase:
+    def open_output(self, path: str) -> Any:
         """A writable output; the file appears under its name, and whole, when it is closed.
 
         Left by an error in its `with`, it leaves no file.
@@ -210,6 +215,23 @@ class HdfsFileIO:
     def write_error(self, path: str, error: Exception) -> OSError:
         """What went wrong while an open file was written."""
         return translated(error, "write", path, self._authority)
+
+    def _reader(self, path: str) -> "FileReader":
+        """The open file, with all of its blocks.
+
+        Where `dfs.namenode.file.close.num-committed-allowed` is set, a file may be closed before data nodes have told
+        of its last block; for these few milliseconds the client sees it without that block.
+        """
+        client, inner = self._connected(), self._inner(path)
+        deadline = time.monotonic() + LAST_BLOCK_SECONDS_MAX
+        while True:
+            reader = client.read(inner)
+            # Blocks are multiples of this, so that a last one that is not full is there, which most are.
+            if len(reader) % _CHECKSUM_BYTES or len(reader) == client.get_file_info(inner).length:
+                return reader
+            if time.monotonic() > deadline:
+                raise StorageAccessError(f"Can't read {path}: no data node has told of its last block.")
+            time.sleep(_POLL_SECONDS)
 
     def _take_name(self, staged: str, path: str, content: bytes) -> bool:
         """Rename without overwriting; an error is settled by what is there when it came from a lost answer."""

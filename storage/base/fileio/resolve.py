@@ -111,8 +111,8 @@ def _hdfs_through_java(authority: str) -> FileIO:
     try:
         filesystem, _ = pafs.FileSystem.from_uri(f"hdfs://{authority}/")
     except (OSError, pa.ArrowException) as error:
-        if "libhdfs" in str(error):
-            raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from error
+        if "libhdfs" in str(error) or "libjvm" in str(error):
+            raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from None
         raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
     return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority)
 
