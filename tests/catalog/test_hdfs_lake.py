@@ -1,0 +1,137 @@
+"""Whole tables in HDFS: the catalog of the file system without a lock, and Hive's."""
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.storage.version.orphans import remove_orphan_files
+from interbed.testing import metastore
+from tests.support.pages import Page
+from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
+from tests.support.shares import each_run
+from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.string())])
+
+
+@pytest.fixture(params=each_run(["filesystem", "hive", "nameservice"], lambda kind: kind == "filesystem"))
+def options(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[dict[str, str]]:
+    """Options of each kind of catalog over a warehouse of the test's own."""
+    path = f"{uuid.uuid4()}/paimon"
+    if request.param == "hive":
+        warehouse = f"{hdfs.uri}/{path}/hive"
+        with metastore(warehouse=warehouse) as uri:
+            yield {"metastore": "hive", "uri": uri, "warehouse": warehouse}
+    elif request.param == "filesystem":
+        yield {"warehouse": f"{hdfs.uri}/{path}/fs"}
+    else:
+        yield {"warehouse": f"hdfs://{NAMESERVICE}/{path}/fs", **hdfs.settings}
+
+
+def ids(table: interbed.Table, **how: int) -> list[int]:
+    column = table.scan(columns=["id"], **how).to_arrow()["id"]  # type: ignore[arg-type]
+    return sorted(column.to_pylist())
+
+
+def row(number: int, name: str = "a", day: str = "d1") -> dict[str, object]:
+    return {"id": number, "name": name, "day": day}
+
+
+def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, str]) -> None:
+    with interbed.CatalogFactory.create(options) as catalog:
+        catalog.create_database("shop")
+        table = catalog.create_table(
+            "shop.items", SCHEMA, primary_keys=["id", "day"], partition_keys=["day"], options={"bucket": "2"}
+        )
+        assert table.location.startswith(options["warehouse"] + "/")
+        table.upsert([row(n, day=f"d{n % 2}") for n in range(100)])
+        table.create_tag("first")
+        table.upsert([row(n, "b", f"d{n % 2}") for n in range(50, 120)])
+        table.delete("id < 10")
+        table.compact()
+        assert ids(table) == list(range(10, 120))
+        assert table.scan(filter="id = 60").to_arrow()["name"].to_pylist() == ["b"]
+        assert table.get((61, "d1")) == row(61, "b", "d1")
+        table.expire_snapshots(retain_max=1, retain_min=1)
+        assert len(table.snapshots()) == 1
+        assert ids(table.copy({"scan.tag-name": "first"})) == list(range(100))
+        table.delete_tag("first")
+        # What a killed writer leaves: a file that has not got its name.
+        stray = f"{table.location}/day=d0/bucket-0/.data-x.parquet.{uuid.uuid4()}.tmp"
+        table.store.file_io.overwrite(stray, b"half a file")
+        remove_orphan_files(table.store, clock=lambda: time.time() + 2 * 24 * 3600)
+        assert not table.store.file_io.exists(stray)
+        assert table.fsck().is_sound
+
+        catalog.rename_table("shop.items", "shop.things")
+        assert catalog.list_tables("shop") == ["things"]
+        things = catalog.get_table("shop.things")
+        assert ids(things) == list(range(10, 120))
+        place, file_io = things.location, things.store.file_io
+        catalog.drop_table("shop.things")
+        assert not file_io.exists(place)
+        catalog.drop_database("shop")
+        assert "shop" not in catalog.list_databases()
+
+
+def test_append_tables_in_each_format_are_read_back(options: dict[str, str]) -> None:
+    with interbed.CatalogFactory.create(options) as catalog:
+        catalog.create_database("shop")
+        for format_ in ("parquet", "orc", "avro"):
+            table = catalog.create_table(f"shop.{format_}", SCHEMA, options={"file.format": format_})
+            for first in range(0, 40, 10):
+                table.append([row(n) for n in range(first, first + 10)])
+            table.compact()
+            assert ids(table) == list(range(40))
+
+
+@pytest.mark.parametrize(("count", "commits"), each_run([(3, 3), (6, 15)], lambda sizes: sizes[0] == 3))
+def test_processes_that_commit_at_once_lose_nothing(options: dict[str, str], count: int, commits: int) -> None:
+    # Nobody queues up outside of local file systems, so that eight collide more often than the default forgives.
+    options = {**options, "table-default.commit.max-retries": "1000"}
+    with interbed.CatalogFactory.create(options) as catalog:
+        table = create_orders(catalog)
+        with writers(options, range(count), commits) as running:
+            results = [finished(writer) for writer in running]
+        assert "".join(errors for _, errors, _ in results) == ""
+        assert [code for code, _, _ in results] == [0] * count
+        told = [made for _, _, made in results]
+        # Each commit is one snapshot, and there is no other.
+        assert sorted(snapshot for made in told for _, snapshot in made) == list(range(1, count * commits + 1))
+        assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, count * commits + 1))
+        assert own_keys(table) == sorted(set().union(*(keys_of(made, i) for i, made in enumerate(told))))
+        assert [
+            entry.name for entry in table.store.file_io.list(f"{table.location}/snapshot") if entry.name[0] == "."
+        ] == []
+        if isinstance(catalog, HiveCatalog):
+            assert catalog.client.show_locks() == []
+        else:
+            assert "lock.enabled" not in options
+
+
+def test_the_python_of_the_page_runs(hdfs: HdfsServer) -> None:
+    [program] = Page("hdfs.md").blocks("python")
+    assert "hdfs://namenode:8020/" in program
+    exec(program.replace("hdfs://namenode:8020/", f"{hdfs.uri}/{uuid.uuid4()}/"), {})
+
+
+@pytest.mark.long
+def test_writers_go_on_while_name_nodes_change_places(hdfs: HdfsServer) -> None:
+    options = {"warehouse": f"hdfs://{NAMESERVICE}/{uuid.uuid4()}", **hdfs.settings}
+    with interbed.CatalogFactory.create(options) as catalog:
+        table = create_orders(catalog)
+        with writers(options, range(3), 15) as running:
+            assert running[0].stdout is not None
+            for _ in range(4):
+                # A line is a commit that was made.
+                running[0].stdout.readline()
+                hdfs.tell("fail over")
+            results = [finished(writer) for writer in running]
+        assert [code for code, _, _ in results] == [0] * 3, [errors for _, errors, _ in results]
+        assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, 46))
+        assert len(own_keys(table)) == 45
