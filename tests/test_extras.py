@@ -47,6 +47,11 @@ def sketches(table: interbed.Table) -> Any:
         ("duckdb", lambda t: t.scan().to_duckdb("t"), "to_duckdb needs duckdb: pip install 'interbed[duckdb]'"),
         ("duckdb", lambda t: built(t).to_duckdb([], "t"), "to_duckdb needs duckdb: pip install 'interbed[duckdb]'"),
         ("matplotlib", lambda t: t.levels().plot("l.svg"), "A picture needs matplotlib: pip install 'interbed[plot]'"),
+        (
+            "hdfs_native",
+            lambda t: interbed.load_catalog(warehouse="hdfs://absent:8020/lake"),
+            "hdfs://absent:8020 needs hdfs_native: pip install 'interbed[hdfs]'",
+        ),
         ("datasketches", sketches, "datasketches: pip install 'interbed[sketches]'"),
         (
             "psycopg",

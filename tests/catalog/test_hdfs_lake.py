@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,8 @@ from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
 from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.string())])
+FIELDS: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("name", pa.string()), ("day", pa.string())]
+SCHEMA = pa.schema(FIELDS)
 
 
 @pytest.fixture(params=each_run(["filesystem", "hive", "nameservice"], lambda kind: kind == "filesystem"))
@@ -26,15 +28,15 @@ def options(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[dict[s
     if request.param == "hive":
         warehouse = f"{hdfs.uri}/{path}/hive"
         with metastore(warehouse=warehouse) as uri:
-            yield {"metastore": "hive", "uri": uri, "warehouse": warehouse}
+            yield {"metastore": "hive", "uri": uri, "warehouse": warehouse, "lock-check-max-sleep": "200 ms"}
     elif request.param == "filesystem":
         yield {"warehouse": f"{hdfs.uri}/{path}/fs"}
     else:
         yield {"warehouse": f"hdfs://{NAMESERVICE}/{path}/fs", **hdfs.settings}
 
 
-def ids(table: interbed.Table, **how: int) -> list[int]:
-    column = table.scan(columns=["id"], **how).to_arrow()["id"]  # type: ignore[arg-type]
+def ids(table: interbed.Table) -> list[int]:
+    column: Any = table.scan(columns=["id"]).to_arrow()["id"]
     return sorted(column.to_pylist())
 
 

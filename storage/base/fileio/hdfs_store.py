@@ -7,8 +7,8 @@ the removal of orphan files takes.
 
 The client repeats a request whose answer was lost, on another name node where there are two. A rename that is carried
 out the first time is refused the second time; it is settled then by what is there: the hidden name has no other owner.
-A closed file is with as many data nodes as HDFS asks for, and its name in the journal of the name node: there is nothing
-to sync.
+A closed file is with as many data nodes as HDFS asks for, and its name in the name node's journal: there is nothing to
+sync.
 """
 
 import ctypes

@@ -72,7 +72,8 @@ def test_the_statements_of_the_documentation_work_in_hdfs(
     with interbed.CatalogFactory.create(options) as lake:
         table = lake.get_table("default.other_table")
         assert table.location.startswith("hdfs://")
-        assert sorted(table.to_arrow()["k"].to_pylist()) == [1, 3, 9]
+        assert table.count() == 3
+        assert table.scan(filter="k = 9").to_arrow()["v"].to_pylist() == ["n"]
         table.upsert([{"k": 11, "v": "py", "dt": "c"}])
     assert rows("SELECT v FROM other_table WHERE k = 11") == [("py",)]
 
