@@ -29,6 +29,7 @@ from interbed.catalog.hive.registration import (
 from interbed.catalog.identifier import Identifier
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import needs_lock
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -102,7 +103,8 @@ class HivePublisher:
         """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
         if not self._lock.enabled and not self._file_io.exclusive_create:
             raise NotSupportedError(
-                f"The store of '{self._identifier}' can't create a file exclusively; set 'lock.enabled' = 'true'."
+                f"{needs_lock(self._file_io, self._paths.location)} Set 'lock.enabled' = 'true' for "
+                f"'{self._identifier}'."
             )
         with self._lock.hold(self._client, self._identifier) as held:
             entry = self._entry_still_there()

@@ -19,6 +19,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import needs_lock
 
 _HINT = "version-hint.text"
 _VERSION = re.compile(r"v(\d+)\.(gz\.)?metadata\.json(\.gz)?")
@@ -79,7 +80,7 @@ class DirectoryHome:
         """See TableHome."""
         if not self._file_io.exclusive_create:
             raise NotSupportedError(
-                f"The store of {self._location} creates no file exclusively; change the table by way of a catalog."
+                f"{needs_lock(self._file_io, self._location)} Change the table by way of a catalog."
             )
         version, name = self._newest()
         if base.metadata_location.rpartition("/")[2] != name:

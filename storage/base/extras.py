@@ -13,6 +13,7 @@ EXTRAS = {
     "duckdb": "duckdb",
     "hdfs_native": "hdfs",
     "matplotlib": "plot",
+    "obstore": "stores",
     "pandas": "pandas",
     "polars": "polars",
     "psycopg": "postgres",

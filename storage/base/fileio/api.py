@@ -31,8 +31,13 @@ class FileIO(Protocol):
     scheme: str
     """`file` for the local file system, else the URI's scheme."""
 
-    exclusive_create: bool
-    """Whether create_exclusive is atomic without a lock; where it is not, commits must hold a catalog lock."""
+    @property
+    def exclusive_create(self) -> bool:
+        """Whether create_exclusive is atomic without a lock; where it is not, commits must hold a catalog lock.
+
+        Where that is not known of a store, it is tried, once in a process; raises StorageAccessError when it can't be.
+        """
+        ...
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file; raises FileNotFoundError."""

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,15 @@ from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.store_settings import SCHEMES
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
-_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Schemes that are other names of one."""
+_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.")
 _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
 
@@ -38,17 +42,25 @@ def normalize_path(path: str) -> str:
         return os.path.abspath("/" + rest.lstrip("/"))
     if not rest.startswith("//") or not rest.strip("/"):
         raise InvalidInputError(f"{path!r} is not a location; write it as {scheme}://bucket-or-host/path.")
-    if scheme in _S3_SCHEMES:
-        scheme = "s3"
+    scheme = _SPELLINGS.get(scheme, scheme)
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def needs_lock(file_io: FileIO, path: str) -> str:
+    """Why a commit to the path needs the lock of a catalog, where the store creates no file exclusively."""
+    why = f"The store of {path} can't create a file exclusively, so a commit needs a catalog lock"
+    if file_io.scheme in SCHEMES and not is_installed("obstore"):
+        return f"{why}; or install a client that can: pip install 'interbed[stores]'."
+    return f"{why}."
 
 
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path in the form that it takes.
 
-    `options` may hold Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
-    `s3.path.style.access`; for HDFS `hadoop-conf-dir` and Hadoop's own settings (hdfs_settings.py).
-    Raises InvalidInputError for an unknown scheme, StorageAccessError when the store refuses.
+    `options` may hold those of store_settings by Paimon's and Hadoop's names; without obstore, Paimon's `s3.endpoint`,
+    `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and `s3.path.style.access`; for HDFS
+    `hadoop-conf-dir` and Hadoop's own settings (hdfs_settings). Raises InvalidInputError for an unknown scheme or a
+    wrong option, StorageAccessError when the store refuses.
     """
     normal = normalize_path(path)
     scheme = normal.partition("://")[0] if "://" in normal else "file"
@@ -56,13 +68,17 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
         return _LOCAL, normal
     if scheme == "hdfs":
         return _hdfs(normal, options or {}), normal
-    store_options = tuple(sorted((k, v) for k, v in (options or {}).items() if k.startswith(("s3.", "fs.", "hadoop."))))
+    store_options = tuple(sorted((k, v) for k, v in (options or {}).items() if k.startswith(_STORE_OPTIONS)))
     authority = normal.partition("://")[2].partition("/")[0]
     return _remote(scheme, authority, store_options), normal
 
 
 @lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    if scheme in SCHEMES and is_installed("obstore"):
+        from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
+
+        return ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
     import pyarrow as pa
     from pyarrow import fs as pafs
 
@@ -115,6 +131,16 @@ def _hdfs_through_java(authority: str) -> FileIO:
             raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from None
         raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
     return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority)
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkerSweep:
+    """Deletes a directory by pyarrow, which can name objects whose keys end with `/`."""
+
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+
+    def __call__(self, directory: str) -> None:
+        _s3(dict(self.options)).delete_dir(directory)
 
 
 def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.writing import write_errors
+from interbed.storage.base.fileio.writing import give_up, write_errors
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
 from interbed.storage.files.format.api import FileWriter
@@ -138,7 +138,7 @@ class DataFileWriter:
             with suppress(OSError, pa.ArrowException):
                 self._file.finish()
         with suppress(OSError):
-            self._output.close()
+            give_up(self._output)
         self._file_io.delete_quietly([self._path] if self._indexes is None else [self._path, self._index_path])
 
     @property

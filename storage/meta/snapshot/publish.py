@@ -5,6 +5,7 @@ from typing import Protocol
 
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, NotSupportedError, SyncFailedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import needs_lock
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.lock import CatalogLock, NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -36,8 +37,8 @@ class ExclusiveCreatePublisher:
         """See SnapshotPublisher; raises NotSupportedError where a lock is needed and there is none."""
         if not self._file_io.exclusive_create and isinstance(self._lock, NoLock):
             raise NotSupportedError(
-                f"The store of {self._paths.snapshot(snapshot.id)} can't create a file exclusively, so a commit needs "
-                "a catalog lock; use a catalog with metastore=hive and lock.enabled=true."
+                f"{needs_lock(self._file_io, self._paths.snapshot(snapshot.id))} A catalog with metastore=hive and "
+                "lock.enabled=true has one."
             )
         created: bool | None = None
         try:

@@ -1,11 +1,16 @@
-"""Servers for tests that speak HTTP on a free port of 127.0.0.1: a store with S3's interface, Iceberg's REST catalog.
+"""Servers for tests that speak HTTP on a free port of 127.0.0.1: stores of objects, Iceberg's REST catalog.
 
-Both are processes whose state is gone with them: moto in an environment of its own, and the server that Iceberg's own
-tests start, with a catalog in SQLite, whose jars come from Maven. They are fetched once.
+They are processes whose state is gone with them: moto in an environment of its own, S3Mock and S3Proxy, whose jars come
+from Maven, Azurite from npm, and the server that Iceberg's own tests start, with a catalog in SQLite. They are fetched
+once.
 """
 
+import base64
+import hashlib
+import hmac
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 
 from tests.support.peers.cache import built_once, fingerprint, run
@@ -22,6 +28,8 @@ from tests.support.peers.spark import PEERS, maven_jars
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0
 REQUEST_SECONDS_MAX = 10.0
+
+_JAVA = ("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 S3_REQUIREMENTS = PEERS / "s3" / "requirements.txt"
 
@@ -44,23 +52,112 @@ def running_s3(bucket: str) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
+def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
+    """Adobe's S3Mock with an empty bucket: a second store that heeds the conditions of puts, with other code."""
+    port, secure = _free_port(), _free_port()
+    jar = next(maven_jars("s3mock", "s3mock-4.6.0").glob("*.jar"))
+    command = [*_JAVA, "-jar", str(jar), f"--server.port={secure}", f"--com.adobe.testing.s3mock.httpPort={port}"]
+    with _running(command, port, "/", {"COM_ADOBE_TESTING_S3MOCK_STORE_INITIAL_BUCKETS": bucket}):
+        yield {
+            "s3.endpoint": f"http://127.0.0.1:{port}",
+            "s3.access-key": "a",
+            "s3.secret-key": "b",
+            "s3.region": "us-east-1",
+        }
+
+
+@contextmanager
+def running_s3proxy(bucket: str) -> Iterator[dict[str, str]]:
+    """S3Proxy over a store in memory, with an empty bucket: one that overlooks the conditions of puts.
+
+    Its options go by Hadoop's names.
+    """
+    port = _free_port()
+    jar = next(maven_jars("s3proxy", "s3proxy-2.6.0").glob("*.jar"))
+    with tempfile.TemporaryDirectory(prefix="interbed-s3proxy-") as name:
+        settings = Path(name) / "s3proxy.conf"
+        settings.write_text(
+            f"s3proxy.authorization=none\ns3proxy.endpoint=http://127.0.0.1:{port}\n"
+            "jclouds.provider=transient\njclouds.identity=a\njclouds.credential=b\n"
+        )
+        with _running([*_JAVA, "-jar", str(jar), "--properties", str(settings)], port, "/"):
+            status, answer = request(port, "PUT", f"/{bucket}")
+            if status != http.client.OK:
+                raise RuntimeError(f"The store answers {status}: {answer!r}")
+            yield {
+                "fs.s3a.endpoint": f"http://127.0.0.1:{port}",
+                "fs.s3a.access.key": "a",
+                "fs.s3a.secret.key": "b",
+                "fs.s3a.endpoint.region": "us-east-1",
+            }
+
+
+AZURITE_ACCOUNT = "devstoreaccount1"
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Azurite's own, which its documentation tells everybody."""
+
+
+@contextmanager
+def running_azurite(container: str) -> Iterator[dict[str, str]]:
+    """Azure's blobs with an empty container, of the account AZURITE_ACCOUNT."""
+    port = _free_port()
+    program = _azurite() / "node_modules" / ".bin" / "azurite-blob"
+    command = [str(program), "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
+    place = f"/{AZURITE_ACCOUNT}/{container}"
+    with _running([*command, "--blobHost", "127.0.0.1", "--blobPort", str(port)], port, None):
+        status, answer = request(port, "PUT", f"{place}?restype=container", _shared_key("PUT", place))
+        if status != http.client.CREATED:
+            raise RuntimeError(f"The store answers {status}: {answer!r}")
+        yield {
+            "fs.azure.endpoint": f"http://127.0.0.1:{port}/{AZURITE_ACCOUNT}",
+            f"fs.azure.account.key.{AZURITE_ACCOUNT}.dfs.core.windows.net": AZURITE_KEY,
+        }
+
+
+def _shared_key(method: str, place: str) -> dict[str, str]:
+    """The headers that sign a request for a new container."""
+    date = formatdate(usegmt=True)
+    version = "2021-08-06"
+    # Twelve headers that this request has not.
+    lines = "\n" * 12
+    text = f"{method}{lines}x-ms-date:{date}\nx-ms-version:{version}\n/{AZURITE_ACCOUNT}{place}\nrestype:container"
+    digest = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
+    signature = base64.b64encode(digest).decode()
+    return {
+        "x-ms-date": date,
+        "x-ms-version": version,
+        "Authorization": f"SharedKey {AZURITE_ACCOUNT}:{signature}",
+        "Content-Length": "0",
+    }
+
+
+def _azurite() -> Path:
+    listed = PEERS / "azurite" / "package.json"
+
+    def build(directory: Path) -> None:
+        shutil.copy(listed, directory)
+        run("npm", "install", "--no-audit", "--no-fund", "--prefix", directory)
+
+    return built_once(f"azurite-{fingerprint(listed)}", build)
+
+
+@contextmanager
 def running_rest_catalog(warehouse: Path) -> Iterator[str]:
     """Iceberg's REST catalog in Java over a directory; its address."""
     port = _free_port()
     jars = maven_jars("iceberg_rest", "iceberg-rest-1.10.0")
-    java = ("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-    command = [*java, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+    command = [*_JAVA, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
     with _running(
         command, port, "/v1/config", {"CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": f"file:{warehouse}"}
     ):
         yield f"http://127.0.0.1:{port}"
 
 
-def request(port: int, method: str, path: str) -> tuple[int, bytes]:
+def request(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
     """The status of an answer, and its content; OSError when there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_SECONDS_MAX)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=dict(headers or {}))
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -69,9 +166,9 @@ def request(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 @contextmanager
 def _running(
-    command: Sequence[str], port: int, ready: str, variables: Mapping[str, str] | None = None
+    command: Sequence[str], port: int, ready: str | None, variables: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """The server while it runs, from when it answers at the path `ready`."""
+    """The server while it runs, from when it answers at the path `ready`, or at all where that is None."""
     with tempfile.TemporaryDirectory(prefix="interbed-server-", ignore_cleanup_errors=True) as name:
         log = Path(name) / "server.log"
         with log.open("ab") as output:
@@ -95,11 +192,11 @@ def _running(
             process.wait(timeout=STOP_SECONDS_MAX)
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str, log: Path) -> None:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str | None, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if request(port, "GET", path)[0] == http.client.OK:
+            if request(port, "GET", path or "/")[0] == http.client.OK or path is None:
                 return
         except (OSError, http.client.HTTPException):
             pass

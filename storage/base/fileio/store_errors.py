@@ -1,0 +1,89 @@
+"""What stores answer instead of doing what they were asked, as errors that name the path and the way out.
+
+A store's own words are kept as far as they help (`NoSuchBucket: The specified bucket does not exist`); requests,
+headers and whatever is signed are not, because they may hold keys; for the same reason they are raised `from None`.
+"""
+
+import re
+
+from interbed.storage.base.errors import StorageAccessError
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
+_MESSAGE = re.compile(r"<Message>([^<\n]{1,300})")
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist|Host not found|dns error")
+_EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has )?expired", re.IGNORECASE)
+_NO_CREDENTIALS = re.compile(
+    r"(?:token|credential)s? request|169\.254\.169\.254|metadata\.google|credential_provider|InvalidAccessKeyId"
+    r"|SignatureDoesNotMatch|InvalidToken|AuthorizationHeaderMalformed|NoAuthenticationInformation|AuthenticationFailed",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(
+    r"(?i)((?:sig|x-amz-[a-z-]*|awsaccesskeyid|signature|access_token|key|secret|token|password)=)[^&\s\"',)]+"
+)
+_USER = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_LONGEST = 300
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status that the store answered with; None when there was no answer."""
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
+def is_missing_store(error: BaseException) -> bool:
+    """Whether the bucket or container itself is not there."""
+    return _NO_BUCKET.search(str(error)) is not None
+
+
+def is_not_implemented(error: BaseException) -> bool:
+    """Whether the store says that it has no such request."""
+    return type(error).__name__ == "NotSupportedError" or status_of(error) == 501 or "NotImplemented" in str(error)
+
+
+def may_have_happened(error: BaseException) -> bool:
+    """Whether the request may have been carried out: there was no answer, or one that says to ask again."""
+    if isinstance(error, OSError | ValueError) or type(error).__name__ in _REFUSALS or is_not_implemented(error):
+        return False
+    status = status_of(error)
+    return status is None or status >= 500 or status in (408, 409, 425, 429)
+
+
+_REFUSALS = frozenset(
+    {"PermissionDeniedError", "UnauthenticatedError", "InvalidPathError", "AlreadyExistsError", "PreconditionError"}
+)
+
+
+def store_error(action: str, path: str, error: BaseException) -> StorageAccessError:
+    """The error to raise for one of the store's."""
+    text, name = str(error), type(error).__name__
+    store = "/".join(path.split("/", 3)[:3])
+    if is_missing_store(error):
+        way = f"{store} does not exist; create it, or correct the location or the endpoint."
+    elif _EXPIRED.search(text):
+        way = f"the credentials for {store} have expired; get new ones."
+    elif name == "UnauthenticatedError" or status_of(error) == 401 or _NO_CREDENTIALS.search(text):
+        way = (
+            f"there are no credentials that {store} takes; give them as options of the catalog or in the environment "
+            "(docs/stores.md)."
+        )
+    elif name == "PermissionDeniedError" or status_of(error) == 403:
+        way = f"the credentials for {store} do not allow it; give them the right to, or use others."
+    elif status_of(error) in (301, 307) or "PermanentRedirect" in text:
+        way = f"{store} is in another region; set s3.region."
+    else:
+        way = ""
+    said = _said(text)
+    return StorageAccessError(f"Can't {action} {path}: {way} ({said})" if way else f"Can't {action} {path}: {said}")
+
+
+def _said(text: str) -> str:
+    """The store's own words in one line, without secrets."""
+    code, message = _CODE.search(text), _MESSAGE.search(text)
+    if code is not None:
+        words = code[1] if message is None else f"{code[1]}: {message[1]}"
+    else:
+        # The rest is Rust's view of the error, with the whole request.
+        words = " ".join(text.partition("Debug source")[0].split())
+    words = _USER.sub("******", _SECRET.sub(r"\1******", words))
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

@@ -1,0 +1,291 @@
+"""What is particular to stores that obstore opens: conditions, lost answers, uploads, markers, processes, errors."""
+
+import multiprocessing
+import os
+import pickle
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+import pytest
+from pyarrow import fs as pafs
+
+import interbed
+from interbed.storage.base.errors import NotSupportedError, StorageAccessError
+from interbed.storage.base.fileio import exclusive_puts, obstore_store, resolve, store_objects
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.writing import give_up
+from tests.support.servers.http_servers import running_s3, running_s3proxy
+
+BUCKET = "lake"
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    with running_s3(BUCKET) as found:
+        yield found
+
+
+@pytest.fixture
+def io(options: dict[str, str]) -> tuple[ObstoreFileIO, str]:
+    io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", options)
+    assert isinstance(io, ObstoreFileIO)
+    return io, root
+
+
+class Failing:
+    """A function of obstore that carries out what it is asked for, or not, and then fails as often as it is told to."""
+
+    def __init__(self, name: str, failures: int, *, carried_out: bool) -> None:
+        self._inner = getattr(obstore, name)
+        self._left = failures
+        self._carried_out = carried_out
+        self.calls = 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls += 1
+        if self._left == 0:
+            return self._inner(*arguments, **named)
+        self._left -= 1
+        if self._carried_out:
+            self._inner(*arguments, **named)
+        raise obstore.exceptions.GenericError("HTTP error: connection closed before message completed")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusive_puts, "LONGEST_PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_put_whose_answer_was_lost_is_asked_for_again(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, carried_out: bool
+) -> None:
+    files, root = io
+    assert files.exclusive_create
+    put = Failing("put", 1, carried_out=carried_out)
+    monkeypatch.setattr(obstore, "put", put)
+    assert files.create_exclusive(f"{root}/snapshot-1", b"mine")
+    assert put.calls == 2
+    assert files.read_bytes(f"{root}/snapshot-1") == b"mine"
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_somebody_else_has_put_meanwhile_is_not_taken_for_ones_own(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    assert files.exclusive_create
+    # The same content, so that it is the word beside it that tells.
+    assert files.create_exclusive(f"{root}/snapshot-1", b"same")
+    monkeypatch.setattr(obstore, "put", Failing("put", 1, carried_out=False))
+    assert not files.create_exclusive(f"{root}/snapshot-1", b"same")
+
+
+@pytest.mark.usefixtures("quick")
+def test_tries_end_with_an_error_that_names_the_path(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    assert files.exclusive_create
+    put = Failing("put", 100, carried_out=False)
+    monkeypatch.setattr(obstore, "put", put)
+    with pytest.raises(StorageAccessError, match=f"{root}/snapshot-1"):
+        files.create_exclusive(f"{root}/snapshot-1", b"mine")
+    assert put.calls == exclusive_puts.TRIES
+
+
+def put_half(out: Any, content: bytes) -> None:
+    """Write, and fail before the end."""
+    out.write(content)
+    raise ZeroDivisionError
+
+
+def test_an_upload_appears_when_it_is_closed_and_not_after_an_error(io: tuple[ObstoreFileIO, str]) -> None:
+    files, root = io
+    part = b"x" * (3 << 20)
+    with files.open_output(f"{root}/large") as out:
+        for _ in range(8):
+            out.write(part)
+        assert not files.exists(f"{root}/large")
+    assert files.size(f"{root}/large") == 8 * len(part)
+    for size in (1, 8):
+        with pytest.raises(ZeroDivisionError), files.open_output(f"{root}/given-up") as out:
+            put_half(out, part * size)
+        given_up = files.open_output(f"{root}/given-up")
+        given_up.write(part * size)
+        give_up(given_up)
+        left = files.open_output(f"{root}/left-open")
+        left.write(part)
+        del left
+    assert [s.name for s in files.list(root)] == ["large"]
+
+
+def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    files.overwrite(f"{root}/small", b"1" * 1000)
+    files.overwrite(f"{root}/large", b"2" * (8 << 20))
+    got, ranged = Failing("get", 0, carried_out=True), Failing("get_range", 0, carried_out=True)
+    monkeypatch.setattr(obstore, "get", got)
+    monkeypatch.setattr(obstore, "get_range", ranged)
+    with files.open_input(f"{root}/small") as source:
+        assert len(source.read()) == 1000
+    assert (got.calls, ranged.calls) == (1, 0)
+    with files.open_input(f"{root}/large") as source:
+        # The end is there, as a footer is; what lies near to what was read is, too.
+        source.seek((8 << 20) - 1000)
+        source.read(1000)
+        assert (got.calls, ranged.calls) == (2, 0)
+        for place in range(0, 1 << 20, 1 << 16):
+            source.read_at(1 << 16, place)
+        assert ranged.calls == 1
+        source.read_at(4 << 20, 2 << 20)
+        assert ranged.calls == 2
+
+
+def test_directories_that_arrow_has_made_are_seen_and_go(
+    io: tuple[ObstoreFileIO, str], options: dict[str, str]
+) -> None:
+    files, root = io
+    theirs = pafs.S3FileSystem(
+        access_key="a", secret_key="b", region="us-east-1", endpoint_override=options["s3.endpoint"]
+    )
+    theirs.create_dir(f"{root.removeprefix('s3://')}/shop.db/t", recursive=True)
+    assert files.exists(f"{root}/shop.db")
+    assert [(s.name, s.is_directory) for s in files.list(f"{root}/shop.db")] == [("t", True)]
+    assert files.list(f"{root}/shop.db/t") == []
+    assert files.delete(f"{root}/shop.db", recursive=True)
+    assert not files.exists(f"{root}/shop.db")
+    # And the other way round.
+    files.make_directories(f"{root}/a.db")
+    found = theirs.get_file_info(f"{root.removeprefix('s3://')}/a.db")
+    assert found.type is pafs.FileType.Directory
+
+
+def test_a_directory_of_many_files_is_deleted_and_renamed_in_batches(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    monkeypatch.setattr(store_objects, "BATCH", 3)
+    monkeypatch.setattr(obstore_store, "BATCH", 3)
+    for n in range(8):
+        files.overwrite(f"{root}/t/{n % 2}/{n}", str(n).encode())
+    assert files.rename(f"{root}/t", f"{root}/u")
+    assert not files.exists(f"{root}/t")
+    assert files.read_bytes(f"{root}/u/1/7") == b"7"
+    files.delete_quietly([f"{root}/u/1/{n}" for n in range(8)])
+    assert [s.name for s in files.list(f"{root}/u")] == ["0"]
+    assert files.delete(f"{root}/u", recursive=True)
+    assert files.list(root) == []
+
+
+def _read_in_child(files: FileIO, path: str, answers: Any) -> None:
+    try:
+        answers.put(files.read_bytes(path).decode())
+    except StorageAccessError as error:
+        answers.put(str(error))
+
+
+def test_a_forked_process_is_told_instead_of_waiting_for_ever(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    files.overwrite(f"{root}/x", b"1")
+    # As it is in a process that was forked: the memory is that of another one.
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(StorageAccessError, match="forked"):
+        files.read_bytes(f"{root}/x")
+
+
+def test_a_process_that_was_started_anew_can_be_given_the_store(io: tuple[ObstoreFileIO, str]) -> None:
+    files, root = io
+    files.overwrite(f"{root}/x", b"1")
+    assert pickle.loads(pickle.dumps(files)).read_bytes(f"{root}/x") == b"1"
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    child = context.Process(target=_read_in_child, args=(files, f"{root}/x", answers))
+    child.start()
+    assert answers.get(timeout=60) == "1"
+    child.join(timeout=60)
+    answers.close()
+
+
+@pytest.mark.parametrize("operation", ["read_bytes", "list", "exists", "size", "open_input", "delete"])
+def test_a_bucket_that_is_not_there_is_named(options: dict[str, str], operation: str) -> None:
+    files, root = file_io_for("s3://no-such-bucket/lake", options)
+    with pytest.raises(StorageAccessError, match="s3://no-such-bucket does not exist"):
+        getattr(files, operation)(f"{root}/x")
+    with pytest.raises(StorageAccessError, match="s3://no-such-bucket does not exist"):
+        files.create_exclusive(f"{root}/x", b"")
+    with pytest.raises(StorageAccessError, match="s3://no-such-bucket does not exist"), files.open_output(f"{root}/x"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [
+        ("status code: 403 Forbidden: <Error><Code>AccessDenied</Code>", "do not allow it"),
+        ("status code: 403: <Code>InvalidAccessKeyId</Code><AWSAccessKeyId>AKIA77</AWSAccessKeyId>", "no credentials"),
+        ("status code: 400 Bad Request: <Code>ExpiredToken</Code><Token-0>s3cr3t</Token-0>", "have expired"),
+        ("Error performing PUT http://169.254.169.254/latest/api/token: timed out", "no credentials"),
+        ("status code: 301 Moved: <Code>PermanentRedirect</Code>", "set s3.region"),
+        ("GET https://a.blob.core.windows.net/c/x?sv=1&sig=s3cr3t%3D failed", r"sig=\*\*\*\*\*\*"),
+    ],
+)
+def test_errors_say_what_to_do_and_no_secrets(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, said: str, way: str
+) -> None:
+    files, root = io
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise obstore.exceptions.GenericError(f"Generic error: {said}\n\nDebug source: AKIA77 s3cr3t")
+
+    monkeypatch.setattr(obstore, "get", refuse)
+    with pytest.raises(StorageAccessError, match=way) as caught:
+        files.read_bytes(f"{root}/x")
+    assert f"{root}/x" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+    assert "AKIA77" not in str(caught.value)
+
+
+def test_where_conditions_are_overlooked_a_commit_needs_a_lock() -> None:
+    with running_s3proxy(BUCKET) as options:
+        lake = {"warehouse": f"s3://{BUCKET}/lake", **options}
+        catalog = interbed.load_catalog("lake", **lake)
+        catalog.create_database("shop")
+        table = catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+        with pytest.raises(NotSupportedError, match="needs a catalog lock"):
+            table.upsert([{"id": 1, "v": "a"}])
+        # Nothing is left of it, nor of the attempt to find out.
+        assert table.snapshots() == []
+        io, root = file_io_for(table.location, options)
+        assert [s.name for s in io.list(root)] == ["schema"]
+        for said, heeded in (("etag", True), ("disabled", False)):
+            told, _ = file_io_for(root, {**options, "s3.conditional-put": said})
+            assert told.exclusive_create is heeded
+
+
+def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resolve, "is_installed", lambda library: False)
+    resolve._remote.cache_clear()
+    try:
+        catalog = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/arrows", **options)
+        assert isinstance(catalog.file_io, ObjectStoreFileIO)
+        catalog.create_database("shop")
+        table = catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+        with pytest.raises(NotSupportedError, match=r"pip install 'interbed\[stores\]'"):
+            table.upsert([{"id": 1, "v": "a"}])
+    finally:
+        resolve._remote.cache_clear()
