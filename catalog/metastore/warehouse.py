@@ -2,24 +2,23 @@
 
 Locations are Hadoop's: `file:/warehouse/db.db/t`, `s3a://bucket/path`, `hdfs://host/path`, or a bare local path. They
 are compared and stored as text; a `%` in them stands for itself. Local directories are handled by the operating
-system, HDFS by a FileIO of storage, everything else by pyarrow.fs.
+system, everything else by the FileIO of its scheme.
 """
 
 import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LOCAL_DISK
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-    from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import file_io_for
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +26,6 @@ T = TypeVar("T")
 
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
 """Schemes where a directory is only a prefix: there is nothing to make."""
-
-_HDFS = "hdfs"
-
-_ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 class TrashCan(Protocol):
@@ -171,18 +166,11 @@ def _make_directory(location: str) -> bool:
         return False
     if scheme == "file":
         return _checked(lambda: _made(path), f"{location} is not a directory or unable to create one")
-    if scheme == _HDFS:
-        store, place = _store(location)
-        if _checked(lambda: store.exists(place), f"cannot look at {location}"):
-            return False
-        _checked(lambda: store.make_directories(place), f"unable to create the directory {location}")
-        return True
     filesystem, remote_path = _remote(location)
-    info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
-    if info.type.name == "Directory":
+    if _checked(lambda: filesystem.exists(remote_path), f"cannot look at {location}"):
         return False
     _checked(
-        lambda: filesystem.create_dir(remote_path, recursive=True),
+        lambda: filesystem.make_directories(remote_path),
         f"{location} is not a directory or unable to create one",
     )
     return True
@@ -205,12 +193,8 @@ def directory_exists(location: str) -> bool:
     scheme, path = _split(location)
     if scheme == "file":
         return os.path.lexists(path)
-    if scheme == _HDFS:
-        store, place = _store(location)
-        return _checked(lambda: store.exists(place), f"cannot look at {location}")
     filesystem, remote_path = _remote(location)
-    info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
-    return bool(info.type.name != "NotFound")
+    return _checked(lambda: filesystem.exists(remote_path), f"cannot look at {location}")
 
 
 def remove_empty_directory(location: str) -> None:
@@ -259,13 +243,8 @@ def delete_directory(location: str) -> bool:
             elif os.path.lexists(path):
                 shutil.rmtree(path)
             return True
-        if scheme == _HDFS:
-            store, place = _store(location)
-            store.delete(place, recursive=True)
-            return True
         filesystem, remote_path = _remote(location)
-        if filesystem.get_file_info(remote_path).type.name != "NotFound":
-            filesystem.delete_dir(remote_path)
+        filesystem.delete(remote_path, recursive=True)
     except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
         logger.warning("could not delete the data in %s: %s", location, error)
         return False
@@ -289,18 +268,14 @@ def rename_directory(old: str, new: str) -> bool:
         parents = {os.path.dirname(old_path.rstrip("/")), os.path.dirname(new_path.rstrip("/"))}
         _checked(lambda: LOCAL_DISK.sync_names(parents), f"Unable to move {old} to {new} for good")
         return True
-    if scheme == _HDFS:
-        return _rename_in_hdfs(old, new)
     filesystem, old_remote = _remote(old)
     _, new_remote = _remote(new)
-    infos = _checked(lambda: filesystem.get_file_info([old_remote, new_remote]), f"cannot look at {old}")
-    if infos[0].type.name == "NotFound":
+    if not _checked(lambda: filesystem.exists(old_remote), f"cannot look at {old}"):
         return False
-    if infos[1].type.name != "NotFound":
+    if not _checked(
+        lambda: filesystem.rename(old_remote, new_remote), f"Unable to access old location {old} or to move it to {new}"
+    ):
         raise InvalidOperationError(f"New location for this table already exists : {new}")
-    _checked(
-        lambda: filesystem.move(old_remote, new_remote), f"Unable to access old location {old} or to move it to {new}"
-    )
     return True
 
 
@@ -309,14 +284,8 @@ def names_in(location: str) -> list[str]:
     scheme, path = _split(location)
     if scheme == "file":
         return _checked(lambda: os.listdir(path), f"cannot list {location}")
-    if scheme == _HDFS:
-        store, place = _store(location)
-        return [entry.name for entry in _checked(lambda: store.list(place), f"cannot list {location}")]
-    from pyarrow.fs import FileSelector
-
     filesystem, remote_path = _remote(location)
-    infos = _checked(lambda: filesystem.get_file_info(FileSelector(remote_path)), f"cannot list {location}")
-    return [info.base_name for info in infos]
+    return [entry.name for entry in _checked(lambda: filesystem.list(remote_path), f"cannot list {location}")]
 
 
 def empty_directory(location: str) -> None:
@@ -325,15 +294,9 @@ def empty_directory(location: str) -> None:
     if scheme == "file":
         _checked(lambda: _empty_local(path), f"cannot delete the data in {location}")
         return
-    if scheme == _HDFS:
-        store, place = _store(location)
-        _checked(lambda: _empty_in(store, place), f"cannot delete the data in {location}")
-        return
     filesystem, remote_path = _remote(location)
-    _checked(
-        lambda: filesystem.delete_dir_contents(remote_path, missing_dir_ok=True),
-        f"cannot delete the data in {location}",
-    )
+    for entry in _checked(lambda: filesystem.list(remote_path), f"cannot list {location}"):
+        _checked(partial(filesystem.delete, entry.path, recursive=True), f"cannot delete the data in {location}")
 
 
 def same_location(left: str | None, right: str | None) -> bool:
@@ -390,24 +353,6 @@ def _empty_local(path: str) -> None:
             os.unlink(entry.path)
 
 
-def _empty_in(store: "FileIO", place: str) -> None:
-    for entry in store.list(place):
-        store.delete(entry.path, recursive=True)
-
-
-def _rename_in_hdfs(old: str, new: str) -> bool:
-    store, source = _store(old)
-    target = _store(new)[1]
-    failure = f"Unable to access old location {old} or to move it to {new}"
-    if not _checked(lambda: store.exists(source), f"cannot look at {old}"):
-        return False
-    if _checked(lambda: store.rename(source, target), failure):
-        return True
-    if _checked(lambda: store.exists(target), f"cannot look at {new}"):
-        raise InvalidOperationError(f"New location for this table already exists : {new}")
-    raise InvalidOperationError(failure)
-
-
 def _split(location: str) -> tuple[str, str]:
     """Scheme and path; a location without a scheme is local."""
     scheme, colon, rest = location.partition(":")
@@ -423,27 +368,15 @@ def _comparable(location: str) -> str:
     return f"{scheme}:{PurePosixPath(path)}"
 
 
-def _remote(location: str) -> "tuple[FileSystem, str]":
-    # Half of the memory of a server would be Arrow, which one with a local warehouse never needs.
-    from pyarrow.fs import FileSystem
-
-    scheme, rest = _split(location)
-    uri = f"{_ARROW_SCHEMES.get(scheme, scheme)}:{rest}"
-    filesystem, path = _checked(lambda: FileSystem.from_uri(uri), f"cannot open the file system of {location}")
-    return filesystem, path
-
-
-def _store(location: str) -> "tuple[FileIO, str]":
-    """What reads a location in HDFS, and the location as it takes it; its settings are the environment's."""
-    from interbed.storage.base.fileio.resolve import file_io_for
-
+def _remote(location: str) -> tuple[FileIO, str]:
+    """The store of a location, opened by what the server's environment says, and the path there."""
     return _checked(lambda: file_io_for(location), f"cannot open the file system of {location}")
 
 
 def _checked(action: Callable[[], T], message: str) -> T:
     try:
         return action()
-    except (OSError, ValueError, NotImplementedError) as error:
-        # Arrow's errors derive from these three: a bad uri, a file system that this build of Arrow lacks, and input
-        # or output.
+    except (OSError, ValueError, NotImplementedError, InterbedError) as error:
+        # Arrow's errors derive from the first three: a bad uri, a file system that this build of Arrow lacks, and
+        # input or output.
         raise MetastoreError(f"{message}: {error}") from error

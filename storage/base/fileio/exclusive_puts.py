@@ -82,9 +82,9 @@ class ExclusivePuts:
             try:
                 obstore.put(self._store, key, content, mode="create", attributes={WRITER: word})
                 return True
-            except AlreadyExistsError:
+            except AlreadyExistsError as error:
                 # Somebody's, unless it may be what an earlier try has made.
-                return unclear and self._is_mine(key, word, content)
+                return unclear and self._settled(key, word, content, path, error)
             except (BaseError, OSError, ValueError) as error:
                 if not may_have_happened(error):
                     raise store_error("create", path, error) from None

@@ -174,7 +174,8 @@ def test_a_large_file_is_read_from_any_place(place: tuple[FileIO, str]) -> None:
             source.seek(start)
             assert source.read(count) == content[start : start + count]
             assert source.tell() == start + count
-        assert source.read_at(100, 2_000_001) == content[2_000_001:2_000_101]
+        source.seek(2_000_001)
+        assert source.read(100) == content[2_000_001:2_000_101]
         source.seek(0)
         assert source.read() == content
         assert source.read() == b""

@@ -1,0 +1,121 @@
+"""Whole tables in a store with S3's interface: without any lock in a file-system catalog, and by a Hive catalog."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.testing import metastore
+from tests.catalog.writer_process import SHARED_KEYS
+from tests.support.servers.http_servers import running_s3
+from tests.support.shares import each_run
+from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
+
+BUCKET = "lake"
+WRITERS = 4
+IN_THE_ENVIRONMENT = {
+    "AWS_ENDPOINT_URL": "s3.endpoint",
+    "AWS_ACCESS_KEY_ID": "s3.access-key",
+    "AWS_SECRET_ACCESS_KEY": "s3.secret-key",
+    "AWS_REGION": "s3.region",
+}
+SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.string()), pa.field("day", pa.date32())])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with running_s3(BUCKET) as options:
+        yield options
+
+
+@pytest.fixture(params=["filesystem", "hive"])
+def options(
+    request: pytest.FixtureRequest, store: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, str]]:
+    """Options of each kind of catalog; neither takes locks."""
+    warehouse = f"s3a://{BUCKET}/{request.node.name.replace('[', '-').rstrip(']')}"
+    if request.param == "filesystem":
+        yield {"warehouse": warehouse, **store}
+        return
+    # The metastore renames and deletes directories itself, with what its environment says.
+    for variable, option in IN_THE_ENVIRONMENT.items():
+        monkeypatch.setenv(variable, store[option])
+    with metastore() as uri:
+        yield {"warehouse": warehouse, "metastore": "hive", "uri": uri, "lock.enabled": "false", **store}
+
+
+def values(table: interbed.Table, **scan: int | str) -> dict[int, str]:
+    found = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+    return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
+    io, root = file_io_for(options["warehouse"], options)
+    assert isinstance(io, ObstoreFileIO)
+    with interbed.CatalogFactory.create(options) as catalog:
+        catalog.create_database("shop")
+        assert catalog.list_databases() == (["default", "shop"] if isinstance(catalog, HiveCatalog) else ["shop"])
+        table = catalog.create_table(
+            "shop.orders",
+            SCHEMA,
+            primary_keys=["id", "day"],
+            partition_keys=["day"],
+            options={"bucket": "1", "changelog-producer": "lookup"},
+        )
+        day = pa.array([0, 1], pa.int32()).cast(pa.date32()).to_pylist()
+        table.upsert([{"id": n, "v": str(n), "day": day[n % 2]} for n in range(100)])
+        table.create_tag("first")
+        table.upsert([{"id": 7, "v": "seven", "day": day[1]}])
+        table.delete("id = 8")
+        expected = {n: str(n) for n in range(100) if n != 8} | {7: "seven"}
+        assert values(table) == expected
+        assert [table.get({"id": 7, "day": day[1]}), table.get({"id": 8, "day": day[0]})] == [
+            {"id": 7, "v": "seven", "day": day[1]},
+            None,
+        ]
+        table.compact()
+        assert values(table) == expected
+        table.expire_snapshots(retain_min=1, retain_max=1)
+        assert len(table.snapshots()) == 1
+        assert values(catalog.get_table("shop.orders"), snapshot_id=table.tags()[0].snapshot.id) == {
+            n: str(n) for n in range(100)
+        }
+        table.delete_tag("first")
+        catalog.alter_table("shop.orders", interbed.SchemaChange.add_column("more", "INT"))
+        catalog.get_table("shop.orders").upsert([{"id": 200, "v": "x", "day": day[0], "more": 1}])
+
+        log = catalog.create_table("shop.log", SCHEMA, options={"bucket": "-1"})
+        for n in range(3):
+            log.append([{"id": n, "v": "a", "day": day[0]}])
+        log.compact()
+        assert sorted(values(catalog.get_table("shop.log"))) == [0, 1, 2]
+        catalog.rename_table("shop.log", "shop.log2")
+        assert catalog.list_tables("shop") == ["log2", "orders"]
+        assert sorted(values(catalog.get_table("shop.log2"))) == [0, 1, 2]
+
+        for name in ("orders", "log2"):
+            catalog.drop_table(f"shop.{name}")
+        assert catalog.list_tables("shop") == []
+        catalog.drop_database("shop")
+        assert io.list(root) == []
+
+
+@pytest.mark.parametrize("commits", each_run([5, 25], lambda commits: commits == 5))
+def test_four_processes_lose_nothing(options: dict[str, str], commits: int) -> None:
+    with interbed.CatalogFactory.create(options) as catalog:
+        table = create_orders(catalog)
+        with writers(options, range(WRITERS), commits) as running:
+            results = [finished(w) for w in running]
+        assert [(code, errors) for code, errors, _ in results] == [(0, "")] * WRITERS
+        told = [done for _, _, done in results]
+        ids = sorted(snapshot_id for done in told for _, snapshot_id in done)
+        assert ids == list(range(1, WRITERS * commits + 1))
+        snapshots = table.snapshots()
+        assert [s.id for s in snapshots] == ids
+        rows_each = 1 + len(SHARED_KEYS)
+        assert [s.total_record_count for s in snapshots] == [rows_each * i for i in ids]
+        assert own_keys(table) == sorted(set().union(*(keys_of(done, i) for i, done in enumerate(told))))
