@@ -15,6 +15,7 @@ from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
 from tests.support.pages import DOCS, Page
 from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
+from tests.support.servers.http_servers import running_s3
 
 
 def test_the_reference_pages_are_as_the_code_has_them() -> None:
@@ -63,6 +64,12 @@ def test_links_of_the_pages_at_the_root_lead_somewhere() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == listed
+
+
+def test_the_page_of_stores_does_what_it_says() -> None:
+    with running_s3("lake") as store:
+        assert Page("stores.md").run_python(store=store) == 8
+    assert Page("stores.md").check_commands() == 2
 
 
 @pytest.mark.parametrize(("name", "examples"), [("tutorial.md", 20), ("sql.md", 5)])

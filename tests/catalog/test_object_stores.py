@@ -1,6 +1,7 @@
 """Whole tables in a store with S3's interface: without any lock in a file-system catalog, and by a Hive catalog."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ IN_THE_ENVIRONMENT = {
     "AWS_SECRET_ACCESS_KEY": "s3.secret-key",
     "AWS_REGION": "s3.region",
 }
-SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.string()), pa.field("day", pa.date32())])
+SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string()), ("day", pa.date32())))
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,9 @@ def options(
         yield {"warehouse": warehouse, "metastore": "hive", "uri": uri, "lock.enabled": "false", **store}
 
 
-def values(table: interbed.Table, **scan: int | str) -> dict[int, str]:
-    found = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+def values(table: interbed.Table, snapshot_id: int | None = None) -> dict[Any, Any]:
+    """The column `v` by the ids."""
+    found = table.scan(snapshot_id=snapshot_id).to_arrow()
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 

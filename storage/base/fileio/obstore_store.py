@@ -8,7 +8,6 @@ What is atomic: a put (overwriting, or creating by a condition, see exclusive_pu
 is a copy of each file and then a deletion, and others may see half of it. What these stores have taken is durable.
 """
 
-import functools
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -66,7 +65,7 @@ class ObstoreFileIO:
         """The store of that authority; raises InvalidOptionError and StorageAccessError."""
         return ObstoreFileIO(scheme, authority, store_settings(scheme, authority, options), sweep=sweep)
 
-    @functools.cached_property
+    @property
     def exclusive_create(self) -> bool:
         """Whether the store heeds conditions, which is tried where the last file was written if it is not known."""
         self._check_process()

@@ -24,7 +24,7 @@ from interbed.storage.base.fileio.writing import give_up
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 
 BUCKET = "lake"
-SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 
 
 @pytest.fixture(scope="module")
