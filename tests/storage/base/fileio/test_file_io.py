@@ -264,7 +264,7 @@ def test_a_directory_can_be_renamed(opened: tuple[str, FileIO, str], place: tupl
     assert not io.rename(f"{root}/db.db/v", f"{root}/db.db/u")
 
 
-@pytest.mark.parametrize("place", ["local", "hdfs"], indirect=True)
+@pytest.mark.parametrize("opened", ["local", "hdfs"], indirect=True)
 def test_a_path_below_a_file_is_refused_by_name(place: tuple[FileIO, str]) -> None:
     io, root = place
     put(io, f"{root}/file", b"x")
