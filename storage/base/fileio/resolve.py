@@ -11,7 +11,7 @@ from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.store_settings import SCHEMES
+from interbed.storage.base.fileio.store_settings import SCHEMES, store_settings
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -140,7 +140,18 @@ class _MarkerSweep:
     options: tuple[tuple[str, str], ...] = field(repr=False)
 
     def __call__(self, directory: str) -> None:
-        _s3(dict(self.options)).delete_dir(directory)
+        # By Paimon's names, which are all that _s3 knows, whatever names they were given by.
+        settings = store_settings("s3", directory.partition("/")[0], dict(self.options))
+        keys = {} if settings.credentials is None else settings.credentials()
+        known = {
+            "s3.endpoint": settings.endpoint,
+            "s3.region": settings.config.get("region"),
+            "s3.path.style.access": str(not settings.config["virtual_hosted_style_request"]).lower(),
+            "s3.access-key": keys.get("access_key_id"),
+            "s3.secret-key": keys.get("secret_access_key"),
+            "s3.session-token": keys.get("token"),
+        }
+        _s3({name: value for name, value in known.items() if value}).delete_dir(directory)
 
 
 def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":

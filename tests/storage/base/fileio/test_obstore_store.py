@@ -155,10 +155,14 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
         assert ranged.calls == 2
 
 
-def test_directories_that_arrow_has_made_are_seen_and_go(
-    io: tuple[ObstoreFileIO, str], options: dict[str, str]
-) -> None:
-    files, root = io
+def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]) -> None:
+    hadoops = {
+        "fs.s3a.endpoint": options["s3.endpoint"],
+        "fs.s3a.access.key": "a",
+        "fs.s3a.secret.key": "b",
+        "fs.s3a.endpoint.region": "us-east-1",
+    }
+    files, root = file_io_for(f"s3a://{BUCKET}/{uuid.uuid4()}", hadoops)
     theirs = pafs.S3FileSystem(
         access_key="a", secret_key="b", region="us-east-1", endpoint_override=options["s3.endpoint"]
     )
