@@ -59,7 +59,7 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 
     `options` may hold those of store_settings by Paimon's and Hadoop's names; without obstore, Paimon's `s3.endpoint`,
     `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and `s3.path.style.access`; for HDFS
-    `hadoop-conf-dir` and Hadoop's own settings (hdfs_settings). Raises InvalidInputError for an unknown scheme or a
+    `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises InvalidInputError for an unknown scheme or a
     wrong option, StorageAccessError when the store refuses.
     """
     normal = normalize_path(path)
@@ -87,7 +87,7 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
     try:
         if scheme == "s3":
             return ObjectStoreFileIO(_s3(dict(options)), scheme="s3")
-        if scheme in ("gs", "gcs", "viewfs", "abfs", "abfss"):
+        if scheme in ("gs", "viewfs", "abfs", "abfss"):
             filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
             return ObjectStoreFileIO(filesystem, scheme=scheme)
         return _through_fsspec(scheme)
@@ -96,7 +96,7 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
 
 
 def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
-    from interbed.storage.base.fileio.hdfs_settings import VARIABLES, is_hdfs_option
+    from interbed.storage.base.fileio.hdfs.settings import VARIABLES, is_hdfs_option
 
     authority = location.partition("://")[2].partition("/")[0]
     given = tuple(sorted((key, value) for key, value in options.items() if is_hdfs_option(key)))
@@ -106,11 +106,11 @@ def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
 @lru_cache(maxsize=64)
 def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tuple[str | None, ...]) -> FileIO:
     """The client of one HDFS; `variables` are those of the environment that it was made with."""
-    from interbed.storage.base.fileio.hdfs_settings import client_settings, configuration_directory, umask_of
+    from interbed.storage.base.fileio.hdfs.settings import client_settings, configuration_directory, umask_of
 
     if not is_installed("hdfs_native"):
         return _hdfs_through_java(authority)
-    from interbed.storage.base.fileio.hdfs_store import HdfsFileIO
+    from interbed.storage.base.fileio.hdfs.store import HdfsFileIO
 
     conf_dir = configuration_directory(dict(options))
     settings = client_settings(dict(options), conf_dir)

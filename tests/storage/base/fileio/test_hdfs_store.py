@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.hdfs_store import WINDOW_BYTES, WRITE_BYTES, HdfsFileIO
+from interbed.storage.base.fileio.hdfs.files import WINDOW_BYTES, WRITE_BYTES
+from interbed.storage.base.fileio.hdfs.store import HdfsFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
 

@@ -13,7 +13,6 @@ sync.
 
 import ctypes
 import errno
-import io
 import logging
 import os
 import time
@@ -27,7 +26,8 @@ import pyarrow as pa
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.hdfs_errors import NOT_A_FILE, translated
+from interbed.storage.base.fileio.hdfs.errors import NOT_A_FILE, translated
+from interbed.storage.base.fileio.hdfs.files import HdfsInput, HdfsOutput
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileWriter
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-WINDOW_BYTES = 128 << 10
-"""How much is read at least: a request costs about as much as so many bytes."""
-
-WRITE_BYTES = 1 << 20
-"""How much is collected before it is sent: each write goes through Python, Rust and the network once."""
 
 LAST_BLOCK_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.005
@@ -94,7 +88,7 @@ class HdfsFileIO:
     def open_input(self, path: str) -> pa.NativeFile:
         """A seekable input that reads ranges; raises FileNotFoundError."""
         reader = self._call("open", path, lambda: self._reader(path))
-        return pa.PythonFile(_Input(self, path, reader), mode="r")
+        return pa.PythonFile(HdfsInput(self, path, reader), mode="r")
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -127,7 +121,7 @@ class HdfsFileIO:
         """
         staged = _staged(path)
         writer = self._call("create", path, lambda: self._create(staged))
-        return _Output(self, path, staged, writer)
+        return HdfsOutput(self, path, staged, writer)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         """Create the file in one step; False when the name is taken.
@@ -329,135 +323,6 @@ class HdfsFileIO:
             raise _missing(path) from None
         except (OSError, RuntimeError) as error:
             raise translated(error, action, path, self._authority) from error
-
-
-class _Input(io.RawIOBase):
-    """An open file: large reads go to the data nodes as they are, small ones through a window."""
-
-    def __init__(self, home: HdfsFileIO, path: str, reader: "FileReader") -> None:
-        self._home = home
-        self._path = path
-        self._reader = reader
-        self._size = len(reader)
-        self._position = 0
-        self._window = b""
-        self._window_start = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def read(self, size: int | None = -1) -> bytes:
-        start = min(self._position, self._size)
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        if end - start >= WINDOW_BYTES:
-            content = self._range(start, end)
-        else:
-            if not self._window_start <= start <= end <= self._window_start + len(self._window):
-                # A footer is read from its end: the window ends with the file then.
-                first = max(0, min(start, self._size - WINDOW_BYTES))
-                self._window = self._range(first, min(first + WINDOW_BYTES, self._size))
-                self._window_start = first
-            content = self._window[start - self._window_start : end - self._window_start]
-        self._position = start + len(content)
-        return content
-
-    def readinto(self, buffer: Any) -> int:
-        content = self.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def _range(self, start: int, end: int) -> bytes:
-        if end == start:
-            return b""
-        try:
-            return self._reader.read_range(start, end - start)
-        except (OSError, RuntimeError) as error:
-            raise self._home.read_error(self._path, error) from error
-
-
-class _Output(io.RawIOBase):
-    """A file that is being written under its hidden name."""
-
-    def __init__(self, home: HdfsFileIO, path: str, staged: str, writer: "FileWriter") -> None:
-        self._home = home
-        self._path = path
-        self._staged = staged
-        self._writer = writer
-        self._position = 0
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, content: Any) -> int:
-        if self.closed:
-            raise ValueError("write to closed file")
-        given = bytes(content)
-        self._pending.append(given)
-        self._pending_bytes += len(given)
-        self._position += len(given)
-        if self._pending_bytes >= WRITE_BYTES:
-            self._send()
-        return len(given)
-
-    def close(self) -> None:
-        """Send the rest and give the file its name; after an error there is none."""
-        if self.closed:
-            return
-        super().close()
-        try:
-            self._send()
-            self._step(self._writer.close)
-            self._home.finish(self._staged, self._path)
-        except BaseException:
-            self._home.discard(self._staged)
-            raise
-
-    def discard(self) -> None:
-        """Close it without a file."""
-        if not self.closed:
-            super().close()
-            self._home.discard(self._staged)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
-    def __del__(self) -> None:
-        # Whoever lets go of it without closing it did not finish.
-        self.discard()
-
-    def _send(self) -> None:
-        if self._pending:
-            content = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-            self._pending, self._pending_bytes = [], 0
-            self._step(lambda: self._writer.write(content))
-
-    def _step(self, step: Callable[[], object]) -> None:
-        try:
-            step()
-        except (OSError, RuntimeError) as error:
-            raise self._home.write_error(self._path, error) from error
 
 
 def _staged(path: str) -> str:

@@ -1,0 +1,1 @@
+"""HDFS without a JVM: settings, files, errors, and the FileIO of it."""

@@ -1,0 +1,164 @@
+"""Files of HDFS that are open: one that is read by ranges, one that is written under its hidden name."""
+
+import io
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from hdfs_native import FileReader, FileWriter
+
+WINDOW_BYTES = 128 << 10
+"""How much is read at least: a request costs about as much as so many bytes."""
+
+WRITE_BYTES = 1 << 20
+"""How much is collected before it is sent: each write goes through Python, Rust and the network once."""
+
+
+class HdfsSteps(Protocol):
+    """What an open file asks of the file system that it is of."""
+
+    def discard(self, staged: str) -> None:
+        """Delete a hidden file that is not to get its name."""
+        ...
+
+    def finish(self, staged: str, path: str) -> None:
+        """Give a file that was written under its hidden name its own, which may be taken."""
+        ...
+
+    def read_error(self, path: str, error: Exception) -> OSError:
+        """What went wrong while an open file was read."""
+        ...
+
+    def write_error(self, path: str, error: Exception) -> OSError:
+        """What went wrong while an open file was written."""
+        ...
+
+
+class HdfsInput(io.RawIOBase):
+    """An open file: large reads go to the data nodes as they are, small ones through a window."""
+
+    def __init__(self, home: HdfsSteps, path: str, reader: "FileReader") -> None:
+        self._home = home
+        self._path = path
+        self._reader = reader
+        self._size = len(reader)
+        self._position = 0
+        self._window = b""
+        self._window_start = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = min(self._position, self._size)
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        if end - start >= WINDOW_BYTES:
+            content = self._range(start, end)
+        else:
+            if not self._window_start <= start <= end <= self._window_start + len(self._window):
+                # A footer is read from its end: the window ends with the file then.
+                first = max(0, min(start, self._size - WINDOW_BYTES))
+                self._window = self._range(first, min(first + WINDOW_BYTES, self._size))
+                self._window_start = first
+            content = self._window[start - self._window_start : end - self._window_start]
+        self._position = start + len(content)
+        return content
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def _range(self, start: int, end: int) -> bytes:
+        if end == start:
+            return b""
+        try:
+            return self._reader.read_range(start, end - start)
+        except (OSError, RuntimeError) as error:
+            raise self._home.read_error(self._path, error) from error
+
+
+class HdfsOutput(io.RawIOBase):
+    """A file that is being written under its hidden name."""
+
+    def __init__(self, home: HdfsSteps, path: str, staged: str, writer: "FileWriter") -> None:
+        self._home = home
+        self._path = path
+        self._staged = staged
+        self._writer = writer
+        self._position = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, content: Any) -> int:
+        if self.closed:
+            raise ValueError("write to closed file")
+        given = bytes(content)
+        self._pending.append(given)
+        self._pending_bytes += len(given)
+        self._position += len(given)
+        if self._pending_bytes >= WRITE_BYTES:
+            self._send()
+        return len(given)
+
+    def close(self) -> None:
+        """Send the rest and give the file its name; after an error there is none."""
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._send()
+            self._step(self._writer.close)
+            self._home.finish(self._staged, self._path)
+        except BaseException:
+            self._home.discard(self._staged)
+            raise
+
+    def abort(self) -> None:
+        """Close it without a file."""
+        if not self.closed:
+            super().close()
+            self._home.discard(self._staged)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # Whoever lets go of it without closing it did not finish.
+        self.abort()
+
+    def _send(self) -> None:
+        if self._pending:
+            content = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+            self._pending, self._pending_bytes = [], 0
+            self._step(lambda: self._writer.write(content))
+
+    def _step(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (OSError, RuntimeError) as error:
+            raise self._home.write_error(self._path, error) from error
