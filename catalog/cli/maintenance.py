@@ -9,6 +9,14 @@ from interbed.catalog.cli.common import json_flag, show, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
 
 
+def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: str) -> None:
+    """Print the snapshot that something was done in, or what is said without any."""
+    if as_json:
+        show_json({"snapshot": snapshot_id})
+    else:
+        click.echo(without if snapshot_id is None else f"{done} snapshot {snapshot_id}")
+
+
 @click.command("create-automatic-tags")
 @table_name
 @json_flag
@@ -30,11 +38,7 @@ def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> No
 def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Merge the manifests of a table as far as possible."""
     with chosen.any_table(name) as opened:
-        made = opened.compact_manifests()
-    if as_json:
-        show_json({"snapshot": made})
-    else:
-        click.echo("nothing to merge" if made is None else f"merged in snapshot {made}")
+        _tell_snapshot(opened.compact_manifests(), as_json, "nothing to merge", "merged in")
 
 
 @click.command("remove-unexisting-files")
@@ -88,11 +92,7 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
 def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Publish the snapshots that are not in the table's log yet, as commits do."""
     with chosen.table(name) as opened:
-        newest = opened.publish_log()
-    if as_json:
-        show_json({"snapshot": newest})
-    else:
-        click.echo("no snapshot to publish" if newest is None else f"published up to snapshot {newest}")
+        _tell_snapshot(opened.publish_log(), as_json, "no snapshot to publish", "published up to")
 
 
 @click.command("publish-iceberg")
@@ -102,11 +102,7 @@ def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Publish the newest snapshot as an Iceberg table's, as commits do with 'metadata.iceberg.storage'."""
     with chosen.table(name) as opened:
-        newest = opened.publish_iceberg()
-    if as_json:
-        show_json({"snapshot": newest})
-    else:
-        click.echo("no snapshot to publish" if newest is None else f"published snapshot {newest}")
+        _tell_snapshot(opened.publish_iceberg(), as_json, "no snapshot to publish", "published")
 
 
 @click.command("fsck")

@@ -7,7 +7,7 @@ about columns and options; the metastore gets a copy for Hive and for people.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
@@ -113,7 +113,7 @@ class HiveCatalog(Catalog):
         try:
             return super().get_table(identifier)
         except NotAnInterbedTableError as refused:
-            if self.instead_of_iceberg is not None and self._is_of_iceberg(identifier):
+            if self.instead_of_iceberg is not None and self._entry_of_iceberg(identifier) is not None:
                 raise NotAnInterbedTableError(f"{refused} {self.instead_of_iceberg}") from refused
             found = self.get_iceberg_table(identifier)
             if found is None:
@@ -122,19 +122,22 @@ class HiveCatalog(Catalog):
         return cast(Table, found)
 
     def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
-        if not self._is_of_iceberg(identifier):
+        entry = self._entry_of_iceberg(identifier)
+        if entry is None:
             return None
         # By use: pyiceberg loads slowly, and is not there for everybody.
         from interbed.catalog.hive.iceberg_home import registered_table
 
-        name = TableName.parse(identifier)
-        return registered_table(self.client, name.identifier, self._entries.lock, self.options.raw)
+        name = TableName.parse(identifier).identifier
+        return registered_table(self.client, name, entry, self._entries.lock, self.options.raw)
 
-    def _is_of_iceberg(self, identifier: "str | Identifier") -> bool:
+    def _entry_of_iceberg(self, identifier: "str | Identifier") -> Any:
+        """The metastore's entry of a table of Iceberg's; None for another one, and for a branch or system table."""
         name = TableName.parse(identifier)
         if name.branch is not None or name.system is not None:
-            return False
-        return is_of_iceberg(self.client.get_table(name.identifier.database, name.identifier.table))
+            return None
+        entry = self.client.get_table(name.identifier.database, name.identifier.table)
+        return entry if is_of_iceberg(entry) else None
 
     def _load_table(self, identifier: Identifier) -> Table:
         store = self._entries.open(identifier, self._entries.table(identifier))

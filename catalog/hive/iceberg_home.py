@@ -32,14 +32,15 @@ _PREVIOUS = "previous_metadata_location"
 
 
 def registered_table(
-    client: HiveMetastoreClient, identifier: Identifier, lock: LockSettings, options: Mapping[str, str]
+    client: HiveMetastoreClient, identifier: Identifier, entry: Any, lock: LockSettings, options: Mapping[str, str]
 ) -> IcebergTable:
     """The table of a metastore's entry; `options` are the catalog's. Raises as load_iceberg_table does, and
     InvalidOptionError where the entry names no metadata.
     """
     home = MetastoreHome(client, identifier, lock, store_properties(options))
-    found = load_iceberg_table(home.location(), store_properties(options), name=str(identifier))
-    return IcebergTable(str(identifier), found.metadata, home)
+    found = load_iceberg_table(home.location_in(entry), store_properties(options), name=str(identifier))
+    found.home = home
+    return found
 
 
 class MetastoreHome:
@@ -57,13 +58,9 @@ class MetastoreHome:
         self._lock = lock
         self._properties = dict(properties)
 
-    def location(self) -> str:
-        """The newest metadata file."""
-        return self._location_in(self._entry())
-
     def load(self) -> Metadata:
         """See TableHome."""
-        return StaticTable.from_metadata(self.location(), self._properties)
+        return StaticTable.from_metadata(self.location_in(self._entry()), self._properties)
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -81,7 +78,7 @@ class MetastoreHome:
         try:
             with self._lock.hold(self._client, self._identifier) as held:
                 entry = self._entry()
-                if self._location_in(entry) != base.metadata_location:
+                if self.location_in(entry) != base.metadata_location:
                     raise CommitFailedException(f"{self._identifier} has other metadata by now")
                 if held is not None:
                     held.ensure_held()
@@ -103,7 +100,8 @@ class MetastoreHome:
     def _entry(self) -> Any:
         return self._client.get_table(self._identifier.database, self._identifier.table)
 
-    def _location_in(self, entry: Any) -> str:
+    def location_in(self, entry: Any) -> str:
+        """The metadata file that an entry of the table names; InvalidOptionError where it names none."""
         location = (entry.parameters or {}).get(_LOCATION)
         if not location:
             raise InvalidOptionError(

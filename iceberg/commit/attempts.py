@@ -26,12 +26,12 @@ from pyiceberg.table.update import (
 )
 
 from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.meta.properties import whole_number
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
-    InvalidOptionError,
     NotSupportedError,
     StorageAccessError,
 )
@@ -152,10 +152,7 @@ def commit_retried(
 
 def delete_files(table: Metadata, paths: Iterable[str]) -> None:
     """Delete files of a table that nothing names; failures are logged."""
-    files = TableFiles.of(table.metadata, table.io.properties)
-    for path in paths:
-        file_io, place = files.open(path)
-        file_io.delete_quietly([place])
+    TableFiles.of(table.metadata, table.io.properties).delete_quietly(paths)
 
 
 def sync_files(table: Metadata, paths: Iterable[str]) -> None:
@@ -176,10 +173,9 @@ def _happened(home: TableHome, made: Attempt) -> bool:
 
 
 def _retry_settings(metadata: TableMetadata) -> tuple[int, float, float]:
-    def number(name: str, default: int) -> int:
-        try:
-            return int(metadata.properties.get(name, default))
-        except ValueError as error:
-            raise InvalidOptionError(f"The table property '{name}' is no number: {error}") from error
-
-    return number(_RETRIES, 4), number(_LEAST_WAIT, 100), number(_MOST_WAIT, 60_000)
+    properties = metadata.properties
+    return (
+        whole_number(properties, _RETRIES, 4),
+        whole_number(properties, _LEAST_WAIT, 100),
+        whole_number(properties, _MOST_WAIT, 60_000),
+    )

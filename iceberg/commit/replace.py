@@ -16,8 +16,9 @@ from interbed.iceberg.commit.replacement import Replacement, files_to_remove
 from interbed.iceberg.commit.snapshot import ManifestReader, SnapshotWriter
 from interbed.iceberg.meta.live_file import Content
 from interbed.iceberg.meta.manifest_entries import manifests_of
+from interbed.iceberg.meta.properties import whole_number
 from interbed.iceberg.plan.plan import is_unpartitioned
-from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
+from interbed.storage.base.errors import CommitConflictError
 
 _TARGET = "commit.manifest.target-size-bytes"
 
@@ -77,10 +78,7 @@ def manifests_to_merge(manifests: Sequence[ManifestFile], target: int) -> list[l
 
 def manifest_target(metadata: TableMetadata) -> int:
     """How large a manifest should be, in bytes; InvalidOptionError."""
-    text = metadata.properties.get(_TARGET, str(8 << 20))
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidOptionError(f"The table property '{_TARGET}' is {text!r}, which is no size in bytes.")
-    return int(text)
+    return whole_number(metadata.properties, _TARGET, 8 << 20, least=1)
 
 
 def _attempt(

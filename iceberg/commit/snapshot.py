@@ -25,7 +25,7 @@ from interbed.iceberg.commit.replacement import Place
 from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
 from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
-from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, write_manifest, write_manifest_list
+from interbed.iceberg.meta.new_manifests import with_status, write_manifest, write_manifest_list
 from interbed.storage.base.errors import StorageAccessError
 
 _CODEC = "write.avro.compression-codec"
@@ -178,14 +178,9 @@ class SnapshotWriter:
 
     def _again(self, each: LiveEntry, *, is_gone: bool) -> ManifestEntry:
         """A file's entry in a manifest that is written anew."""
-        return ManifestEntry.from_args(
-            _table_format_version=NEWEST_VERSION,
-            status=ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING,
-            snapshot_id=self._snapshot_id if is_gone else each.entry.snapshot_id,
-            sequence_number=each.entry.sequence_number,
-            file_sequence_number=each.entry.file_sequence_number,
-            data_file=each.entry.data_file,
-        )
+        if is_gone:
+            return with_status(each.entry, ManifestEntryStatus.DELETED, self._snapshot_id)
+        return with_status(each.entry, ManifestEntryStatus.EXISTING)
 
     def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         spec = self._table.metadata.specs()[spec_id]

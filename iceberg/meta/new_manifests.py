@@ -154,6 +154,18 @@ def _with_legacy_names(format_version: TableVersion) -> Schema:
     return Schema(*(part.model_copy(update={"name": _LEGACY.get(part.name, part.name)}) for part in fields))
 
 
+def with_status(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None) -> ManifestEntry:
+    """An entry for a manifest that is written anew: its file as before, by default of the snapshot that added it."""
+    return ManifestEntry.from_args(
+        _table_format_version=NEWEST_VERSION,
+        status=status,
+        snapshot_id=entry.snapshot_id if snapshot_id is None else snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
+
+
 def row_id_of(manifest: ManifestFile) -> int | None:
     """The first row id of a manifest, from which those of its files follow; None where it has none."""
     values = manifest._data

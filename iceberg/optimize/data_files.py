@@ -19,9 +19,11 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from interbed.iceberg.commit.new_file import NewFile
 from interbed.iceberg.meta.live_file import Content
+from interbed.iceberg.meta.properties import whole_number
 from interbed.iceberg.meta.types import type_to_arrow
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.writing import give_up
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.encoding import choose_encodings
@@ -104,9 +106,7 @@ class DataFiles:
 
 def delete_new(job: OptimizeJob, files: Sequence[NewFile]) -> None:
     """Delete files that no snapshot names; failures are logged."""
-    for path in {file.path for file in files}:
-        file_io, place = job.files.open(path)
-        file_io.delete_quietly([place])
+    job.files.delete_quietly({file.path for file in files})
 
 
 class _OneFile:
@@ -161,7 +161,7 @@ class _OneFile:
     def abandon(self) -> None:
         """Give the file up."""
         try:
-            self._output.close()
+            give_up(self._output)
         finally:
             self._file_io.delete_quietly([self._place])
 
@@ -199,10 +199,7 @@ def _codec(properties: Any) -> tuple[str | None, int]:
         raise InvalidOptionError(
             f"The table property '{_CODEC}' is {name!r}; it should be one of {', '.join(_CODECS)}."
         )
-    level = str(properties.get(_LEVEL, "1"))
-    if not level.lstrip("-").isdecimal():
-        raise InvalidOptionError(f"The table property '{_LEVEL}' is {level!r}, which is no number.")
-    return _CODECS[name], int(level)
+    return _CODECS[name], whole_number(properties, _LEVEL, 1)
 
 
 def _file_field(field: NestedField, name: str | None = None) -> "pa.Field[Any]":

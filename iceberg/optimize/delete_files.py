@@ -16,6 +16,7 @@ from interbed.iceberg.meta.new_manifests import NEWEST_VERSION
 from interbed.iceberg.meta.puffin import puffin_of
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.fileio.writing import write_file
 from interbed.storage.files.deletion.vector import DeletionVector
 
 _FIELDS: list["pa.Field[Any]"] = [
@@ -37,9 +38,7 @@ def write_deletes(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], 
         for number, (file, vector) in enumerate(deleted.items()):
             found.append(_write_positions(job, file, vector, f"{prefix}-{number}-deletes.parquet"))
     except BaseException:
-        for made in found:
-            file_io, place = job.files.open(made.path)
-            file_io.delete_quietly([place])
+        job.files.delete_quietly(made.path for made in found)
         raise
     return found
 
@@ -98,5 +97,4 @@ def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, n
 
 def _write(job: OptimizeJob, path: str, content: bytes) -> None:
     file_io, place = job.files.open(path)
-    with file_io.open_output(place) as output:
-        output.write(content)
+    write_file(file_io, place, content)

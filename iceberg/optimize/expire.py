@@ -26,7 +26,8 @@ from pyiceberg.table.update import (
 from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
-from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
+from interbed.iceberg.meta.properties import whole_number
+from interbed.storage.base.errors import InterbedError, NotSupportedError
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +80,9 @@ class Expired:
 def expired(metadata: TableMetadata, retention: Retention, now_millis: int) -> Expired:
     """What is not kept of a table by then. Pure; raises InvalidOptionError for a property that can't be read."""
     properties = metadata.properties
-    default_age = _number(properties, _MAX_AGE, _FIVE_DAYS)
+    default_age = whole_number(properties, _MAX_AGE, _FIVE_DAYS)
     oldest = now_millis - default_age if retention.older_than_millis is None else retention.older_than_millis
-    least = _number(properties, _MIN_KEPT, 1) if retention.retain_last is None else retention.retain_last
+    least = whole_number(properties, _MIN_KEPT, 1) if retention.retain_last is None else retention.retain_last
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     gone = tuple(
         name
@@ -112,7 +113,7 @@ def next_expiry(metadata: TableMetadata, now_millis: int) -> int | None:
     Pure; raises InvalidOptionError.
     """
     gone = set(expired(metadata, Retention(), now_millis).snapshots)
-    age = _number(metadata.properties, _MAX_AGE, _FIVE_DAYS)
+    age = whole_number(metadata.properties, _MAX_AGE, _FIVE_DAYS)
     times = sorted(s.timestamp_ms + age for s in metadata.snapshots if s.snapshot_id not in gone)
     return next((time for time in times if expired_more(metadata, len(gone), time + 1)), None)
 
@@ -250,7 +251,7 @@ def _line(by_id: Mapping[int, Snapshot], head: int) -> Iterable[Snapshot]:
 
 
 def _is_old(ref: SnapshotRef, by_id: Mapping[int, Snapshot], properties: Mapping[str, str], now: int) -> bool:
-    default = _number(properties, _MAX_REF_AGE, -1)
+    default = whole_number(properties, _MAX_REF_AGE, -1)
     age = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else default if default >= 0 else None
     snapshot = by_id.get(ref.snapshot_id)
     return age is not None and snapshot is not None and now - snapshot.timestamp_ms > age
@@ -263,12 +264,3 @@ def check_collected(metadata: TableMetadata) -> None:
             f"The table at {metadata.location} has '{_GC}' = 'false': its files may belong to other tables. Set it "
             "to 'true' if they do not."
         )
-
-
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name)
-    if text is None:
-        return default
-    if not text.lstrip("-").isdecimal():
-        raise InvalidOptionError(f"The table property '{name}' is {text!r}, which is no number.")
-    return int(text)

@@ -42,10 +42,12 @@ def sorted_rows(
     order: SortOrder, read: Callable[[], Iterator[pa.RecordBatch]], files: Sequence[DataTask], memory: int = _MEMORY
 ) -> Iterator[pa.RecordBatch]:
     """The rows that `read` gives, of these files, in the order. They are read again for a sample."""
-    if next(read(), None) is None:
-        return
     rows = _FileRows(read, files, order.columns)
     sample = rows.sample() if is_curve(order) else None
+    if sample is not None and not sample.rows.num_rows:
+        # There is no row to draw a curve through.
+        yield from read()
+        return
     key = SortKey(order) if sample is None else SortKey.of(order, sample)
     with ExternalSort(key, SpillFiles(max_bytes=None, codec="zstd"), memory=memory) as sort:
         yield from sort.sorted(rows, sample)

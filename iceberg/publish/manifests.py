@@ -23,7 +23,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
 from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
-from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, write_manifest, write_manifest_list
+from interbed.iceberg.meta.new_manifests import with_status, write_manifest, write_manifest_list
 from interbed.iceberg.meta.snappy import use_arrow_snappy
 from interbed.iceberg.publish.place import PublishPlace
 from interbed.iceberg.publish.settings import PublishSettings
@@ -145,9 +145,9 @@ class Manifests:
                 continue
             result.removed.update(gone)
             left += (
-                _as(entry, ManifestEntryStatus.DELETED, snapshot_id)
+                with_status(entry, ManifestEntryStatus.DELETED, snapshot_id)
                 if path in gone
-                else _as(entry, ManifestEntryStatus.EXISTING)
+                else with_status(entry, ManifestEntryStatus.EXISTING)
                 for path, entry in live.items()
             )
         result.manifests += self.write(left, snapshot_id)
@@ -174,7 +174,7 @@ class Manifests:
             if entry.snapshot_id == snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
                 yield entry
             elif entry.status != ManifestEntryStatus.DELETED:
-                yield _as(entry, ManifestEntryStatus.EXISTING)
+                yield with_status(entry, ManifestEntryStatus.EXISTING)
 
     def _may_hold(self, manifest: ManifestFile, partitions: Sequence[Record]) -> bool:
         """Whether one of its files may be of one of the partitions."""
@@ -216,17 +216,6 @@ def due_for_compaction(sizes: Sequence[int], settings: PublishSettings) -> list[
 
 def _has_live(manifest: ManifestFile) -> bool:
     return bool((manifest.added_files_count or 0) + (manifest.existing_files_count or 0))
-
-
-def _as(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None) -> ManifestEntry:
-    return ManifestEntry.from_args(
-        _table_format_version=NEWEST_VERSION,
-        status=status,
-        snapshot_id=entry.snapshot_id if snapshot_id is None else snapshot_id,
-        sequence_number=entry.sequence_number,
-        file_sequence_number=entry.file_sequence_number,
-        data_file=entry.data_file,
-    )
 
 
 def _in_range(value: object, summary: PartitionFieldSummary, kind: object) -> bool:

@@ -1,6 +1,6 @@
 """Data and delete files of an Iceberg table, opened and decoded by interbed's readers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -76,6 +76,12 @@ class TableFiles:
     def open(self, path: str) -> tuple[FileIO, str]:
         """The store of a file, and its path there."""
         return file_io_for(path, self.store_options)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Delete files that nothing names and that may not be there; failures are logged, never raised."""
+        for path in paths:
+            file_io, place = self.open(path)
+            file_io.delete_quietly([place])
 
     def batches(
         self,

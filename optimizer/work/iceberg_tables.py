@@ -17,6 +17,7 @@ from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.meta.published import is_published
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
+from interbed.iceberg.optimize.data_files import delete_new
 from interbed.iceberg.optimize.health import iceberg_health
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.iceberg.optimize.job_files import sweep
@@ -209,9 +210,7 @@ def _paths(results: Sequence[bytes]) -> set[str]:
 
 
 def _delete(job: OptimizeJob, outcomes: Sequence[UnitOutcome]) -> None:
-    for path in {file.path for outcome in outcomes for file in outcome.added}:
-        file_io, place = job.files.open(path)
-        file_io.delete_quietly([place])
+    delete_new(job, [file for outcome in outcomes for file in outcome.added])
 
 
 def _figures(outcomes: Sequence[UnitOutcome]) -> TaskFigures:
