@@ -16,6 +16,7 @@ CLASSES = sorted(reference())
 EACH_RUN = ("TestDropPartitions", "TestFunctions", "TestGetPartitions")
 
 BY_CHANCE = {
+    "TestMetastoreScheduledQueries": ("testExclusivePoll",),
     "TestTablesCreateDropAlterTruncate": ("testAlterTable", "testCreateGetDeleteTable"),
     "TestTablesGetExists": ("testGetTableObjectsByName", "testGetTableObjectsByNameCaseInsensitive"),
 }
