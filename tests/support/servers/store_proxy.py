@@ -1,0 +1,319 @@
+"""A proxy before a store that speaks HTTP: it counts requests, makes them slow as a network does, and spoils some.
+
+    with running_s3("lake") as options, StoreProxy.before(options) as proxy:
+        lake = interbed.load_catalog("lake", warehouse="s3://lake/warehouse", **proxy.options)
+        with proxy.watched() as seen:
+            lake.get_table("shop.orders").count()
+        assert len(seen.requests) <= 3
+
+`latency_seconds` is what each request takes at least, `bytes_per_second` how fast the body of an answer comes.
+`fault(request)` says of each request what goes wrong with it, or None.
+"""
+
+import contextlib
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+CHUNK_BYTES = 1 << 20
+UPSTREAM_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
+
+_OF_A_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "proxy-connection"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, and, once it is over, what came of it. Times are those of `time.monotonic`."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    sent_bytes: int
+    started: float
+    ended: float = 0.0
+    status: int = 0
+    received_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The method and what follows the bucket, for messages."""
+        return f"{self.method} {self.path}{f'?{self.query}' if self.query else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What goes wrong with one request.
+
+    `kind`: "answer" is an answer of `status` that the store never hears of; "refuse" hangs up before the store hears of
+    it; "lose" hangs up after the store has carried it out; "cut" hangs up after `after_bytes` of the answer's body;
+    "twice" carries it out two times, as a repeated packet does, and hands on the second answer; "stall" lets
+    `seconds` pass before the store hears of it.
+    """
+
+    kind: Literal["answer", "refuse", "lose", "cut", "twice", "stall"]
+    status: int = 503
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    after_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """The requests of a stretch of time, in the order in which they ended."""
+
+    requests: list[Request] = field(default_factory=list[Request])
+
+    @property
+    def names(self) -> list[str]:
+        """What was asked for."""
+        return [request.name for request in self.requests]
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the bodies of all answers."""
+        return sum(request.received_bytes for request in self.requests)
+
+    @property
+    def rounds(self) -> int:
+        """How many requests had to wait for one another: the longest chain of them of which none overlap."""
+        count, until = 0, float("-inf")
+        for request in sorted(self.requests, key=lambda request: request.ended):
+            if request.started >= until:
+                count, until = count + 1, request.ended
+        return count
+
+
+class StoreProxy:
+    """Hands requests on to the store; use it in a `with` block. Settings may be changed while it runs."""
+
+    def __init__(
+        self,
+        port: int,
+        options: Mapping[str, str],
+        *,
+        latency_seconds: float = 0.0,
+        bytes_per_second: float | None = None,
+    ) -> None:
+        self._target = port
+        self.options: dict[str, str] = dict(options)
+        """The store's, with the proxy's address."""
+        self.latency_seconds = latency_seconds
+        self.bytes_per_second = bytes_per_second
+        self.fault: Callable[[Request], Fault | None] | None = None
+        self._watching: list[Seen] = []
+        self._lock = threading.Lock()
+        self._server = _Server(self)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="store-proxy")
+
+    @classmethod
+    def before(
+        cls, options: Mapping[str, str], *, latency_seconds: float = 0.0, bytes_per_second: float | None = None
+    ) -> Self:
+        """Before the store that these options open, by interbed's, Hadoop's or Azure's name for the address."""
+        name = next(name for name in options if name.endswith("endpoint"))
+        address = urlsplit(options[name])
+        assert address.port is not None
+        proxy = cls(address.port, options, latency_seconds=latency_seconds, bytes_per_second=bytes_per_second)
+        proxy.options[name] = f"http://127.0.0.1:{proxy.port}{address.path}"
+        return proxy
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Seen]:
+        """What is asked for within the block."""
+        seen = Seen()
+        with self._lock:
+            self._watching.append(seen)
+        try:
+            yield seen
+        finally:
+            with self._lock:
+                self._watching.remove(seen)
+
+    def note(self, request: Request) -> None:
+        """Add it for whoever watches."""
+        with self._lock:
+            for seen in self._watching:
+                seen.requests.append(request)
+
+    def connected(self) -> http.client.HTTPConnection:
+        """A new connection to the store."""
+        return http.client.HTTPConnection("127.0.0.1", self._target, timeout=UPSTREAM_SECONDS_MAX)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.hang_up()
+        self._server.server_close()
+        self._thread.join(timeout=STOP_SECONDS_MAX)
+
+
+class _Server(ThreadingHTTPServer):
+    """Its threads end when their connections do, which `hang_up` sees to."""
+
+    daemon_threads = False
+    request_queue_size = 128
+
+    def __init__(self, proxy: StoreProxy) -> None:
+        self.proxy = proxy
+        self._open: set[Any] = set()
+        self._open_lock = threading.Lock()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._open_lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._open_lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients hang up whenever they like."""
+
+    def hang_up(self) -> None:
+        """End every connection."""
+        with self._open_lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(2)
+
+
+class _HangUpError(Exception):
+    """The client is to get no answer, or no more of it."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One client's connection, with one of its own to the store."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+    _upstream: http.client.HTTPConnection | None = None
+
+    def log_message(self, *_: Any, **__: Any) -> None:
+        """Say nothing."""
+
+    def _hand_on(self) -> None:
+        proxy = self.server.proxy
+        address = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(
+            method=self.command,
+            path=address.path,
+            query=address.query,
+            headers={name.lower(): value for name, value in self.headers.items()},
+            sent_bytes=len(body),
+            started=time.monotonic(),
+        )
+        fault = None if proxy.fault is None else proxy.fault(request)
+        status, received = 0, 0
+        try:
+            if proxy.latency_seconds:
+                time.sleep(proxy.latency_seconds)
+            status, received = self._answered(body, fault)
+        except (_HangUpError, OSError, http.client.HTTPException):
+            self.close_connection = True
+        finally:
+            proxy.note(
+                Request(
+                    method=request.method,
+                    path=request.path,
+                    query=request.query,
+                    headers=request.headers,
+                    sent_bytes=request.sent_bytes,
+                    started=request.started,
+                    ended=time.monotonic(),
+                    status=status,
+                    received_bytes=received,
+                )
+            )
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _hand_on  # noqa: N815
+
+    def _answered(self, body: bytes, fault: Fault | None) -> tuple[int, int]:
+        kind = None if fault is None else fault.kind
+        if fault is not None and kind == "stall":
+            time.sleep(fault.seconds)
+        if fault is not None and kind == "answer":
+            self.send_response(fault.status)
+            for name, value in {"Content-Length": "0", **fault.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            return fault.status, 0
+        if kind == "refuse":
+            raise _HangUpError
+        if kind == "twice":
+            self._asked(body).read()
+        answer = self._asked(body)
+        if kind == "lose":
+            answer.read()
+            raise _HangUpError
+        return answer.status, self._handed_back(answer, fault.after_bytes if fault and kind == "cut" else None)
+
+    def _asked(self, body: bytes) -> http.client.HTTPResponse:
+        fresh = self._upstream is None
+        upstream = self._upstream or self.server.proxy.connected()
+        self._upstream = upstream
+        try:
+            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in _OF_A_CONNECTION | {"expect"}:
+                    upstream.putheader(name, value)
+            upstream.endheaders(body or None)
+            return upstream.getresponse()
+        except (http.client.HTTPException, ConnectionError):
+            upstream.close()
+            self._upstream = None
+            # A store may end a connection that was idle; nothing of this request has come then.
+            if fresh:
+                raise
+            return self._asked(body)
+
+    def _handed_back(self, answer: http.client.HTTPResponse, cut_after: int | None) -> int:
+        proxy = self.server.proxy
+        length = answer.getheader("Content-Length")
+        held = None
+        if length is None and self.command != "HEAD":
+            held = answer.read()
+        # send_response would add a date and a server of its own.
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in _OF_A_CONNECTION:
+                self.send_header(name, value)
+        if held is not None:
+            self.send_header("Content-Length", str(len(held)))
+        self.end_headers()
+        if self.command == "HEAD":
+            answer.read()
+            return 0
+        sent = 0
+        # The pace is that of the stream: what was sent late is not made up for by a faster rest.
+        while chunk := (held if held is not None else answer.read(CHUNK_BYTES)):
+            held = b"" if held is not None else None
+            if cut_after is not None and sent + len(chunk) > cut_after:
+                self.wfile.write(chunk[: cut_after - sent])
+                raise _HangUpError
+            if proxy.bytes_per_second:
+                time.sleep(len(chunk) / proxy.bytes_per_second)
+            self.wfile.write(chunk)
+            sent += len(chunk)
+        return sent
+
+    def finish(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+        with contextlib.suppress(OSError):
+            super().finish()
