@@ -22,6 +22,7 @@ class CatalogChoice:
 
     name: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    shows_requests: bool = False
 
     @contextlib.contextmanager
     def catalog(self, about: str | None = None, *, makes_warehouse: bool = False) -> "Iterator[Catalog]":
@@ -90,7 +91,7 @@ class CatalogGroup(SuggestingGroup):
 
 
 def with_catalog(command: _Command) -> _Command:
-    """Adds `--catalog` and `--option` to a command, which finds its CatalogChoice as the context's object."""
+    """Adds `--catalog`, `--option`, `--stats` to a command, which finds its CatalogChoice as the context's object."""
     taken = {name for parameter in command.params for name in parameter.opts}
     if "-o" in taken:
         return command
@@ -109,6 +110,13 @@ def with_catalog(command: _Command) -> _Command:
             expose_value=False,
             callback=_given,
             help="An option of the catalog; repeatable.",
+        ),
+        click.Option(
+            ["--stats"],
+            is_flag=True,
+            expose_value=False,
+            callback=_counted,
+            help="Say on standard error what an object store was asked for; as JSON with --json.",
         ),
     ]
     return command
@@ -136,3 +144,21 @@ def _named(context: click.Context, _: click.Parameter, name: str | None) -> None
 
 def _given(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
     context.ensure_object(CatalogChoice).options.update(pairs(given))
+
+
+def _counted(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    chosen = context.ensure_object(CatalogChoice)
+    if not wanted or chosen.shows_requests:
+        return
+    chosen.shows_requests = True
+    # It shows what the command has asked for, however it ends.
+    context.call_on_close(lambda: _show_requests(as_json=bool(context.params.get("as_json"))))
+
+
+def _show_requests(*, as_json: bool) -> None:
+    import json
+
+    from interbed.storage.base.fileio.stores.tally import requests_so_far
+
+    report = requests_so_far()
+    click.echo(json.dumps({"store": report.to_json()}) if as_json else f"store: {report}", err=True)

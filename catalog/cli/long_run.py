@@ -5,12 +5,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from interbed.storage.base.fileio.stores.tally import requests_so_far
+
 REFRESH_PER_SECOND = 2
+
+
+class StoreMetrics:
+    """A collector of Prometheus: what this process has asked object stores for; see docs/stores.md."""
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures at this time."""
+        kinds = requests_so_far().kinds
+        for name, attribute, meaning in (
+            ("requests", "requests", "Requests to object stores, by kind."),
+            ("failed_requests", "failed", "Those that ended with an error."),
+            ("read_bytes", "read_bytes", "Bytes of files that came from object stores."),
+            ("written_bytes", "written_bytes", "Bytes of files that went to object stores."),
+            ("wait_seconds", "wait_seconds", "Time that requests took, added up."),
+        ):
+            family = CounterMetricFamily(f"interbed_store_{name}", meaning, labels=["kind"])
+            for kind, counts in sorted(kinds.items()):
+                family.add_metric([kind], getattr(counts, attribute))
+            yield family
 
 
 @contextmanager
@@ -38,9 +60,10 @@ def shown_line(line: Callable[[], str], *, thread_name: str) -> Iterator[None]:
 
 @contextmanager
 def served_metrics(metrics: Collector, host: str, port: int) -> Iterator[int]:
-    """Serve the metrics while the block runs, on a free port where it is 0; yields the port."""
+    """Serve the metrics, and those of stores, while the block runs, on a free port where it is 0; yields the port."""
     registry = CollectorRegistry()
     registry.register(metrics)
+    registry.register(StoreMetrics())
     server, thread = start_http_server(port, host, registry)
     try:
         yield server.server_port

@@ -9,10 +9,12 @@ nobody knows, but never old rows that come back with the next table of that name
 
 import logging
 import uuid
+from functools import partial
 
 from interbed.catalog.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.at_once import at_once
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +67,11 @@ def remove_dropped(file_io: FileIO, location: str) -> list[str]:
 
 def check_no_remains(file_io: FileIO, location: str) -> None:
     """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was."""
-    for part in ("snapshot", "tag", "branch", "changelog", "consumer"):
-        left = sorted(e.name for e in file_io.list(f"{location}/{part}") if not e.name.startswith("."))
+    parts = ("snapshot", "tag", "branch", "changelog", "consumer")
+    for part, entries in zip(
+        parts, at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
+    ):
+        left = sorted(e.name for e in entries if not e.name.startswith("."))
         if left:
             raise TableExistsError(
                 f"{location}/{part} holds {left[-1]} of a table that was not dropped to the end, which would come "

@@ -54,6 +54,13 @@ class MemoryCache:
                 self._bytes -= gone.nbytes
         return made
 
+    def discard(self, key: Hashable) -> None:
+        """Let go of the value of the key, if it is there."""
+        with self._lock:
+            gone = self._values.pop(key, None)
+            if gone is not None:
+                self._bytes -= gone.nbytes
+
     def clear(self) -> None:
         """Let go of everything."""
         with self._lock:

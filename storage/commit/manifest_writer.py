@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.writing import write_file
+from interbed.storage.base.fileio.at_once import PendingWrites
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.manifest_file import make_meta, write_manifest
 from interbed.storage.meta.manifest.manifest_list import write_manifest_list
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
+from interbed.storage.scan.manifest_reader import note_content
 
 # A part is cut at a tenth above the target, so that the codec's luck does not put it below.
 _ROLL_AIM = 1.1
@@ -20,7 +21,8 @@ _ROLL_SLACK = 1.25
 class ManifestWriter:
     """Writes metadata files under new names and remembers them; not for use by several threads.
 
-    They have the table's `manifest.format` and `manifest.compression`; InvalidOptionError for values of other kinds.
+    In a store they are on their way when a method returns, and there after `finish`. They have the table's
+    `manifest.format` and `manifest.compression`; InvalidOptionError for values of other kinds.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class ManifestWriter:
         self.codec = options.manifest_compression
         self.file_format = options.manifest_format
         self._target_size = options.manifest_target_file_size
+        self._pending = PendingWrites(file_io)
         self._written: set[str] = set()
         self._synced: set[str] = set()
 
@@ -76,6 +79,10 @@ class ManifestWriter:
         self._put(name, content)
         return name
 
+    def finish(self) -> None:
+        """Wait until all files are there; raises StorageAccessError naming one that could not be written."""
+        self._pending.finish()
+
     def sync(self, others: Sequence[str] = ()) -> None:
         """Make what was written since the last sync and is not discarded durable, and other files with it.
 
@@ -88,12 +95,14 @@ class ManifestWriter:
     def discard(self, names: Sequence[str]) -> None:
         """Delete those of the files named that this commit wrote."""
         paths = [self._paths.manifest(n) for n in names]
+        self._pending.settle()
         ours = [p for p in paths if p in self._written]
         self._written.difference_update(ours)
         self._file_io.delete_quietly(ours)
 
     def discard_all(self) -> None:
         """Delete every file that this commit wrote: nothing refers to them."""
+        self._pending.settle()
         self._file_io.delete_quietly(sorted(self._written))
         self._written.clear()
 
@@ -106,4 +115,5 @@ class ManifestWriter:
         """Write one file of the manifest directory and remember it."""
         path = self._paths.manifest(name)
         self._written.add(path)
-        write_file(self._file_io, path, content)
+        self._pending.write(path, content)
+        note_content(self._file_io, path, content)

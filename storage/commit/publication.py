@@ -19,6 +19,7 @@ from interbed.storage.base.errors import (
     InterbedError,
     SnapshotNotFoundError,
 )
+from interbed.storage.base.fileio.at_once import both, is_remote
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue
 from interbed.storage.commit.committed import CommittedParts
@@ -34,13 +35,13 @@ from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.owned_paths import owned_paths
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
-from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.commit.retry import Retries, RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.line_journal import Finish, find_line_change, finish_line_change
+from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
 from interbed.storage.meta.snapshot.log_position import LogPositions
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
@@ -109,8 +110,6 @@ class Publication:
     def _publish(self, part: PendingSnapshot) -> int:
         """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""
         store = self._store
-        # Nothing is added to a line of which it is unknown what it becomes: CorruptFileError.
-        find_line_change(store.file_io, store.paths)
         writer = ManifestWriter(
             store.file_io,
             store.paths,
@@ -146,22 +145,25 @@ class Publication:
         )
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
-        # All that takes long is done before the turn; within it, only what came since is looked at.
-        builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
-        # By far the most bytes, so that nobody waits for them in the queue.
-        self._sync(writer, part.new_paths)
+        if is_remote(store.file_io):
+            # There is no turn to get ready for, and each look takes a request.
+            self._sync(writer, part.new_paths)
+        else:
+            # All that takes long is done before the turn; within it, only what came since is looked at.
+            builder.prepare(self._checked_delta(part, *self._state(retries)))
+            # By far the most bytes, so that nobody waits for them in the queue.
+            self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
             retries.take(queue)
-            latest = store.snapshots.latest()
+            latest, schema = self._state(retries)
             if retries.count:
                 known = self._committed.since(previous, latest, part.identity)
                 if known is not None:
                     writer.discard_all()
                     return known
-            schema = self._current_schema()
             check.check(latest)
             delta = self._checked_delta(part, latest, schema, compare=check.may_be_rescaled(latest))
             snapshot = builder.build(
@@ -175,6 +177,7 @@ class Publication:
             self.attempts += 1
             self._sync(writer)
             if self._created(snapshot) and self._stands(snapshot, latest):
+                store.schemas.note_beside(store.schema, snapshot)
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
@@ -201,6 +204,7 @@ class Publication:
         return None if noted is None else noted.as_log_offsets
 
     def _sync(self, writer: ManifestWriter, files: Sequence[str] = ()) -> None:
+        writer.finish()
         if self._syncs:
             writer.sync(files)
 
@@ -232,7 +236,12 @@ class Publication:
         """
         store = self._store
         try:
-            change = finish_line_change(store.file_io, store.paths)
+            if base is not None and is_remote(store.file_io):
+                # One request tells enough: while the base stands, whoever takes snapshots back has yet to look for new
+                # ones, and takes this one for what came before.
+                change = Finish.NONE
+            else:
+                change = finish_line_change(store.file_io, store.paths)
             if change is Finish.BUSY or (base is not None and not store.snapshots.is_stored(base)):
                 if store.snapshots.is_stored(snapshot):
                     store.file_io.delete(store.paths.snapshot(snapshot.id))
@@ -267,19 +276,36 @@ class Publication:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 
-    def _current_schema(self) -> TableSchema:
-        own = self._store.schema
-        if own.is_replacement and self._store.schemas.next_id() == own.id + 1:
+    def _state(self, retries: Retries) -> tuple[Snapshot | None, TableSchema]:
+        """The snapshot to build on and the newest schema; CorruptFileError while it is unknown which the line is.
+
+        In a store the first try builds on what was the newest before, if it is still there.
+        """
+        store = self._store
+        remote = is_remote(store.file_io)
+
+        def look() -> Snapshot | None:
+            known = store.snapshots.standing() if remote and not retries.count else None
+            return known or store.snapshots.latest()
+
+        latest, (ids, was_changing) = both(store.file_io, look, store.schemas.settled_ids)
+        if was_changing:
+            latest = store.snapshots.latest()
+        return latest, self._current_schema(ids, latest if remote else None)
+
+    def _current_schema(self, ids: Sequence[int], beside: Snapshot | None) -> TableSchema:
+        own, schemas = self._store.schema, self._store.schemas
+        if own.is_replacement and max(ids, default=-1) == own.id:
             # What replaces a table is committed under its schema, which counts from this commit on.
             schema: TableSchema | None = own
         else:
-            schema = self._store.schemas.latest()
+            schema = schemas.newest_of(ids)
         # A table of the same name made meanwhile has none of the files that were written for the old one.
-        if schema is None or self._store.schemas.is_gone(self._store.schema):
+        if schema is None or schemas.is_gone(own, beside):
             raise CommitFailedError(
                 f"The table at {self._store.location} was dropped while it was written; nothing was committed."
             )
-        if self._store.schemas.is_replaced(own, schema.id):
+        if schemas.is_replaced(own, schema.id):
             raise CommitConflictError(
                 f"The table at {self._store.location} was replaced while it was written; nothing was committed. Get it "
                 "from its catalog again and write again."

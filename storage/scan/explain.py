@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from interbed.storage.base.fileio.stores.tally import RequestReport
 from interbed.storage.scan.plan import Plan, PlanStatistics
 
 
@@ -53,6 +54,8 @@ class Explanation:
     statistics: PlanStatistics
     splits: tuple[SplitExplanation, ...]
     reading: ReadExplanation | None = None
+    requests: RequestReport | None = None
+    """What a table in an object store was asked for; None where nothing was."""
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as a JSON object."""
@@ -64,6 +67,8 @@ class Explanation:
         }
         if self.reading is not None:
             found["reading"] = asdict(self.reading)
+        if self.requests is not None:
+            found["requests"] = self.requests.to_json()
         return found
 
     def __str__(self) -> str:
@@ -96,6 +101,8 @@ class Explanation:
                 f"    {d.reason}: {d.rows:,} rows of {d.columns} columns, {d.bytes / 1024:,.0f} KiB"
                 for d in self.reading.decoded
             ]
+        if self.requests is not None:
+            lines.append(f"  store          {self.requests}")
         return "\n".join(lines)
 
 

@@ -1,15 +1,18 @@
 """Reading the manifest lists and manifests of snapshots.
 
 What was decoded is kept for the process, within bounds: manifests never change, and a plan of a table with many commits
-decodes little else than those that the plan before it decoded.
+decodes little else than those that the plan before it decoded. Of a store their bytes are kept as well, by their names,
+which no two files share: each request saved is worth more there than to notice that somebody deleted one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, at_once, is_remote
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.manifest_file import read_manifest
@@ -19,14 +22,34 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", covariant=True)
-_REMOTE_READERS = 16
-
 
 CACHED_BYTES = 32 << 20
 """About what decoded manifests may take in memory."""
 _ENTRY_BYTES = 2_000
 """What an entry takes, about: its metadata has some dozen values and statistics."""
 _CACHE = MemoryCache()
+
+CONTENT_BYTES = 32 << 20
+"""What the bytes of manifests of stores may take in memory."""
+_CONTENTS = MemoryCache()
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The bytes of one file."""
+
+    content: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """As many."""
+        return len(self.content)
+
+
+def note_content(file_io: FileIO, path: str, content: bytes) -> None:
+    """Remember what a file of a manifest directory in a store holds that this process has written."""
+    if is_remote(file_io):
+        _CONTENTS.get(path, lambda: _Content(content), limit=CONTENT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +95,8 @@ class ManifestReader:
 
     def data(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of data files, in order of creation."""
-        return [*self.base(snapshot), *self.delta(snapshot)]
+        base, delta = at_once(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
+        return [*base, *delta]
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[ManifestEntry]:
         """The entries of the manifests, in order."""
@@ -93,13 +117,12 @@ class ManifestReader:
 
     def _contents(self, manifests: Sequence[ManifestFileMeta]) -> Iterable[Sequence[ManifestEntry]]:
         # Decoding is bound to one core; only waiting for a remote store gains from threads.
-        if self._file_io.scheme == "file" or len(manifests) < 2:
+        if not is_remote(self._file_io):
             yield from map(self.manifest, manifests)
             return
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(min(_REMOTE_READERS, len(manifests))) as pool:
-            yield from pool.map(self.manifest, manifests)
+        for start in range(0, len(manifests), REQUESTS_AT_ONCE):
+            some = manifests[start : start + REQUESTS_AT_ONCE]
+            yield from at_once(self._file_io, [partial(self.manifest, m) for m in some])
 
     def _list(self, name: str, size: int | None, snapshot: Snapshot) -> list[ManifestFileMeta]:
         try:
@@ -114,6 +137,7 @@ class ManifestReader:
         # By content and not by name, so that a file that was damaged or deleted is noticed although it was decoded.
         content = self._read(path)
         if size not in (None, len(content)):
+            _CONTENTS.discard(path)
             raise CorruptFileError(f"{path} has {len(content)} bytes instead of {size}: it is damaged.")
         made = _CACHE.get(
             (decode, content),
@@ -123,6 +147,11 @@ class ManifestReader:
         return made.records
 
     def _read(self, path: str) -> bytes:
+        if not is_remote(self._file_io):
+            return self._fetched(path)
+        return _CONTENTS.get(path, lambda: _Content(self._fetched(path)), limit=CONTENT_BYTES).content
+
+    def _fetched(self, path: str) -> bytes:
         try:
             return self._file_io.read_bytes(path)
         except FileNotFoundError:

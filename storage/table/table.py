@@ -249,14 +249,26 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """What a scan with that filter would read and why: what was pruned, levels, splits.
 
         With `analyze` the rows are read, and it is said how many were decoded for those returned, and why. Filters that
-        name keys are explained as if their rows were not looked up.
+        name keys are explained as if their rows were not looked up. Of an object store it is shown what it was asked
+        for meanwhile, by the whole process.
         """
+        from dataclasses import replace
+
+        from interbed.storage.base.fileio.stores.tally import counted_requests
+
+        with counted_requests() as requests:
+            explanation = self._explained(filter, snapshot_id, analyze=analyze)
+        return replace(explanation, requests=requests) if requests.kinds else explanation
+
+    def _explained(
+        self, condition: "str | Predicate | None", snapshot_id: int | None, *, analyze: bool
+    ) -> "Explanation":
         from interbed.storage.scan.explain import explain_plan
         from interbed.storage.scan.fallback import plan_rows
         from interbed.storage.scan.starting_point import at_snapshot
 
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
-        predicate = None if filter is None else _bound(filter, store)
+        predicate = None if condition is None else _bound(condition, store)
         plan = plan_rows(store, predicate=predicate, snapshot_id=snapshot_id)
         explanation = explain_plan(self.name, plan)
         if not analyze:

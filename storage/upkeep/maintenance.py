@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.at_once import is_remote
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.automatic_tags import create_automatic_tags
@@ -40,7 +41,9 @@ def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.t
     if lifetime is not None:
         # Before snapshots, which consumers keep.
         ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
-    gone = SnapshotExpiry(store, clock=clock).run().snapshots
+    expiry = SnapshotExpiry(store, clock=clock)
+    # In a store to look costs requests after each commit.
+    gone = () if is_remote(store.file_io) and expiry.seems_idle() else expiry.run().snapshots
     if store.options.changelog_outlives_snapshots:
         expire_changelogs(store, clock)
     # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.

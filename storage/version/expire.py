@@ -175,6 +175,19 @@ class SnapshotExpiry:
         # Another process expires the table right now.
         return ExpiryResult() if mark is None else self._carry_out(mark)
 
+    def seems_idle(self) -> bool:
+        """Whether by the table's options nothing is due of the snapshots that were there a while ago.
+
+        It takes a request at most. What others have done since, and an expiry that a killed process began, comes to
+        light when something is due next.
+        """
+        known = self.store.snapshots.remembered_ids()
+        if known is None:
+            return False
+        earliest, latest = known
+        retention = Retention.of(self.store.options, int(self.clock() * 1000))
+        return first_kept(earliest, latest, retention, self._time_of, None) == earliest
+
     def due(self) -> int:
         """How many snapshots expiry would take away now by the table's options, in as many runs as that takes.
 

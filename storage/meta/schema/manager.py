@@ -16,6 +16,7 @@ from interbed.storage.meta.snapshot.manager import SnapshotManager
 
 if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 _PREFIX = "schema-"
@@ -32,13 +33,18 @@ class SchemaManager:
         self._directory = paths.schema(0).rpartition("/")[0]
         self._cache: dict[int, TableSchema] = {}
         self._guard = Lock()
+        self._beside: tuple[int, str] | None = None
 
     def latest(self) -> TableSchema | None:
         """The newest schema that counts; None when there is no table here.
 
         A replacement (schema.replacement) counts from its first snapshot on.
         """
-        for schema_id in reversed(self.ids()):
+        return self.newest_of(self.ids())
+
+    def newest_of(self, ids: Sequence[int]) -> TableSchema | None:
+        """The newest schema that counts, of ascending ids that were just looked up; None without any."""
+        for schema_id in reversed(ids):
             schema = self.schema(schema_id)
             if schema_id == 0 or not schema.is_replacement or self._is_in_use(schema_id):
                 return schema
@@ -83,31 +89,54 @@ class SchemaManager:
             self._cache[schema_id] = schema
         return schema
 
-    def is_gone(self, schema: TableSchema) -> bool:
-        """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew."""
+    def is_gone(self, schema: TableSchema, beside: "Snapshot | None" = None) -> bool:
+        """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew.
+
+        `beside` is a snapshot that has just been seen here: one that was here together with the schema before shows
+        without another request that this is the same table.
+        """
+        pair = None if beside is None or beside.uuid is None else (schema.id, beside.uuid)
+        if pair is not None and pair == self._beside:
+            return False
         path = self._paths.schema(schema.id)
         try:
             found = TableSchema.from_json(self._file_io.read_bytes(path), source=path)
         except FileNotFoundError:
             return True
-        return (found.time_millis, found.names) != (schema.time_millis, schema.names)
+        gone = (found.time_millis, found.names) != (schema.time_millis, schema.names)
+        self._beside = None if gone else pair
+        return gone
+
+    def note_beside(self, schema: TableSchema, snapshot: "Snapshot") -> None:
+        """Remember that the snapshot was made in the table that has the schema, on one that was known to be of it."""
+        self._beside = None if snapshot.uuid is None else (schema.id, snapshot.uuid)
 
     def ids(self) -> list[int]:
         """All ids, ascending; a change of the line that a killed process left is done to its end first, unless it can't
         be read: then the versions are those of before it or after it.
         """
-        names = self._names()
-        if LINE_JOURNAL in names:
-            from interbed.storage.meta.snapshot.line_journal import finish_line_change
+        try:
+            return self.settled_ids()[0]
+        except CorruptFileError as error:
+            _log.warning("%s", error)
+            return numbers_of(self._names(), _PREFIX)
 
-            try:
-                finish_line_change(self._file_io, self._paths)
-            except CorruptFileError as error:
-                _log.warning("%s", error)
+    def settled_ids(self) -> tuple[list[int], bool]:
+        """All ids, ascending, and whether a change of the line was under way, which was done to its end first.
+
+        One listing tells both. Raises CorruptFileError for a change that can't be read.
+        """
+        names = self._names()
+        if LINE_JOURNAL not in names:
+            return numbers_of(names, _PREFIX), False
+        from interbed.storage.meta.snapshot.line_journal import finish_line_change
+
+        try:
+            finish_line_change(self._file_io, self._paths)
+        finally:
             with self._guard:
                 self._cache.clear()
-            names = self._names()
-        return numbers_of(names, _PREFIX)
+        return numbers_of(self._names(), _PREFIX), True
 
     def _names(self) -> list[str]:
         return [s.name for s in self._file_io.list(self._directory) if not s.is_directory]

@@ -323,7 +323,8 @@ class _Redo:
             ids = [number for number in self._ids() if number >= line.first]
             last = max(ids, default=0)
             self._show_newest(line, last)
-            for number in sorted({*ids, *line.after} - {last}, reverse=True):
+            # Ascending: whoever takes an old id for the newest because the one after it is gone finds it gone as well.
+            for number in sorted({*ids, *line.after} - {last}):
                 self._settle(line, number)
             self._hint(self._paths.latest_hint, line.newest.id)
             if last > line.newest.id:

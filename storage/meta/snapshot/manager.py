@@ -1,17 +1,19 @@
 """Finding and reading the snapshots of a table (specification page `spec/snapshot`).
 
-`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing: a hint is only believed after a look
-at the files, and otherwise the directory is listed. Snapshots that are being expired (snapshot.expiry_mark) are not
-there any more, but for those who finish that.
+`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing, and so is what was the newest a while
+ago: a hint is only believed after a look at the files, and otherwise the directory is listed. Snapshots that are being
+expired (snapshot.expiry_mark) are not there any more, but for those who finish that.
 """
 
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.at_once import at_once, is_remote
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
@@ -40,36 +42,70 @@ class SnapshotManager:
         self._marks = ExpiryMarks(file_io, paths)
         self._cache: OrderedDict[int, Snapshot] = OrderedDict()
         self._guard = Lock()
+        self._newest_id: int | None = None
+        self._oldest_id: int | None = None
+        self._has_earliest_hint = False
 
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots."""
-        hints = [self._hint(self._paths.latest_hint)]
-        if self._known_latest is not None:
-            hints.append(self._known_latest())
-        newest = max((h for h in hints if h is not None), default=0)
-        if newest > 0 and not self._exists(newest + 1) and self._exists(newest):
-            return newest
-        return max(self.ids(), default=None)
+        for hint in self._hints():
+            if is_remote(self._file_io):
+                is_newest = self._content_of_newest(hint) is not None
+            else:
+                is_newest = not self._exists(hint + 1) and self._exists(hint)
+            if is_newest:
+                self._newest_id = hint
+                return hint
+        self._newest_id = max(self.ids(), default=None)
+        return self._newest_id
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
         hint = self._hint(self._paths.earliest_hint)
-        if hint is not None and self._exists(hint) and not self._is_expiring(hint):
-            return hint
-        return min(self.ids(), default=None)
+        if hint is None or not self._exists(hint) or self._is_expiring(hint):
+            hint = min(self.ids(), default=None)
+        self._oldest_id = hint
+        return hint
+
+    def remembered_ids(self) -> tuple[int, int] | None:
+        """The oldest and the newest id when somebody last asked; None when that is not known. No request is made."""
+        oldest, newest = self._oldest_id, self._newest_id
+        return None if oldest is None or newest is None or oldest > newest else (oldest, newest)
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot, read afresh; None for a table without snapshots."""
+        """The newest snapshot, read afresh; None for a table without snapshots.
+
+        Of a store, two requests at once where the newest is the one that was so before; no listing while hints hold.
+        """
+        for hint in self._hints():
+            found = self._content_of_newest(hint)
+            if found is not None:
+                self._newest_id = hint
+                return self._parsed(hint, found)
         for _ in range(_READ_RETRIES):
-            newest = self.latest_id()
+            newest = max(self.ids(), default=None)
             if newest is None:
                 return None
             try:
-                return self._read(newest)
+                snapshot = self._read(newest)
             except FileNotFoundError:
                 # Expired or rolled back between the two steps: look again.
                 continue
+            self._newest_id = newest
+            return snapshot
         raise SnapshotNotFoundError(f"The newest snapshot in {self._directory} keeps vanishing while it is read.")
+
+    def standing(self) -> Snapshot | None:
+        """The snapshot that was the newest a while ago, read afresh; None when it is not there, or none was looked for.
+
+        By one request it is what a writer builds on who finds out by creating the next one whether there is a newer.
+        """
+        if self._newest_id is None:
+            return None
+        try:
+            return self._read(self._newest_id)
+        except FileNotFoundError:
+            return None
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id; raises SnapshotNotFoundError naming those that exist, CorruptFileError."""
@@ -163,11 +199,14 @@ class SnapshotManager:
 
     def write_hints(self, latest: int) -> None:
         """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
+        self._newest_id = latest
         try:
             self._file_io.overwrite(self._paths.latest_hint, str(latest).encode(), durable=False)
-            if self._hint(self._paths.earliest_hint) is None:
-                earliest = min(self.ids(), default=latest)
-                self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
+            if not self._has_earliest_hint:
+                if self._hint(self._paths.earliest_hint) is None:
+                    earliest = min(self.ids(), default=latest)
+                    self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
+                self._has_earliest_hint = is_remote(self._file_io)
         except OSError as error:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 
@@ -185,9 +224,37 @@ class SnapshotManager:
         except OSError as error:
             _log.warning("Left the hint %s as it is: %s", path, error)
 
+    def _hints(self) -> Iterator[int]:
+        """Ids that may be that of the newest snapshot; each but the first takes a request."""
+        known = [self._newest_id, None if self._known_latest is None else self._known_latest()]
+        first = max((i for i in known if i is not None), default=0)
+        if first > 0:
+            yield first
+        noted = self._hint(self._paths.latest_hint)
+        if noted is not None and noted > 0 and noted != first:
+            yield noted
+
+    def _content_of_newest(self, snapshot_id: int) -> bytes | None:
+        """The snapshot's file as it is now; None when it is not there, or one after it is."""
+        if not is_remote(self._file_io):
+            return None if self._exists(snapshot_id + 1) else self._content(snapshot_id)
+        # Whether a file is there takes a store no less than its content.
+        steps = [partial(self._content, i) for i in (snapshot_id + 1, snapshot_id)]
+        following, found = at_once(self._file_io, steps)
+        return found if following is None else None
+
+    def _content(self, snapshot_id: int) -> bytes | None:
+        try:
+            return self._file_io.read_bytes(self._paths.snapshot(snapshot_id))
+        except FileNotFoundError:
+            return None
+
     def _read(self, snapshot_id: int) -> Snapshot:
+        return self._parsed(snapshot_id, self._file_io.read_bytes(self._paths.snapshot(snapshot_id)))
+
+    def _parsed(self, snapshot_id: int, content: bytes) -> Snapshot:
         path = self._paths.snapshot(snapshot_id)
-        snapshot = Snapshot.from_json(self._file_io.read_bytes(path), source=path)
+        snapshot = Snapshot.from_json(content, source=path)
         if snapshot.id != snapshot_id:
             raise CorruptFileError(f"{path} holds the snapshot {snapshot.id}.")
         with self._guard:

@@ -28,6 +28,8 @@ from interbed.storage.write.commit_message import CommitMessage
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
+pytestmark = pytest.mark.usefixtures("each_kind_of_store")
+
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("a", pa.int64()), pa.field("b", pa.int64())))
 COLUMNS = ("a", "b")
 BUCKET = BucketId(EMPTY_ROW, 0)

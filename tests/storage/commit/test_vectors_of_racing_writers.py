@@ -22,6 +22,8 @@ from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 from tests.support.shares import pairwise
 
+pytestmark = pytest.mark.usefixtures("each_kind_of_store")
+
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 Messages = Sequence[CommitMessage]
 

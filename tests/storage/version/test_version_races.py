@@ -33,6 +33,8 @@ from tests.storage.version.test_crash_points import expired, history, with_branc
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
+pytestmark = pytest.mark.usefixtures("each_kind_of_store")
+
 Change = Callable[[Table], Any]
 
 

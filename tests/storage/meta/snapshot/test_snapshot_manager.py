@@ -212,3 +212,44 @@ def test_a_store_without_exclusive_creation_needs_a_lock(paths: TablePaths) -> N
     with pytest.raises(NotSupportedError, match=r"lock\.enabled"):
         ExclusiveCreatePublisher(io, paths).publish(snapshot(1))
     assert ExclusiveCreatePublisher(io, paths, _RecordingLock()).publish(snapshot(1))
+
+
+class SlowFileIO(LocalFileIO):
+    """A local disk that is taken for a store."""
+
+    scheme = "elsewhere"
+
+
+def test_what_was_the_newest_is_looked_at_again(paths: TablePaths) -> None:
+    io = SlowFileIO()
+    publisher = ExclusiveCreatePublisher(io, paths)
+    manager = SnapshotManager(io, paths)
+    assert (manager.latest(), manager.standing(), manager.remembered_ids()) == (None, None, None)
+    for number in (1, 2, 3):
+        assert publisher.publish(snapshot(number))
+    manager.write_hints(3)
+    found = manager.latest()
+    assert found is not None
+    assert found.id == 3
+    assert manager.standing() == found
+
+    # Another process goes on, with a hint and without one.
+    other = SnapshotManager(io, paths)
+    assert publisher.publish(snapshot(4))
+    assert (manager.latest_id(), manager.standing()) == (4, snapshot(4))
+    other.write_hints(4)
+    for number in (5, 6):
+        assert publisher.publish(snapshot(number))
+    other.write_hints(6)
+    assert manager.latest() == snapshot(6)
+
+    # It takes snapshots back, and goes on from there.
+    other.note_latest(5)
+    io.delete(paths.snapshot(6))
+    io.overwrite(paths.snapshot(5), snapshot(5, "somebody").to_json().encode())
+    assert manager.standing() is None
+    assert manager.latest() == snapshot(5, "somebody")
+    assert manager.standing() == snapshot(5, "somebody")
+    for number in range(1, 6):
+        io.delete(paths.snapshot(number))
+    assert (manager.standing(), manager.latest(), manager.latest_id()) == (None, None, None)

@@ -1,0 +1,19 @@
+"""What tests of storage share."""
+
+import pytest
+
+from interbed.storage.base.fileio.local import LocalFileIO
+from tests.support.shares import each_run
+
+
+@pytest.fixture
+def like_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local disk is taken for a store in which each answer takes a while, so that its other ways are taken."""
+    monkeypatch.setattr(LocalFileIO, "scheme", "elsewhere")
+
+
+@pytest.fixture(params=each_run(["disk", "store"], lambda kind: kind == "disk"))
+def each_kind_of_store(request: pytest.FixtureRequest) -> None:
+    """Once as it is, once as `like_a_store`."""
+    if request.param == "store":
+        request.getfixturevalue("like_a_store")
