@@ -12,9 +12,11 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, at_once, is_remote
 from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
@@ -283,12 +285,16 @@ class SnapshotExpiry:
             ChangelogManager(store.file_io, store.paths).add(list(self._still_there(plan)))
         if plan.snapshots:
             store.snapshots.note_earliest(plan.end)
-        for snapshot in self._still_there(plan):
+        # One after the other on a disk; some at once in a store, where nobody sees any of them by now.
+        size = REQUESTS_AT_ONCE if is_remote(store.file_io) else 1
+        ids = sorted(plan.snapshots)
+        for start in range(0, len(ids), size):
+            going = list(self._still_there(plan, ids[start : start + size]))
             if not marks.is_set(mark):
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return result
-            store.file_io.delete(store.paths.snapshot(snapshot.id))
+            at_once(store.file_io, [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going])
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(
@@ -306,18 +312,25 @@ class SnapshotExpiry:
             _log.info("%s of %s", result, store.location)
         return result
 
-    def _still_there(self, plan: ExpiryPlan) -> Iterator[Snapshot]:
-        """The planned snapshots whose files are there, oldest first; one that came in place of another is not."""
-        for number, uuid in sorted(plan.snapshots.items()):
-            found = self._find(number)
-            if found is not None and (found.uuid or "") == uuid:
+    def _still_there(self, plan: ExpiryPlan, ids: Sequence[int] | None = None) -> Iterator[Snapshot]:
+        """The planned snapshots whose files are there, oldest first; one that came in place of another is not.
+
+        With `ids`, ascending, only those of them.
+        """
+        for found in self._found(sorted(plan.snapshots) if ids is None else ids):
+            if (found.uuid or "") == plan.snapshots[found.id]:
                 yield found
+
+    def _found(self, ids: Sequence[int]) -> list[Snapshot]:
+        """The snapshots of these ids whose files are there, in the same order."""
+        found = at_once(self.store.file_io, [partial(self._find, number) for number in ids])
+        return [snapshot for snapshot in found if snapshot is not None]
 
     def _plan(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryPlan:
         """What goes with the snapshots from `begin` to before `end`; nothing is changed."""
         store = self.store
         numbers = [number for number in store.snapshots.stored_ids() if begin <= number < end]
-        going = [s for s in map(self._find, numbers) if s is not None]
+        going = self._found(numbers)
         kept = self._find(end)
         if not going or kept is None:
             return ExpiryPlan(end=begin, snapshots={})

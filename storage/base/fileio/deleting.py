@@ -2,22 +2,30 @@
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.at_once import at_once
 
 _log = logging.getLogger(__name__)
 
 
 def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
     """Delete files that may or may not exist; those that the store does not let go, and why, which is logged."""
-    left: dict[str, OSError] = {}
-    for path in paths:
+
+    def tried(path: str) -> OSError | None:
         try:
             file_io.delete(path)
         except OSError as error:
-            left[path] = error
-            _log.warning("Left %s behind: %s", path, error)
+            return error
+        return None
+
+    given = list(paths)
+    outcomes = at_once(file_io, [partial(tried, path) for path in given])
+    left = {path: error for path, error in zip(given, outcomes, strict=True) if error is not None}
+    for path, error in left.items():
+        _log.warning("Left %s behind: %s", path, error)
     return left
 
 

@@ -15,7 +15,7 @@ import http.client
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -108,7 +108,8 @@ class StoreProxy:
         self.bytes_per_second = bytes_per_second
         self.fault: Callable[[Request], Fault | None] | None = None
         self._watching: list[Seen] = []
-        self._lock = threading.Lock()
+        self._under_way = 0
+        self._changed = threading.Condition()
         self._server = _Server(self)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="store-proxy")
@@ -127,21 +128,31 @@ class StoreProxy:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Seen]:
-        """What is asked for within the block."""
+        """What is asked for within the block; its end waits for the proxy to be done with all of it."""
         seen = Seen()
-        with self._lock:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
             self._watching.append(seen)
         try:
             yield seen
         finally:
-            with self._lock:
+            with self._changed:
+                # A client has its answer a moment before the proxy knows what it was.
+                self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
                 self._watching.remove(seen)
 
+    def begin(self) -> None:
+        """A request has come."""
+        with self._changed:
+            self._under_way += 1
+
     def note(self, request: Request) -> None:
-        """Add it for whoever watches."""
-        with self._lock:
+        """A request has ended: add it for whoever watches."""
+        with self._changed:
+            self._under_way -= 1
             for seen in self._watching:
                 seen.requests.append(request)
+            self._changed.notify_all()
 
     def connected(self) -> http.client.HTTPConnection:
         """A new connection to the store."""
@@ -202,44 +213,40 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server
     _upstream: http.client.HTTPConnection | None = None
+    _answered_at = 0.0
+    """Just before the last piece of the answer went out: what its client asks for next comes later."""
 
     def log_message(self, *_: Any, **__: Any) -> None:
         """Say nothing."""
 
     def _hand_on(self) -> None:
         proxy = self.server.proxy
-        address = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        request = Request(
-            method=self.command,
-            path=address.path,
-            query=address.query,
-            headers={name.lower(): value for name, value in self.headers.items()},
-            sent_bytes=len(body),
-            started=time.monotonic(),
-        )
-        fault = None if proxy.fault is None else proxy.fault(request)
-        status, received = 0, 0
+        proxy.begin()
+        self._answered_at = 0.0
+        started, body, status, received = time.monotonic(), b"", 0, 0
         try:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            asked = self._request(body, started)
+            fault = None if proxy.fault is None else proxy.fault(asked)
             if proxy.latency_seconds:
                 time.sleep(proxy.latency_seconds)
             status, received = self._answered(body, fault)
         except (_HangUpError, OSError, http.client.HTTPException):
             self.close_connection = True
         finally:
-            proxy.note(
-                Request(
-                    method=request.method,
-                    path=request.path,
-                    query=request.query,
-                    headers=request.headers,
-                    sent_bytes=request.sent_bytes,
-                    started=request.started,
-                    ended=time.monotonic(),
-                    status=status,
-                    received_bytes=received,
-                )
-            )
+            ended = self._answered_at or time.monotonic()
+            proxy.note(replace(self._request(body, started), ended=ended, status=status, received_bytes=received))
+
+    def _request(self, body: bytes, started: float) -> Request:
+        address = urlsplit(self.path)
+        return Request(
+            method=self.command,
+            path=address.path,
+            query=address.query,
+            headers={name.lower(): value for name, value in self.headers.items()},
+            sent_bytes=len(body),
+            started=started,
+        )
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _hand_on  # noqa: N815
 
@@ -251,6 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(fault.status)
             for name, value in {"Content-Length": "0", **fault.headers}.items():
                 self.send_header(name, value)
+            self._answered_at = time.monotonic()
             self.end_headers()
             return fault.status, 0
         if kind == "refuse":
@@ -295,6 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         if held is not None:
             self.send_header("Content-Length", str(len(held)))
+        self._answered_at = time.monotonic()
         self.end_headers()
         if self.command == "HEAD":
             answer.read()
@@ -308,6 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _HangUpError
             if proxy.bytes_per_second:
                 time.sleep(len(chunk) / proxy.bytes_per_second)
+            self._answered_at = time.monotonic()
             self.wfile.write(chunk)
             sent += len(chunk)
         return sent
