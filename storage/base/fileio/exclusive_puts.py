@@ -9,7 +9,6 @@ That a service looks first and writes then, in two steps, can't be seen so; who 
 """
 
 import logging
-import random
 import threading
 import time
 import uuid
@@ -17,18 +16,17 @@ from collections.abc import Callable
 from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.store_errors import is_not_implemented, may_have_happened, store_error
-from interbed.storage.base.fileio.store_objects import StoreObjects
+from interbed.storage.base.fileio.store_errors import (
+    is_missing_store,
+    is_not_implemented,
+    may_have_happened,
+    status_of,
+    store_error,
+)
+from interbed.storage.base.fileio.store_objects import WRITER, StoreObjects
 from interbed.storage.base.fileio.store_settings import StoreSettings
 
 _log = logging.getLogger(__name__)
-
-WRITER = "interbedwriter"
-"""The name of that word; Azure takes letters and digits alone."""
-
-TRIES = 6
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 3.0
 
 _heeded: dict[tuple[str, str], bool] = {}
 """Endpoint and bucket -> whether conditions are heeded there, as far as this process has tried."""
@@ -48,6 +46,8 @@ class ExclusivePuts:
         self._objects = objects
         self._key = (settings.endpoint or "", settings.bucket)
         self._known = settings.heeds_conditions
+        self._patience = settings.patience
+        self._tries = settings.patience.retries + 1
         self._sleep = sleep
 
     def are_heeded(self, directory: str, prefix: str) -> bool:
@@ -78,50 +78,62 @@ class ExclusivePuts:
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         word, unclear = uuid.uuid4().hex, False
-        for attempt in range(1, TRIES + 1):
+        began = time.monotonic()
+        for attempt in range(1, self._tries + 1):
+            last = attempt == self._tries or time.monotonic() - began >= self._patience.retry_seconds
             try:
                 obstore.put(self._store, key, content, mode="create", attributes={WRITER: word})
                 return True
             except AlreadyExistsError as error:
-                # Somebody's, unless it may be what an earlier try has made.
-                return unclear and self._settled(key, word, content, path, error)
+                mine = self._is_mine(key, word, content if unclear else None, path, error)
+                if mine is not None:
+                    return mine
+                # Nothing is there. S3 answers 409 when two came at the same moment, of which neither may have won.
+                if status_of(error) != 409 or last:
+                    if unclear:
+                        raise store_error("create", path, error) from None
+                    return False
             except (BaseError, OSError, ValueError) as error:
                 if not may_have_happened(error):
                     raise store_error("create", path, error) from None
-                if attempt == TRIES:
-                    return self._settled(key, word, content, path, error)
+                if last:
+                    mine = self._is_mine(key, word, content, path, error)
+                    if mine is not None:
+                        return mine
+                    # It may yet appear: whoever called knows what that means to them.
+                    raise store_error("create", path, error) from None
                 unclear = True
-                _log.info("Creating %s again, try %d of %d.", path, attempt + 1, TRIES)
-                self._pause(attempt)
+            _log.info("Creating %s again, try %d of %d.", path, attempt + 1, self._tries)
+            self._pause(attempt)
         raise AssertionError("unreachable")
 
     def _pause(self, attempt: int) -> None:
-        longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
-        self._sleep(longest * (0.25 + 0.75 * random.random()))
+        self._sleep(self._patience.pause_seconds(attempt - 1))
 
-    def _settled(self, key: str, word: str, content: bytes, path: str, error: Exception) -> bool:
+    def _is_mine(self, key: str, word: str, content: bytes | None, path: str, error: Exception) -> bool | None:
+        """Whether the object is that of this call, also when its put was carried out twice; None when there is none.
+
+        A store that drops metadata leaves only the content to go by, where it is given. Raises the error as
+        StorageAccessError when the object can't be looked at.
+        """
         from obstore.exceptions import BaseError
 
         try:
-            return self._is_mine(key, word, content)
+            theirs = self._objects.attribute(key, WRITER)
+            return theirs == word if theirs is not None or content is None else self._objects.read(key) == content
+        except FileNotFoundError as missing:
+            if is_missing_store(missing):
+                raise store_error("create", path, error) from None
+            return None
         except (BaseError, OSError):
-            # It is not there, or not to be seen: whoever called knows what that means to them.
             raise store_error("create", path, error) from None
 
-    def _is_mine(self, key: str, word: str, content: bytes) -> bool:
-        import obstore
-
-        found = obstore.get(self._store, key)
-        theirs = found.attributes.get(WRITER)
-        # A store that drops metadata leaves only the content to go by.
-        return theirs == word if theirs is not None else bytes(found.bytes()) == content
-
     def _try(self, directory: str, prefix: str) -> bool:
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, self._tries + 1):
             try:
                 return self._try_once(directory, prefix)
             except StorageAccessError as error:
-                if attempt == TRIES or error.__context__ is None or not may_have_happened(error.__context__):
+                if attempt == self._tries or error.__context__ is None or not may_have_happened(error.__context__):
                     raise
                 # A put whose outcome is not known shows nothing; another object may.
                 self._pause(attempt)

@@ -18,9 +18,10 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.store_errors import is_missing_store, store_error
-from interbed.storage.base.fileio.store_files import PART_BYTES, PARTS_AT_ONCE, RangedFile, UploadedFile
+from interbed.storage.base.fileio.store_files import RangedFile
 from interbed.storage.base.fileio.store_objects import BATCH, StoreObjects, opened
 from interbed.storage.base.fileio.store_settings import StoreSettings, store_settings
+from interbed.storage.base.fileio.store_upload import Upload, UploadedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,41 +74,27 @@ class ObstoreFileIO:
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file by one request; raises FileNotFoundError."""
-        import obstore
-
-        return self._call("read", path, lambda key: bytes(obstore.get(self._objects.store, key).bytes()))
+        return self._call("read", path, self._objects.read)
 
     def open_input(self, path: str) -> "pa.NativeFile":
         """A seekable input, opened by the request that reads its end; raises FileNotFoundError."""
-        import obstore
         import pyarrow as pa
 
-        key = self._key(path)
         size, start, held = self._call("open", path, lambda key: self._objects.end_of(key))
         if len(held) == size:
             return pa.BufferReader(held)
 
         def fetch(first: int, end: int) -> Any:
-            return self._call("read", path, lambda _: obstore.get_range(self._objects.store, key, start=first, end=end))
+            return self._call("read", path, lambda key: self._objects.read_range(key, first, end))
 
         return pa.PythonFile(RangedFile(fetch, size, start, held), mode="r")
 
     def open_output(self, path: str) -> UploadedFile:
         """A file that appears whole when it is closed; it is durable then."""
-        import obstore
-
-        def call(step: Callable[[], _T]) -> _T:
-            return self._call("write", path, lambda _: step())
-
-        upload = self._call(
-            "create",
-            path,
-            lambda key: obstore.open_writer(
-                self._objects.store, key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
-            ),
-        )
+        self._check_process()
         self._note_write(path)
-        return UploadedFile(upload, call)
+        upload = Upload(self._objects, self._key(path))
+        return UploadedFile(upload, lambda step: self._call("write", path, lambda _: step()))
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         """Create the file; False when it exists.
@@ -124,9 +111,7 @@ class ObstoreFileIO:
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
         """Replace the file in one step; `durable` makes no difference."""
-        import obstore
-
-        self._call("write", path, lambda key: obstore.put(self._objects.store, key, content, use_multipart=False))
+        self._call("write", path, lambda key: self._objects.put(key, content))
         self._note_write(path)
 
     def sync(self, paths: Iterable[str]) -> None:
@@ -138,11 +123,10 @@ class ObstoreFileIO:
 
     def size(self, path: str) -> int:
         """The file's size in bytes; raises FileNotFoundError."""
-        import obstore
 
         def size(key: str) -> int:
             try:
-                return int(obstore.head(self._objects.store, key)["size"])
+                return self._objects.size(key)
             except FileNotFoundError:
                 # An answer without content does not tell whether it is the bucket that is missing; this one does.
                 self._objects.is_directory(key)
@@ -152,10 +136,9 @@ class ObstoreFileIO:
 
     def list(self, path: str) -> list[FileStatus]:
         """The directory's direct entries in no order; empty when there is no such directory."""
-        import obstore
 
         def entries(key: str) -> list[FileStatus]:
-            found = obstore.list_with_delimiter(self._objects.store, key or None)
+            found = self._objects.entries(key)
             directories = set(found["common_prefixes"]) - {key}
             listed = [_status(path, name, None) for name in sorted(directories)]
             for entry in found["objects"]:
@@ -169,11 +152,10 @@ class ObstoreFileIO:
 
     def make_directories(self, path: str) -> None:
         """Let the directory be there, even without files."""
-        import obstore
 
         def make(key: str) -> None:
             if key and not self._objects.is_directory(key):
-                obstore.put(self._objects.store, f"{key}/{DIRECTORY}", b"", use_multipart=False)
+                self._objects.put(f"{key}/{DIRECTORY}", b"")
 
         self._call("create the directory", path, make)
         self._note_write(f"{path}/{DIRECTORY}")

@@ -49,6 +49,16 @@ def may_have_happened(error: BaseException) -> bool:
     return status is None or status >= 500 or status in (408, 409, 425, 429)
 
 
+def was_cut_off(error: BaseException) -> bool:
+    """Whether an answer did not come, or not to its end, and obstore has not asked again by itself.
+
+    It repeats what got no answer at all, but not requests of which the answer broke off, nor a POST that timed out.
+    """
+    text = str(error)
+    return "HTTP error" in text and status_of(error) is None and _REPEATED.search(text) is None
+
+
+_REPEATED = re.compile(r"after [1-9]\d* retries")
 _REFUSALS = frozenset(
     {"PermissionDeniedError", "UnauthenticatedError", "InvalidPathError", "AlreadyExistsError", "PreconditionError"}
 )

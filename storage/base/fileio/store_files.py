@@ -1,8 +1,7 @@
-"""Files of an object store that are open: one that is read by ranges, one that is uploaded while it is written."""
+"""A file of an object store that is open: it is read by ranges."""
 
 import io
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 WHOLE_BYTES = 1 << 20
@@ -10,11 +9,6 @@ WHOLE_BYTES = 1 << 20
 
 READ_AHEAD_BYTES = 1 << 20
 """The least that is asked for at once: a request costs what some hundred KiB cost."""
-
-PART_BYTES = 8 << 20
-"""The parts of an upload; 10,000 of them, the most that S3 takes, are 80 GB."""
-
-PARTS_AT_ONCE = 4
 
 _WINDOWS_MAX = 16
 """Readers go through the columns of a file at the same time, each in a window of its own."""
@@ -100,64 +94,3 @@ class RangedFile(io.RawIOBase):
         if len(window) <= 2 * READ_AHEAD_BYTES:
             self._windows = [(start, window), *self._windows[: _WINDOWS_MAX - 1]]
         return window
-
-
-class UploadedFile(io.RawIOBase):
-    """A file that is there, whole, once it is closed; after an error in its `with`, or if it is left open, it never is.
-
-    `upload` is obstore's writer; `call` runs one step of it and translates its errors.
-    """
-
-    def __init__(self, upload: Any, call: Callable[[Callable[[], Any]], Any]) -> None:
-        self._upload = upload
-        self._call = call
-        self._written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._written
-
-    def write(self, content: Any) -> int:
-        """Take the bytes; a part is sent when it is full."""
-        if self.closed:
-            raise ValueError("The file is closed.")
-        view = memoryview(content)
-        flat = view if view.ndim == 1 and view.format == "B" else view.cast("B")
-        if len(flat):
-            self._call(lambda: self._upload.write(flat))
-            self._written += len(flat)
-        return len(flat)
-
-    def close(self) -> None:
-        """Send the rest and let the file appear."""
-        if self.closed:
-            return
-        try:
-            self._call(self._upload.close)
-        except BaseException:
-            self.abort()
-            raise
-        super().close()
-
-    def abort(self) -> None:
-        """End the upload without a file."""
-        if self.closed:
-            return
-        super().close()
-        reason = InterruptedError("the upload was given up")
-        # Whatever the store says to it, the error that led here is the one to report.
-        with suppress(OSError):
-            self._call(lambda: self._upload.__exit__(InterruptedError, reason, None))
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
-
-    def __del__(self) -> None:
-        # io would close it, and half a file would appear.
-        if not self.closed:
-            self.abort()

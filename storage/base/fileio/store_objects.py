@@ -1,34 +1,33 @@
 """The single steps by which ObstoreFileIO looks at objects and changes them; a directory is what keys have in common.
 
-Requests are repeated after errors that may pass, with growing pauses of random length, and end within minutes. What
-obstore raises comes through as it is, FileNotFoundError among it.
+Requests are repeated after errors that may pass, with growing pauses of random length, and end within minutes: by
+obstore where there was no answer or one that says to ask again, here where an answer broke off. What obstore raises
+comes through as it is, FileNotFoundError among it.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from typing import Any
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from interbed.storage.base.fileio.store_errors import is_missing_store, is_not_implemented, status_of, store_error
+from interbed.storage.base.fileio.store_errors import (
+    is_missing_store,
+    is_not_implemented,
+    status_of,
+    store_error,
+    was_cut_off,
+)
 from interbed.storage.base.fileio.store_files import WHOLE_BYTES
 from interbed.storage.base.fileio.store_settings import StoreSettings
 
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
 BATCH = 1000
 """Objects that one request of S3 deletes; the others divide them further."""
-
-_RETRIES = {
-    "max_retries": 6,
-    "retry_timeout": timedelta(seconds=90),
-    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
-}
-_CLIENT = {
-    "allow_http": True,
-    "connect_timeout": timedelta(seconds=5),
-    # Between two pieces of an answer, and for the whole of it, which may be a large one.
-    "read_timeout": timedelta(seconds=30),
-    "timeout": timedelta(minutes=5),
-    "user_agent": "interbed",
-}
+WRITER = "interbedwriter"
+"""The name of a word among an object's metadata that says who has made it; Azure takes letters and digits alone."""
 
 
 class StoreObjects:
@@ -39,8 +38,65 @@ class StoreObjects:
         self.store = opened(settings)
         self._deletes_many = True
 
+    def repeated(self, step: Callable[[], _T]) -> _T:
+        """What the step returns, which may be taken several times: again when its answer broke off."""
+        from obstore.exceptions import BaseError
+
+        patience, began, retry = self._settings.patience, time.monotonic(), 0
+        while True:
+            try:
+                return step()
+            except BaseError as error:
+                late = time.monotonic() - began >= patience.retry_seconds
+                if retry == patience.retries or late or not was_cut_off(error):
+                    raise
+                _log.info("An answer of %s broke off; retry %d.", self._settings.bucket, retry + 1)
+            time.sleep(patience.pause_seconds(retry))
+            retry += 1
+
+    def read(self, key: str) -> bytes:
+        """The whole object."""
+        import obstore
+
+        return self.repeated(lambda: bytes(obstore.get(self.store, key).bytes()))
+
+    def read_range(self, key: str, start: int, end: int) -> Any:
+        """Some bytes of an object."""
+        import obstore
+
+        return self.repeated(lambda: obstore.get_range(self.store, key, start=start, end=end))
+
+    def put(self, key: str, content: Any) -> None:
+        """Create or replace an object."""
+        import obstore
+
+        self.repeated(lambda: obstore.put(self.store, key, content, use_multipart=False))
+
+    def size(self, key: str) -> int:
+        """In bytes."""
+        import obstore
+
+        return int(self.repeated(lambda: obstore.head(self.store, key))["size"])
+
+    def attribute(self, key: str, name: str) -> str | None:
+        """A word among an object's metadata."""
+        import obstore
+
+        found = self.repeated(lambda: obstore.get(self.store, key, options={"head": True}))
+        word = found.attributes.get(name)
+        return None if word is None else str(word)
+
+    def entries(self, key: str) -> Any:
+        """What lies directly in a directory, as obstore lists it."""
+        import obstore
+
+        return self.repeated(lambda: obstore.list_with_delimiter(self.store, key or None))
+
     def end_of(self, key: str) -> tuple[int, int, Any]:
         """The size of an object, and its end, or all of it, with where that begins."""
+        return self.repeated(lambda: self._end_of(key))
+
+    def _end_of(self, key: str) -> tuple[int, int, Any]:
         import obstore
         from obstore.exceptions import BaseError, NotSupportedError
 
@@ -54,19 +110,17 @@ class StoreObjects:
             return size, start, found.bytes().to_bytes()
         except FileNotFoundError:
             raise
-        except BaseError:
+        except BaseError as error:
             # An empty object has no range, and each store says that in its own words.
-            if int(obstore.head(self.store, key)["size"]) > 0:
+            if was_cut_off(error) or int(obstore.head(self.store, key)["size"]) > 0:
                 raise
             return 0, 0, b""
 
     def is_file(self, key: str) -> bool:
-        import obstore
-
         if not key:
             return False
         try:
-            obstore.head(self.store, key)
+            self.size(key)
         except FileNotFoundError:
             return False
         return True
@@ -74,13 +128,30 @@ class StoreObjects:
     def is_directory(self, key: str) -> bool:
         import obstore
 
-        return any(True for some in obstore.list(self.store, key or None, chunk_size=1) if some)
+        def is_there() -> bool:
+            return any(True for some in obstore.list(self.store, key or None, chunk_size=1) if some)
+
+        return self.repeated(is_there)
 
     def below(self, key: str) -> Iterator[list[str]]:
-        """The keys of a directory's files, some at a time."""
+        """The keys of a directory's files, some at a time, in the order of their names."""
         import obstore
 
-        for some in obstore.list(self.store, key or None, chunk_size=BATCH):
+        last: str | None = None
+        listing: Any = None
+
+        def following() -> Any:
+            nonlocal listing
+            try:
+                listing = listing or iter(obstore.list(self.store, key or None, offset=last, chunk_size=BATCH))
+                return next(listing, None)
+            except BaseException:
+                # It goes on after what has come.
+                listing = None
+                raise
+
+        while (some := self.repeated(following)) is not None:
+            last = some[-1]["path"] if some else last
             keys = [entry["path"] for entry in some if entry["path"] != key]
             if keys:
                 yield keys
@@ -91,7 +162,7 @@ class StoreObjects:
 
         if self._deletes_many:
             try:
-                obstore.delete(self.store, keys)
+                self.repeated(lambda: obstore.delete(self.store, keys))
             except FileNotFoundError:
                 # One that is not there ends the whole request in some stores; the others may be there.
                 pass
@@ -108,7 +179,7 @@ class StoreObjects:
         import obstore
 
         try:
-            obstore.delete(self._single, key)
+            self.repeated(lambda: obstore.delete(self._single, key))
         except FileNotFoundError as error:
             if is_missing_store(error):
                 raise
@@ -120,25 +191,38 @@ class StoreObjects:
         return opened(self._settings, more=more)
 
     def copy(self, source: str, target: str) -> None:
+        """Copy an object over whatever is there."""
         import obstore
 
-        obstore.copy(self.store, source, target)
+        self.repeated(lambda: obstore.copy(self.store, source, target))
 
     def copy_new(self, source: str, target: str) -> bool:
+        """Copy an object where there is none; False where there is another one."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
 
         if self.is_file(target):
             return False
         try:
-            obstore.copy(self.store, source, target, overwrite=False)
+            self.repeated(lambda: obstore.copy(self.store, source, target, overwrite=False))
         except (AlreadyExistsError, NotModifiedError, PreconditionError):
-            return False
+            # It may be what a try has made whose answer was lost; one copy is as good as another.
+            return self._are_equal(source, target)
         except BaseError as error:
             if not is_not_implemented(error) and status_of(error) != 400:
                 raise
             self.copy(source, target)
         return True
+
+    def _are_equal(self, source: str, target: str) -> bool:
+        size = self.size(source)
+        if size != self.size(target):
+            return False
+        return all(
+            bytes(self.read_range(source, start, end)) == bytes(self.read_range(target, start, end))
+            for start in range(0, size, WHOLE_BYTES)
+            for end in (min(start + WHOLE_BYTES, size),)
+        )
 
 
 def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping[str, Any] | None = None) -> Any:
@@ -153,8 +237,8 @@ def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping
         return getattr(store, settings.kind)(
             settings.bucket,
             config={**settings.config, **(more or {})},
-            client_options=_CLIENT,
-            retry_config=_RETRIES if retries is None else {**_RETRIES, "max_retries": retries},
+            client_options={"allow_http": True, "user_agent": "interbed", **settings.patience.client_options},
+            retry_config=settings.patience.retry_config | ({} if retries is None else {"max_retries": retries}),
             **({} if settings.credentials is None else {"credential_provider": settings.credentials}),
         )
     except (BaseError, OSError, ValueError) as error:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.base.fileio.store_patience import AZURE_NAMES, GCS_NAMES, S3_NAMES, Patience
 
 S3_SCHEMES = frozenset({"s3"})
 GCS_SCHEMES = frozenset({"gs"})
@@ -36,7 +37,7 @@ _S3 = {
 _S3 = {
     what: tuple(dict.fromkeys((*names, *(n.replace("fs.s3a.", "s3.", 1) for n in names))))
     for what, names in _S3.items()
-}
+} | dict(S3_NAMES)
 _GCS = {
     "key_file": (
         "fs.gs.auth.service.account.json.keyfile",
@@ -46,6 +47,7 @@ _GCS = {
     "endpoint": ("fs.gs.storage.root.url",),
     "project": ("fs.gs.project.id",),
     "enabled": ("google.cloud.auth.service.account.enable", "fs.gs.auth.service.account.enable"),
+    **GCS_NAMES,
 }
 _AZURE = {
     "endpoint": ("fs.azure.endpoint",),
@@ -58,6 +60,7 @@ _AZURE = {
     "authority": ("fs.azure.account.oauth2.client.endpoint",),
     "tenant": ("fs.azure.account.oauth2.msi.tenant",),
     "kind": ("fs.azure.account.oauth.provider.type",),
+    **AZURE_NAMES,
 }
 
 _TUNING = re.compile(
@@ -88,6 +91,7 @@ class StoreSettings:
     heeds_conditions: bool | None = True
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     credentials: Callable[[], Any] | None = field(default=None, repr=False)
+    patience: Patience = field(default_factory=Patience)
 
 
 def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
@@ -187,6 +191,7 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
         heeds_conditions=_heeds_conditions(options, service),
         config=config,
         credentials=credentials,
+        patience=Patience.of(options.get, S3_NAMES),
     )
 
 
@@ -327,6 +332,7 @@ def _gcs(bucket: str, options: _Options) -> StoreSettings:
         heeds_conditions=True if endpoint is None and not os.environ.get("GOOGLE_BASE_URL") else None,
         config=config,
         credentials=_no_token if auth == "UNAUTHENTICATED" else None,
+        patience=Patience.of(options.get, GCS_NAMES),
     )
 
 
@@ -383,7 +389,14 @@ def _azure(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSett
         endpoint = f"https://{host.replace('.dfs.', '.blob.', 1)}"
     if endpoint is not None:
         config["endpoint"] = endpoint.rstrip("/")
-    return StoreSettings(kind="AzureStore", bucket=container, endpoint=endpoint, heeds_conditions=heeds, config=config)
+    return StoreSettings(
+        kind="AzureStore",
+        bucket=container,
+        endpoint=endpoint,
+        heeds_conditions=heeds,
+        config=config,
+        patience=Patience.of(known.get, AZURE_NAMES),
+    )
 
 
 def _of_account(options: Mapping[str, str], account: str, container: str) -> Mapping[str, str]:

@@ -15,11 +15,12 @@ from pyarrow import fs as pafs
 
 import interbed
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
-from interbed.storage.base.fileio import exclusive_puts, obstore_store, resolve, store_objects
+from interbed.storage.base.fileio import obstore_store, resolve, store_objects
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.store_patience import Patience
 from interbed.storage.base.fileio.writing import give_up
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 
@@ -35,7 +36,7 @@ def options() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def io(options: dict[str, str]) -> tuple[ObstoreFileIO, str]:
-    io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", options)
+    io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", {**options, "s3.retry.interval": "1ms"})
     assert isinstance(io, ObstoreFileIO)
     return io, root
 
@@ -59,12 +60,6 @@ class Failing:
         raise obstore.exceptions.GenericError("HTTP error: connection closed before message completed")
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_puts, "LONGEST_PAUSE_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_a_put_whose_answer_was_lost_is_asked_for_again(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, carried_out: bool
@@ -78,7 +73,6 @@ def test_a_put_whose_answer_was_lost_is_asked_for_again(
     assert files.read_bytes(f"{root}/snapshot-1") == b"mine"
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_somebody_else_has_put_meanwhile_is_not_taken_for_ones_own(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +84,6 @@ def test_what_somebody_else_has_put_meanwhile_is_not_taken_for_ones_own(
     assert not files.create_exclusive(f"{root}/snapshot-1", b"same")
 
 
-@pytest.mark.usefixtures("quick")
 def test_tries_end_with_an_error_that_names_the_path(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +93,7 @@ def test_tries_end_with_an_error_that_names_the_path(
     monkeypatch.setattr(obstore, "put", put)
     with pytest.raises(StorageAccessError, match=f"{root}/snapshot-1"):
         files.create_exclusive(f"{root}/snapshot-1", b"mine")
-    assert put.calls == exclusive_puts.TRIES
+    assert put.calls == Patience().retries + 1
 
 
 def put_half(out: Any, content: bytes) -> None:

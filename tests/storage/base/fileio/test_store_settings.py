@@ -7,6 +7,7 @@ import pytest
 
 from interbed.catalog.masking import masked
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.base.fileio.store_patience import Patience
 from interbed.storage.base.fileio.store_settings import StoreSettings, store_settings
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
@@ -86,6 +87,10 @@ def test_a_bucket_may_be_part_of_the_host() -> None:
         ("s3", "b", {"s3.endpoint": "a", "fs.s3a.endpoint": "b"}, "'s3.endpoint' and 'fs.s3a.endpoint' contradict"),
         ("s3", "b", {"s3.path.style.access": "maybe"}, "s3.path.style.access"),
         ("s3", "b", {"s3.conditional-put": "yes"}, "s3.conditional-put"),
+        ("s3", "b", {"fs.s3a.retry.limit": "many"}, "fs.s3a.retry.limit"),
+        ("s3", "b", {"s3.retry.interval": "soon"}, "fs.s3a.retry.interval"),
+        ("s3", "b", {"s3.connection.timeout": "0"}, "fs.s3a.connection.timeout"),
+        ("gs", "b", {"fs.gs.http.max.retry": "-1"}, "fs.gs.http.max.retry"),
         ("s3", "b", {"fs.s3a.aws.credentials.provider": "com.shop.Keys"}, "com.shop.Keys"),
         ("s3", "b", {**KEY, "fs.s3a.aws.credentials.provider": "x.AnonymousAWSCredentialsProvider"}, "contradict"),
         ("gs", "b", {"fs.gs.auth.typ": "X"}, "fs.gs.auth.typ"),
@@ -105,6 +110,32 @@ def test_what_is_unknown_or_contradicts_is_named(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=named):
         store_settings(scheme, authority, options)
+
+
+def test_how_long_a_store_is_asked_goes_by_the_names_of_hadoop() -> None:
+    options = {
+        "fs.s3a.retry.limit": "3",
+        "s3.retry.interval": "20",
+        "fs.s3a.connection.timeout": "2s",
+        "fs.s3a.connection.establish.timeout": "1500 ms",
+        "fs.s3a.connection.request.timeout": "1m",
+    }
+    assert store_settings("s3", "b", options).patience == Patience(
+        retries=3, first_pause_seconds=0.02, read_seconds=2.0, connect_seconds=1.5, request_seconds=60.0
+    )
+    google = {"fs.gs.http.max.retry": "2", "fs.gs.http.connect-timeout": "100", "fs.gs.http.read-timeout": "200"}
+    assert store_settings("gs", "b", google).patience == Patience(retries=2, connect_seconds=0.1, read_seconds=0.2)
+    azure = {
+        "fs.azure.io.retry.max.retries": "2",
+        "fs.azure.io.retry.min.backoff.interval": "7s",
+        "fs.azure.io.retry.max.backoff.interval": "9s",
+        "fs.azure.http.connection.timeout": "100",
+        "fs.azure.http.read.timeout": "200",
+    }
+    assert store_settings("abfss", ACCOUNT, azure).patience == Patience(
+        retries=2, first_pause_seconds=7.0, longest_pause_seconds=9.0, connect_seconds=0.1, read_seconds=0.2
+    )
+    assert store_settings("s3", "b", {}).patience == Patience()
 
 
 def test_keys_of_a_profile_are_read_when_there_are_no_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
