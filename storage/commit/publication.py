@@ -81,31 +81,38 @@ class Publication:
                 continue
             try:
                 ids.append(self._publish(part))
-            except CommitStateUnknownError:
+            except CommitStateUnknownError as error:
                 self._committed.unknown()
-                raise
+                if not ids:
+                    raise
+                self._give_up_compaction(ids[-1], error)
             except DuplicateFileError:
                 raise
-            except (CommitConflictError, CommitFailedError) as error:
+            except (InterbedError, OSError) as error:
                 if not self._committed.is_unknown:
                     self.delete(messages, compact_only=part.facts.kind is CommitKind.COMPACT)
                 if not ids:
                     raise
-                # The new records are in the table, and whoever was faster has compacted the same files or will.
-                self.gave_up_compaction = True
-                _log.info("Snapshot %d was made, its compaction was given up: %s", ids[-1], error)
-            except (InterbedError, OSError) as error:
-                if ids:
-                    error.add_note(
-                        f"The new records were committed as snapshot {ids[-1]}; only their compaction failed."
-                    )
-                if not self._committed.is_unknown:
-                    self.delete(messages, compact_only=part.facts.kind is CommitKind.COMPACT)
-                raise
+                self._give_up_compaction(ids[-1], error)
         if parts:
             self._committed.note(parts[-1].facts.identifier)
             self._store.hooks.after_commit(self._store)
         return ids
+
+    def _give_up_compaction(self, snapshot_id: int, error: Exception) -> None:
+        """Go on without it: the new records are in the table, so that an error would have them written once more.
+
+        Whoever was faster has compacted the same files or will; a store that failed will be asked by the next one.
+        """
+        self.gave_up_compaction = True
+        lost_race = isinstance(error, CommitConflictError | CommitFailedError)
+        _log.log(
+            logging.INFO if lost_race else logging.WARNING,
+            "Snapshot %d of %s was made, its compaction was given up: %s",
+            snapshot_id,
+            self._store.location,
+            error,
+        )
 
     def _publish(self, part: PendingSnapshot) -> int:
         """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""

@@ -101,6 +101,29 @@ def test_a_file_moved_to_another_level_stays_one_file(tmp_path: Path) -> None:
     assert paths[0].exists()
 
 
+@pytest.mark.parametrize(("action", "is_known"), [("fail-before", True), ("fail-after", True), ("lost", False)])
+def test_new_records_are_committed_though_the_store_fails_at_their_compaction(
+    tmp_path: Path, action: str, is_known: bool
+) -> None:
+    store = primary_key_table(tmp_path)
+    old, new, compacted = data_file(), data_file(), data_file(level=5)
+    FileStoreCommit(store, "u").commit([message(old)])
+    pattern = f"create_exclusive:*/snapshot/snapshot-3:{action}"
+    faults = ["create_exclusive:*/snapshot/snapshot-3:fail-before", "read_bytes:*/snapshot/snapshot-3:fail-before"]
+    faulty = FaultyFileIO(LocalFileIO(), [Fault.parse(each) for each in ([pattern] if is_known else faults)])
+    commit = FileStoreCommit(open_store(store.location, faulty), "u", retry=quick())
+    both = message(new, before=[old], after=[compacted])
+    paths = write_files(store, both)
+    # An error would have whoever wrote them write them once more.
+    ids = commit.commit([both])
+    is_compacted = action == "fail-after"
+    assert ids == ([2, 3] if is_compacted else [2])
+    assert commit.gave_up_compaction is not is_compacted
+    assert live_names(store) == {new.file_name, (compacted if is_compacted else old).file_name}
+    # Files of a compaction that may yet appear stay.
+    assert [path.exists() for path in paths] == [True, is_compacted or not is_known]
+
+
 def test_rewritten_files_make_an_overwrite_snapshot(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     old, new = data_file(rows=5), data_file(rows=4)
