@@ -1,0 +1,275 @@
+"""Random stories: several writers work on tables of a store whose answers go wrong, and then all is compared.
+
+Every write is a group of rows with a number of its own. What reported success is in the table once; what reported a
+failure is not; what reported that its state is unknown is there as a whole or not at all. Readers see whole groups.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+import interbed
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError
+from interbed.storage.version.orphans import remove_orphan_files
+from tests.support.servers.store_proxy import Fault, Request
+
+GROUP_ROWS = 3
+STALL_SECONDS = 0.3
+PATIENCE = {
+    "s3.retry.interval": "1ms",
+    "s3.retry.limit": "3",
+    "s3.connection.timeout": "200ms",
+    "s3.connection.request.timeout": "2s",
+}
+SCHEMA = pa.schema([("id", pa.int64()), ("number", pa.int64())])
+KINDS = ("keyed", "looked up", "appended", "vectors")
+Kind = Literal["keyed", "looked up", "appended", "vectors"]
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "keyed": {"bucket": "1"},
+    "looked up": {"bucket": "2", "changelog-producer": "lookup"},
+    "appended": {"bucket": "-1"},
+    "vectors": {"bucket": "1", "deletion-vectors.enabled": "true"},
+}
+_COMMON = {
+    "num-sorted-run.compaction-trigger": "3",
+    "manifest.merge-min-count": "4",
+    "snapshot.num-retained.min": "2",
+    "snapshot.num-retained.max": "5",
+    "commit.max-retries": "30",
+    "commit.min-retry-wait": "1 ms",
+    "commit.max-retry-wait": "20 ms",
+}
+
+
+@dataclass(slots=True)
+class Weather:
+    """Faults of requests by chance: single ones, and storms in which all requests of a while fail.
+
+    `count` is how many there have been, `limit` after which there are no more.
+    """
+
+    chance: random.Random
+    rate: float = 0.06
+    storms: float = 0.004
+    limit: int = 1_000_000
+    counts: Counter[str] = field(default_factory=Counter[str])
+    _storm: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def count(self) -> int:
+        """Of all faults so far."""
+        return self.counts.total()
+
+    def __call__(self, request: Request) -> Fault | None:
+        with self._lock:
+            if self.count >= self.limit:
+                return None
+            if self._storm > 0:
+                self._storm -= 1
+                fault = Fault(kind="answer", status=503)
+            elif self.chance.random() < self.storms:
+                self._storm = self.chance.randrange(4, 16)
+                fault = Fault(kind="refuse")
+            elif self.chance.random() < self.rate:
+                fault = self._one()
+            else:
+                return None
+            self.counts[f"{fault.kind} {fault.status}" if fault.kind == "answer" else fault.kind] += 1
+            return fault
+
+    def _one(self) -> Fault:
+        kind = self.chance.choices(
+            ("answer", "refuse", "lose", "cut", "twice", "stall"), weights=(30, 15, 25, 15, 14, 1)
+        )[0]
+        return Fault(
+            kind=kind,  # type: ignore[arg-type]
+            status=self.chance.choice((500, 502, 503, 429)),
+            after_bytes=self.chance.choice((0, 1, 40, 300)),
+            seconds=STALL_SECONDS,
+        )
+
+
+@dataclass(slots=True)
+class Told:
+    """What one writer was told of its groups of rows, and what went wrong in its eyes."""
+
+    there: set[int] = field(default_factory=set[int])
+    gone: set[int] = field(default_factory=set[int])
+    unknown: set[int] = field(default_factory=set[int])
+    wrong: list[str] = field(default_factory=list[str])
+    steps: Counter[str] = field(default_factory=Counter[str])
+    errors: Counter[str] = field(default_factory=Counter[str])
+
+    def note(self, group: int, outcome: Literal["there", "gone", "unknown"]) -> None:
+        """The group's state from now on."""
+        for name in ("there", "gone", "unknown"):
+            getattr(self, name).discard(group)
+        getattr(self, outcome).add(group)
+
+
+class Writer:
+    """One writer with a catalog of its own; `number` is its own, and so are the rows that it writes."""
+
+    def __init__(self, open_table: Callable[[], interbed.Table], number: int, chance: random.Random) -> None:
+        self._opener = open_table
+        self._number = number
+        self._chance = chance
+        self._next = 0
+        self._table: interbed.Table | None = None
+        self.told = Told()
+
+    def run(self, steps: int) -> Told:
+        """Take the steps."""
+        for _ in range(steps):
+            name = self._chance.choices(
+                ("write", "delete", "read", "compact", "expire", "tag", "orphans", "alter", "open"),
+                weights=(45, 8, 20, 6, 5, 5, 2, 3, 6),
+            )[0]
+            self.told.steps[name] += 1
+            try:
+                if self._table is None or name == "open":
+                    self._table = self._opener()
+                getattr(self, f"_{name}")(self._table)
+            except (InterbedError, OSError) as error:
+                self.told.errors[f"{name}: {type(error).__name__}"] += 1
+                self._check_words(name, error)
+        return self.told
+
+    def _open(self, table: interbed.Table) -> None:
+        """Nothing more than what comes before each step."""
+
+    def _write(self, table: interbed.Table) -> None:
+        group = self._number * 1_000_000 + self._next
+        self._next += 1
+        # Until it is known better: whatever is raised, half of it is never there.
+        self.told.note(group, "gone")
+        try:
+            rows = group_rows(group)
+            _ = table.upsert(rows) if table.primary_keys else table.append(rows)
+        except CommitStateUnknownError:
+            self.told.note(group, "unknown")
+            raise
+        self.told.note(group, "there")
+
+    def _delete(self, table: interbed.Table) -> None:
+        if not self.told.there:
+            return
+        group = self._chance.choice(sorted(self.told.there))
+        try:
+            table.delete(f"number = {group}")
+        except CommitStateUnknownError:
+            self.told.note(group, "unknown")
+            raise
+        self.told.note(group, "gone")
+
+    def _read(self, table: interbed.Table) -> None:
+        wanted, unclear = set(self.told.there), set(self.told.unknown)
+        seen = groups_of(table.to_arrow())
+        self._check_whole(seen)
+        own = {group for group in seen if group // 1_000_000 == self._number}
+        # Rows of level 0 wait for a compaction where vectors mark what is deleted, and so do deletions.
+        waits = table.options.scans_skip_level_0
+        if not waits and not wanted <= own <= wanted | unclear:
+            self.told.wrong.append(f"writer {self._number} reads {own ^ wanted} otherwise than it was told")
+
+    def _check_whole(self, seen: Mapping[int, int]) -> None:
+        halves = {group: count for group, count in seen.items() if count != GROUP_ROWS}
+        if halves:
+            self.told.wrong.append(f"writer {self._number} has read parts of groups, or groups twice: {halves}")
+
+    def _compact(self, table: interbed.Table) -> None:
+        table.compact()
+
+    def _expire(self, table: interbed.Table) -> None:
+        table.expire_snapshots(retain_min=2, retain_max=3)
+
+    def _tag(self, table: interbed.Table) -> None:
+        name = f"t{self._number}"
+        if any(tag.name == name for tag in table.tags()):
+            table.delete_tag(name)
+        else:
+            table.create_tag(name)
+
+    def _orphans(self, table: interbed.Table) -> None:
+        table.remove_orphan_files()
+
+    def _alter(self, table: interbed.Table) -> None:
+        change = interbed.SchemaChange.set_option("snapshot.num-retained.max", str(self._chance.randrange(4, 9)))
+        table.store.schemas.change([change])
+
+    def _check_words(self, step: str, error: InterbedError | OSError) -> None:
+        """Errors name a path or the table, and none is a bare one of a library."""
+        if not isinstance(error, InterbedError):
+            self.told.wrong.append(f"{step} has ended with {type(error).__name__}: {error}")
+
+
+def group_rows(group: int) -> pa.Table:
+    """The rows that are written together."""
+    ids = [group * GROUP_ROWS + n for n in range(GROUP_ROWS)]
+    return pa.table({"id": ids, "number": [group] * GROUP_ROWS}, schema=SCHEMA)
+
+
+def groups_of(rows: pa.Table) -> Counter[int]:
+    """Group -> how many rows of it there are."""
+    numbers: Any = rows["number"].to_pylist()
+    return Counter(numbers)
+
+
+def create(catalog: interbed.Catalog, name: str, kind: str) -> interbed.Table:
+    """The table of a story."""
+    keys = [] if kind == "appended" else ["id"]
+    return catalog.create_table(name, SCHEMA, primary_keys=keys, options={**_COMMON, **_OPTIONS[kind]})
+
+
+def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told]) -> list[str]:
+    """What is wrong with the table when the faults are over: its rows, and that it can be kept up."""
+    wrong = [each for one in told for each in one.wrong]
+    there = set().union(*(one.there for one in told))
+    unknown = set().union(*(one.unknown for one in told))
+
+    def compare(when: str) -> dict[int, int]:
+        seen = groups_of(open_table().to_arrow())
+        lost, extra = there - seen.keys(), seen.keys() - there - unknown
+        parts = {group: count for group, count in seen.items() if count != GROUP_ROWS}
+        if lost or extra or parts:
+            wrong.append(f"{when}: lost {sorted(lost)}, not reported {sorted(extra)}, not whole {parts}")
+        return dict(seen)
+
+    first = compare("after the faults")
+    table = open_table()
+    group = 999_000_001
+    _ = table.upsert(group_rows(group)) if table.primary_keys else table.append(group_rows(group))
+    there.add(group)
+    first[group] = GROUP_ROWS
+    for tag in table.tags():
+        table.delete_tag(tag.name)
+    table.compact()
+    if compare("after a compaction") != first:
+        wrong.append("a compaction has changed rows")
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    compare("after an expiry")
+    later = int((time.time() + 3600) * 1000)
+    remove_orphan_files(table.store, older_than_millis=later, clock=lambda: time.time() + 7200)
+    compare("after the removal of orphan files")
+    again = remove_orphan_files(table.store, older_than_millis=later, clock=lambda: time.time() + 7200)
+    if again.files:
+        wrong.append(f"orphan files were left: {again.files}")
+    checked = open_table().fsck()
+    if not checked.is_sound:
+        wrong.append(str(checked))
+    return wrong
+
+
+def tell(open_table: Callable[[int], Callable[[], interbed.Table]], seed: int, writers: int, steps: int) -> list[Told]:
+    """Let the writers write at the same time; `open_table` gives each the way to its table."""
+    all_writers = [Writer(open_table(number), number, random.Random(f"{seed}/{number}")) for number in range(writers)]
+    with ThreadPoolExecutor(writers) as pool:
+        return list(pool.map(lambda writer: writer.run(steps), all_writers))

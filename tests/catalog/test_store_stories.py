@@ -1,0 +1,80 @@
+"""Writers on a store whose answers go wrong by chance: nothing is lost or there twice, and all is clean afterwards."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+import interbed
+from tests.catalog.store_stories import KINDS, PATIENCE, Weather, check_afterwards, create, tell
+from tests.support.servers.http_servers import running_s3
+from tests.support.servers.store_proxy import StoreProxy
+from tests.support.tally import Tally
+
+BUCKET = "lake"
+WRITERS = 4
+PIECES = 20
+FAULTS_EACH = 550
+"""The long pieces count 10,000 faults together, with some to spare."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with running_s3(BUCKET) as options:
+        yield options
+
+
+@pytest.fixture
+def proxy(store: dict[str, str]) -> Iterator[StoreProxy]:
+    with StoreProxy.before(store) as running:
+        yield running
+
+
+def told_story(store: dict[str, str], proxy: StoreProxy, seed: int, kind: str, steps: int) -> tuple[Weather, list[str]]:
+    """One story, its faults, and what is wrong after it."""
+    warehouse = {"warehouse": f"s3a://{BUCKET}/{seed}-{kind.replace(' ', '-')}"}
+    calm = interbed.CatalogFactory.create({**warehouse, **store})
+    calm.create_database("d")
+    create(calm, "d.t", kind)
+    weather = Weather(chance=random.Random(seed))
+
+    def opened(number: int) -> interbed.Catalog:
+        # An option that is passed over makes a client of its own.
+        more = {"fs.s3a.threads.max": str(number + 1)}
+        return interbed.CatalogFactory.create({**warehouse, **proxy.options, **PATIENCE, **more})
+
+    catalogs = [opened(number) for number in range(WRITERS)]
+    proxy.fault = weather
+    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), seed, WRITERS, steps)
+    proxy.fault = None
+    wrong = check_afterwards(lambda: calm.get_table("d.t"), told)
+    steps_taken = sum((one.steps for one in told), Counter[str]())
+    errors = sum((one.errors for one in told), Counter[str]())
+    there = sum(len(one.there) for one in told)
+    print(
+        f"{kind} {seed}: {weather.count} faults {dict(weather.counts)}; steps {dict(steps_taken)}; errors "
+        f"{dict(errors)}; {there} groups there, {sum(len(one.unknown) for one in told)} unknown"
+    )
+    return weather, wrong
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_writers_were_told_is_true(kind: str, store: dict[str, str], proxy: StoreProxy, tally: Tally) -> None:
+    weather, wrong = told_story(store, proxy, KINDS.index(kind), kind, steps=4)
+    tally("faults at requests of a store", weather.count)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_many_faults_lose_nothing(piece: int, store: dict[str, str], proxy: StoreProxy, tally: Tally) -> None:
+    count = 0
+    for story in itertools.count():
+        if count >= FAULTS_EACH:
+            break
+        weather, wrong = told_story(store, proxy, 1000 * (piece + 1) + story, KINDS[(piece + story) % len(KINDS)], 25)
+        count += weather.count
+        assert not wrong, "\n".join(wrong)
+    tally("faults at requests of a store", count)
