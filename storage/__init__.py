@@ -56,6 +56,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.api",
         "base.fileio.at_once",
         "base.fileio.disk",
+        "base.fileio.hadoop_settings",
         "base.fileio.resolve",
         "base.fileio.stores.tally",
         "base.fileio.writing",

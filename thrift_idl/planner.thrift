@@ -127,6 +127,8 @@ struct TableInfo {
   9: optional RowChanges rowChanges,
   /** Writes add the columns that their rows have and the table has not, unless their options say otherwise. */
   10: optional bool mergesSchema,
+  /** Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it. */
+  11: optional string hadoopScheme,
 }
 
 struct PartitionTransform {
@@ -211,6 +213,8 @@ struct ScanRequest {
   20: optional bool columnEstimates,
   /** Only these rows are needed. */
   21: optional ScanTop top,
+  /** Whether Spark's Hadoop has a client for TableInfo.hadoopScheme. */
+  22: optional bool hadoopOpens,
 }
 
 /** A Parquet file that Spark's own reader may read as it is. */
@@ -254,6 +258,8 @@ struct ScanPlan {
   20: optional ScanEstimate estimate,
   /** What the planning found, by name; shown in Spark's UI. */
   21: optional map<string, i64> metrics,
+  /** What Hadoop's configuration lacks to open the native files; it may hold secrets. */
+  22: optional map<string, string> hadoopSettings,
 }
 
 /** What is known of a column that is read; each absent when it is not known. */
@@ -307,6 +313,8 @@ struct StreamInfo {
   1: required binary task,
   /** What the options of the read say. */
   2: required StreamLimits limits,
+  /** As ScanPlan's, of all micro-batches. */
+  3: optional map<string, string> hadoopSettings,
 }
 
 /** A position in a stream, as JSON; absent: there is none. */

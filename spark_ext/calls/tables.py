@@ -25,6 +25,7 @@ from interbed.spark_ext.handle.session_options import with_session_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.hadoop_settings import hadoop_scheme
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
@@ -142,6 +143,7 @@ def system_table_info(
         snapshotId=0 if snapshot is None else snapshot.id,
         clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
         handle=_handle(reference, table, snapshot, options).to_bytes(),
+        hadoopScheme=hadoop_scheme(table.location),
     )
 
 
@@ -193,4 +195,5 @@ def table_info(
         hiddenColumns=hidden_columns_of(schema),
         rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema),
         mergesSchema=CoreOptions({**schema.options, **(options or {})}).merges_schema,
+        hadoopScheme=hadoop_scheme(table.location),
     )

@@ -23,7 +23,7 @@ from interbed.storage.views.change_view import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
 # Options of a catalog that say how to reach its files; tables read them as dynamic options.
-FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir")
+FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +139,13 @@ class TableHandle:
 
     def open(self) -> Table:
         """The table's files, without its catalog: for planning, reading and writing, not for commits."""
-        file_system = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
         dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
-        return load_table(self.location, schema_json=self.schema_json, options={**file_system, **dynamic})
+        return load_table(self.location, schema_json=self.schema_json, options={**self.file_system_options, **dynamic})
+
+    @property
+    def file_system_options(self) -> dict[str, str]:
+        """The catalog's options that say how its files are reached."""
+        return {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
 
     @contextmanager
     def being_read(self) -> Iterator[None]:

@@ -4,12 +4,15 @@ The reader knows nothing of merging, schema evolution or Paimon's types; a file 
 reports the positions of rows, by which those that deletion vectors mark are left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.hadoop_store import HadoopStore, hadoop_store
 from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, DataType, MultisetType, TypeRoot
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.split import Split
+from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import NativeFile
 
 OPTION = "spark.native-read"
@@ -18,12 +21,30 @@ OPTION = "spark.native-read"
 _TIMESTAMP_PRECISION_MAX = 6
 
 
+def native_files(handle: TableHandle, table: Table, columns: Sequence[str], *, hadoop_opens: bool) -> "NativeFiles":
+    """What decides for a scan of the table of a handle; `hadoop_opens` is that of planner.thrift's ScanRequest.
+
+    Raises as hadoop_store does.
+    """
+    options = {**handle.file_system_options, **handle.dynamic_options}
+    insists = table.schema.options.get(OPTION, "").lower() == "true"
+    store = hadoop_store(handle.location, options, opens=hadoop_opens, insists=insists)
+    return NativeFiles(table.schema, columns, lambda schema_id: table.schema_of(schema_id).fields, store)
+
+
 class NativeFiles:
-    """Decides for the splits of one scan. `fields_of` gives the columns of an older schema by its id."""
+    """Decides for the splits of one scan. `fields_of` gives the columns of an older schema by its id, `store` is where
+    files that are on no local disk are.
+    """
 
     def __init__(
-        self, schema: TableSchema, columns: Sequence[str], fields_of: Callable[[int], tuple[DataField, ...]]
+        self,
+        schema: TableSchema,
+        columns: Sequence[str],
+        fields_of: Callable[[int], tuple[DataField, ...]],
+        store: HadoopStore | None = None,
     ) -> None:
+        self._store = store
         self._schema = schema
         self._fields_of = fields_of
         self._same_fields: dict[int, bool] = {schema.id: True}
@@ -42,14 +63,28 @@ class NativeFiles:
         files = []
         for file in split.files:
             path = split.path_of(file)
-            # The JVM has its own ways to reach other file systems, with credentials of its own.
-            local = path.startswith("/")
-            if not local or not path.endswith(".parquet") or file.write_cols is not None:
+            uri = self._uri(path)
+            if uri is None or not path.endswith(".parquet") or file.write_cols is not None:
                 return []
             if not self._has_same_fields(file.schema_id):
                 return []
-            files.append(NativeFile(uri=Path(path).as_uri(), byteSize=file.file_size))
+            files.append(NativeFile(uri=uri, byteSize=file.file_size))
         return files
+
+    @property
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """What Spark's reader needs in Hadoop's configuration; it may hold secrets."""
+        return {} if self._store is None else self._store.settings
+
+    @property
+    def lacks(self) -> str | None:
+        """Why the store of the table is closed to Spark's reader, in few words; None when it is not."""
+        return None if self._store is None or not self._readable else self._store.lacks
+
+    def _uri(self, path: str) -> str | None:
+        if path.startswith("/"):
+            return Path(path).as_uri()
+        return None if self._store is None else self._store.uri(path)
 
     def _has_same_fields(self, schema_id: int) -> bool:
         same = self._same_fields.get(schema_id)

@@ -17,7 +17,7 @@ from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.estimates import estimate_for_spark
 from interbed.spark_ext.read.global_scan import global_rows
 from interbed.spark_ext.read.log_steps import is_log_step, log_rows, log_step
-from interbed.spark_ext.read.native import NativeFiles
+from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.partitioning import partitioning_of
 from interbed.spark_ext.values.predicates import conjunction_of
 from interbed.spark_ext.values.pruned_columns import NarrowedFields
@@ -51,6 +51,8 @@ class ReadTask:
     top: Top | None = None
     reads_log: bool = False
     """Whether splits may be steps of a stream of the table's log."""
+    hadoop_opens: bool = False
+    """Whether Spark's Hadoop has a client for the table's store."""
 
     def to_bytes(self) -> bytes:
         """The task for the workers."""
@@ -62,6 +64,7 @@ class ReadTask:
                 "schema": self.schema_json,
                 "top": None if self.top is None else asdict(self.top),
                 "log": self.reads_log,
+                "hadoop": self.hadoop_opens,
             }
         ).encode()
 
@@ -77,6 +80,7 @@ class ReadTask:
                 schema_json=value["schema"],
                 top=None if value["top"] is None else Top(**value["top"]),
                 reads_log=value["log"],
+                hadoop_opens=value["hadoop"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a read task: {error}") from error
@@ -89,6 +93,7 @@ def task_of(handle: TableHandle, request: Any) -> ReadTask:
         columns=tuple(request.columns),
         filters=tuple(request.filters),
         schema_json=request.schemaJson,
+        hadoop_opens=bool(request.hadoopOpens),
     )
 
 
@@ -111,7 +116,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         files, rows = sum(len(split.files) for split in kept), sum(split.row_count for split in kept)
         plan = replace(plan, splits=kept, statistics=replace(plan.statistics, files_planned=files, rows_planned=rows))
     planning_millis = round((time.monotonic() - start) * 1000)
-    native = NativeFiles(table.schema, task.columns, lambda schema_id: table.schema_of(schema_id).fields)
+    native = native_files(handle, table, task.columns, hadoop_opens=task.hadoop_opens)
     splits = [split_for_spark(split, native) for split in plan.splits]
     partitioned = partitioning_of(table.schema, plan.splits) if request.partitioned else None
     if partitioned is not None:
@@ -122,10 +127,11 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         splits=splits,
         rowCount=sum(split.row_count for split in plan.splits),
         byteSize=sum(split.byte_size for split in plan.splits),
-        description=_description(handle.snapshot_id, splits, task.columns, request.limit, top),
+        description=_description(handle.snapshot_id, splits, task.columns, request.limit, top, native.lacks),
         partitioning=None if partitioned is None else partitioned[0],
         estimate=estimate_for_spark(handle, table, plan, request),
         metrics=scan_metrics(plan, planning_millis),
+        hadoopSettings=dict(native.hadoop_settings) or None,
     )
 
 
@@ -190,12 +196,14 @@ def _description(
     columns: Sequence[str],
     limit: int | None,
     top: Top | None = None,
+    lacks: str | None = None,
 ) -> str:
-    """What EXPLAIN shows; `native` counts the splits that Spark's own reader reads."""
+    """What EXPLAIN shows; `native` counts the splits that Spark's own reader reads, `lacks` says what it can't for."""
+    native = str(sum(1 for split in splits if split.nativeFiles))
     facts = {
         "snapshot": "none" if snapshot_id is None else str(snapshot_id),
         "splits": str(len(splits)),
-        "native": str(sum(1 for split in splits if split.nativeFiles)),
+        "native": native if lacks is None else f"{native} ({lacks})",
         "columns": f"[{', '.join(columns)}]",
     }
     if limit is not None:

@@ -6,7 +6,7 @@ and binlog all changes. With the option `log` changes come from the table's log:
 are committed; what a transactional log has is read from the files, which hold the same as soon as it is there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Any
 from interbed.spark_ext.handle.session_options import read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.log_steps import step_for_spark
-from interbed.spark_ext.read.native import NativeFiles
+from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.reader import ReadTask, split_for_spark
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import READ_CHANGELOG, StreamOptions
@@ -61,6 +61,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         filters=(),
         schema_json=request.schemaJson,
         reads_log=reads_log,
+        hadoop_opens=bool(request.hadoopOpens),
     )
     if reads_log:
         # Raises for what a stream of the log does not carry out.
@@ -74,13 +75,17 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         maxDelayMillis=max_delay,
     )
     _limits(limits)
-    return StreamInfo(task=task.to_bytes(), limits=limits)
+    settings = _stream_of(task).hadoop_settings
+    return StreamInfo(task=task.to_bytes(), limits=limits, hadoopSettings=dict(settings) or None)
 
 
 def open_batches(task: bytes) -> "SparkStream":
     """The stream of a task that `open_stream` made."""
-    read = ReadTask.from_bytes(task)
-    return LogStream(read) if read.reads_log else SparkStream(read)
+    return _stream_of(ReadTask.from_bytes(task))
+
+
+def _stream_of(task: ReadTask) -> "SparkStream":
+    return LogStream(task) if task.reads_log else SparkStream(task)
 
 
 class SparkStream:
@@ -133,7 +138,12 @@ class SparkStream:
         table = self._table
         if self._task.handle.view is not None:
             return None
-        return NativeFiles(table.schema, self._task.columns, lambda schema_id: table.schema_of(schema_id).fields)
+        return native_files(self._task.handle, table, self._task.columns, hadoop_opens=self._task.hadoop_opens)
+
+    @property
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """What Spark's reader needs in Hadoop's configuration."""
+        return {} if self._native is None else self._native.hadoop_settings
 
 
 class LogStream(SparkStream):

@@ -1062,11 +1062,12 @@ class TableInfo(object):
      - hiddenColumns
      - rowChanges: Absent: rows of it can't be changed by statements (a system table).
      - mergesSchema: Writes add the columns that their rows have and the table has not, unless their options say otherwise.
+     - hadoopScheme: Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
 
     """
 
 
-    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None, mergesSchema=None,):
+    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None, mergesSchema=None, hadoopScheme=None,):
         self.schemaJson = schemaJson
         self.partitionKeys = partitionKeys
         self.primaryKeys = primaryKeys
@@ -1077,6 +1078,7 @@ class TableInfo(object):
         self.hiddenColumns = hiddenColumns
         self.rowChanges = rowChanges
         self.mergesSchema = mergesSchema
+        self.hadoopScheme = hadoopScheme
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1161,6 +1163,11 @@ class TableInfo(object):
                     self.mergesSchema = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 11:
+                if ftype == TType.STRING:
+                    self.hadoopScheme = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1223,6 +1230,10 @@ class TableInfo(object):
         if self.mergesSchema is not None:
             oprot.writeFieldBegin('mergesSchema', TType.BOOL, 10)
             oprot.writeBool(self.mergesSchema)
+            oprot.writeFieldEnd()
+        if self.hadoopScheme is not None:
+            oprot.writeFieldBegin('hadoopScheme', TType.STRING, 11)
+            oprot.writeString(self.hadoopScheme.encode('utf-8') if sys.version_info[0] == 2 else self.hadoopScheme)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1789,11 +1800,12 @@ class ScanRequest(object):
      - partitioned: Tell the splits' keys.
      - columnEstimates: Tell what the files know of the columns; what ANALYZE has found out is told in any case.
      - top: Only these rows are needed.
+     - hadoopOpens: Whether Spark's Hadoop has a client for TableInfo.hadoopScheme.
 
     """
 
 
-    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None, columnEstimates=None, top=None,):
+    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None, columnEstimates=None, top=None, hadoopOpens=None,):
         self.columns = columns
         self.filters = filters
         self.limit = limit
@@ -1802,6 +1814,7 @@ class ScanRequest(object):
         self.partitioned = partitioned
         self.columnEstimates = columnEstimates
         self.top = top
+        self.hadoopOpens = hadoopOpens
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1869,6 +1882,11 @@ class ScanRequest(object):
                     self.top.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 22:
+                if ftype == TType.BOOL:
+                    self.hadoopOpens = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1920,6 +1938,10 @@ class ScanRequest(object):
         if self.top is not None:
             oprot.writeFieldBegin('top', TType.STRUCT, 21)
             self.top.write(oprot)
+            oprot.writeFieldEnd()
+        if self.hadoopOpens is not None:
+            oprot.writeFieldBegin('hadoopOpens', TType.BOOL, 22)
+            oprot.writeBool(self.hadoopOpens)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2283,11 +2305,12 @@ class ScanPlan(object):
      - partitioning: Absent: splits have no keys.
      - estimate: Absent: the rows and bytes of the plan are all that is known.
      - metrics: What the planning found, by name; shown in Spark's UI.
+     - hadoopSettings: What Hadoop's configuration lacks to open the native files; it may hold secrets.
 
     """
 
 
-    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None, metrics=None,):
+    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None, metrics=None, hadoopSettings=None,):
         self.task = task
         self.splits = splits
         self.rowCount = rowCount
@@ -2296,6 +2319,7 @@ class ScanPlan(object):
         self.partitioning = partitioning
         self.estimate = estimate
         self.metrics = metrics
+        self.hadoopSettings = hadoopSettings
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2360,6 +2384,17 @@ class ScanPlan(object):
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 22:
+                if ftype == TType.MAP:
+                    self.hadoopSettings = {}
+                    (_ktype205, _vtype206, _size204) = iprot.readMapBegin()
+                    for _i208 in range(_size204):
+                        _key209 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.hadoopSettings[_key209] = _val210
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2377,8 +2412,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter204 in self.splits:
-                iter204.write(oprot)
+            for iter211 in self.splits:
+                iter211.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -2404,9 +2439,17 @@ class ScanPlan(object):
         if self.metrics is not None:
             oprot.writeFieldBegin('metrics', TType.MAP, 21)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
-            for kiter205, viter206 in self.metrics.items():
-                oprot.writeString(kiter205.encode('utf-8') if sys.version_info[0] == 2 else kiter205)
-                oprot.writeI64(viter206)
+            for kiter212, viter213 in self.metrics.items():
+                oprot.writeString(kiter212.encode('utf-8') if sys.version_info[0] == 2 else kiter212)
+                oprot.writeI64(viter213)
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.hadoopSettings is not None:
+            oprot.writeFieldBegin('hadoopSettings', TType.MAP, 22)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.hadoopSettings))
+            for kiter214, viter215 in self.hadoopSettings.items():
+                oprot.writeString(kiter214.encode('utf-8') if sys.version_info[0] == 2 else kiter214)
+                oprot.writeString(viter215.encode('utf-8') if sys.version_info[0] == 2 else viter215)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2592,11 +2635,11 @@ class ScanEstimate(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype210, _size207) = iprot.readListBegin()
-                    for _i211 in range(_size207):
-                        _elem212 = ColumnEstimate()
-                        _elem212.read(iprot)
-                        self.columns.append(_elem212)
+                    (_etype219, _size216) = iprot.readListBegin()
+                    for _i220 in range(_size216):
+                        _elem221 = ColumnEstimate()
+                        _elem221.read(iprot)
+                        self.columns.append(_elem221)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2621,8 +2664,8 @@ class ScanEstimate(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter213 in self.columns:
-                iter213.write(oprot)
+            for iter222 in self.columns:
+                iter222.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2742,10 +2785,10 @@ class AggregateAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype217, _size214) = iprot.readListBegin()
-                    for _i218 in range(_size214):
-                        _elem219 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem219)
+                    (_etype226, _size223) = iprot.readListBegin()
+                    for _i227 in range(_size223):
+                        _elem228 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem228)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2762,8 +2805,8 @@ class AggregateAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter220 in self.rows:
-                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
+            for iter229 in self.rows:
+                oprot.writeString(iter229.encode('utf-8') if sys.version_info[0] == 2 else iter229)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2892,13 +2935,15 @@ class StreamInfo(object):
     Attributes:
      - task: For the workers, and sent back with each question about the stream.
      - limits: What the options of the read say.
+     - hadoopSettings: As ScanPlan's, of all micro-batches.
 
     """
 
 
-    def __init__(self, task=None, limits=None,):
+    def __init__(self, task=None, limits=None, hadoopSettings=None,):
         self.task = task
         self.limits = limits
+        self.hadoopSettings = hadoopSettings
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2920,6 +2965,17 @@ class StreamInfo(object):
                     self.limits.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.MAP:
+                    self.hadoopSettings = {}
+                    (_ktype231, _vtype232, _size230) = iprot.readMapBegin()
+                    for _i234 in range(_size230):
+                        _key235 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val236 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.hadoopSettings[_key235] = _val236
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2937,6 +2993,14 @@ class StreamInfo(object):
         if self.limits is not None:
             oprot.writeFieldBegin('limits', TType.STRUCT, 2)
             self.limits.write(oprot)
+            oprot.writeFieldEnd()
+        if self.hadoopSettings is not None:
+            oprot.writeFieldBegin('hadoopSettings', TType.MAP, 3)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.hadoopSettings))
+            for kiter237, viter238 in self.hadoopSettings.items():
+                oprot.writeString(kiter237.encode('utf-8') if sys.version_info[0] == 2 else kiter237)
+                oprot.writeString(viter238.encode('utf-8') if sys.version_info[0] == 2 else viter238)
+            oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3061,10 +3125,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype224, _size221) = iprot.readListBegin()
-                    for _i225 in range(_size221):
-                        _elem226 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem226)
+                    (_etype242, _size239) = iprot.readListBegin()
+                    for _i243 in range(_size239):
+                        _elem244 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem244)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3081,11 +3145,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype228, _vtype229, _size227) = iprot.readMapBegin()
-                    for _i231 in range(_size227):
-                        _key232 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val233 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key232] = _val233
+                    (_ktype246, _vtype247, _size245) = iprot.readMapBegin()
+                    for _i249 in range(_size245):
+                        _key250 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val251 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key250] = _val251
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3097,10 +3161,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype237, _size234) = iprot.readListBegin()
-                    for _i238 in range(_size234):
-                        _elem239 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem239)
+                    (_etype255, _size252) = iprot.readListBegin()
+                    for _i256 in range(_size252):
+                        _elem257 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem257)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3126,8 +3190,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter240 in self.filters:
-                oprot.writeString(iter240.encode('utf-8') if sys.version_info[0] == 2 else iter240)
+            for iter258 in self.filters:
+                oprot.writeString(iter258.encode('utf-8') if sys.version_info[0] == 2 else iter258)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -3141,9 +3205,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter241, viter242 in self.options.items():
-                oprot.writeString(kiter241.encode('utf-8') if sys.version_info[0] == 2 else kiter241)
-                oprot.writeString(viter242.encode('utf-8') if sys.version_info[0] == 2 else viter242)
+            for kiter259, viter260 in self.options.items():
+                oprot.writeString(kiter259.encode('utf-8') if sys.version_info[0] == 2 else kiter259)
+                oprot.writeString(viter260.encode('utf-8') if sys.version_info[0] == 2 else viter260)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -3153,8 +3217,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter243 in self.scanned:
-                oprot.writeString(iter243.encode('utf-8') if sys.version_info[0] == 2 else iter243)
+            for iter261 in self.scanned:
+                oprot.writeString(iter261.encode('utf-8') if sys.version_info[0] == 2 else iter261)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.distinctKeys is not None:
@@ -3302,11 +3366,11 @@ class CommitResult(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.metrics = {}
-                    (_ktype245, _vtype246, _size244) = iprot.readMapBegin()
-                    for _i248 in range(_size244):
-                        _key249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val250 = iprot.readI64()
-                        self.metrics[_key249] = _val250
+                    (_ktype263, _vtype264, _size262) = iprot.readMapBegin()
+                    for _i266 in range(_size262):
+                        _key267 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val268 = iprot.readI64()
+                        self.metrics[_key267] = _val268
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3327,9 +3391,9 @@ class CommitResult(object):
         if self.metrics is not None:
             oprot.writeFieldBegin('metrics', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
-            for kiter251, viter252 in self.metrics.items():
-                oprot.writeString(kiter251.encode('utf-8') if sys.version_info[0] == 2 else kiter251)
-                oprot.writeI64(viter252)
+            for kiter269, viter270 in self.metrics.items():
+                oprot.writeString(kiter269.encode('utf-8') if sys.version_info[0] == 2 else kiter269)
+                oprot.writeI64(viter270)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3480,11 +3544,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype256, _size253) = iprot.readListBegin()
-                    for _i257 in range(_size253):
-                        _elem258 = ProcedureParameter()
-                        _elem258.read(iprot)
-                        self.parameters.append(_elem258)
+                    (_etype274, _size271) = iprot.readListBegin()
+                    for _i275 in range(_size271):
+                        _elem276 = ProcedureParameter()
+                        _elem276.read(iprot)
+                        self.parameters.append(_elem276)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3515,8 +3579,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter259 in self.parameters:
-                iter259.write(oprot)
+            for iter277 in self.parameters:
+                iter277.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3693,11 +3757,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype261, _vtype262, _size260) = iprot.readMapBegin()
-                    for _i264 in range(_size260):
-                        _key265 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val266 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key265] = _val266
+                    (_ktype279, _vtype280, _size278) = iprot.readMapBegin()
+                    for _i282 in range(_size278):
+                        _key283 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val284 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key283] = _val284
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3718,9 +3782,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter267, viter268 in self.figures.items():
-                oprot.writeString(kiter267.encode('utf-8') if sys.version_info[0] == 2 else kiter267)
-                oprot.writeString(viter268.encode('utf-8') if sys.version_info[0] == 2 else viter268)
+            for kiter285, viter286 in self.figures.items():
+                oprot.writeString(kiter285.encode('utf-8') if sys.version_info[0] == 2 else kiter285)
+                oprot.writeString(viter286.encode('utf-8') if sys.version_info[0] == 2 else viter286)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3793,10 +3857,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype272, _size269) = iprot.readListBegin()
-                    for _i273 in range(_size269):
-                        _elem274 = iprot.readBinary()
-                        self.tasks.append(_elem274)
+                    (_etype290, _size287) = iprot.readListBegin()
+                    for _i291 in range(_size287):
+                        _elem292 = iprot.readBinary()
+                        self.tasks.append(_elem292)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3813,15 +3877,15 @@ class ProcedureJob(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.takes = []
-                    (_etype278, _size275) = iprot.readListBegin()
-                    for _i279 in range(_size275):
-                        _elem280 = []
-                        (_etype284, _size281) = iprot.readListBegin()
-                        for _i285 in range(_size281):
-                            _elem286 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                            _elem280.append(_elem286)
+                    (_etype296, _size293) = iprot.readListBegin()
+                    for _i297 in range(_size293):
+                        _elem298 = []
+                        (_etype302, _size299) = iprot.readListBegin()
+                        for _i303 in range(_size299):
+                            _elem304 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _elem298.append(_elem304)
                         iprot.readListEnd()
-                        self.takes.append(_elem280)
+                        self.takes.append(_elem298)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3846,8 +3910,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter287 in self.tasks:
-                oprot.writeBinary(iter287)
+            for iter305 in self.tasks:
+                oprot.writeBinary(iter305)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3861,10 +3925,10 @@ class ProcedureJob(object):
         if self.takes is not None:
             oprot.writeFieldBegin('takes', TType.LIST, 6)
             oprot.writeListBegin(TType.LIST, len(self.takes))
-            for iter288 in self.takes:
-                oprot.writeListBegin(TType.STRING, len(iter288))
-                for iter289 in iter288:
-                    oprot.writeString(iter289.encode('utf-8') if sys.version_info[0] == 2 else iter289)
+            for iter306 in self.takes:
+                oprot.writeListBegin(TType.STRING, len(iter306))
+                for iter307 in iter306:
+                    oprot.writeString(iter307.encode('utf-8') if sys.version_info[0] == 2 else iter307)
                 oprot.writeListEnd()
             oprot.writeListEnd()
             oprot.writeFieldEnd()
@@ -3921,10 +3985,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype293, _size290) = iprot.readListBegin()
-                    for _i294 in range(_size290):
-                        _elem295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem295)
+                    (_etype311, _size308) = iprot.readListBegin()
+                    for _i312 in range(_size308):
+                        _elem313 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem313)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3947,8 +4011,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter296 in self.rows:
-                oprot.writeString(iter296.encode('utf-8') if sys.version_info[0] == 2 else iter296)
+            for iter314 in self.rows:
+                oprot.writeString(iter314.encode('utf-8') if sys.version_info[0] == 2 else iter314)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -4090,11 +4154,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype300, _size297) = iprot.readListBegin()
-                    for _i301 in range(_size297):
-                        _elem302 = ViewColumn()
-                        _elem302.read(iprot)
-                        self.columns.append(_elem302)
+                    (_etype318, _size315) = iprot.readListBegin()
+                    for _i319 in range(_size315):
+                        _elem320 = ViewColumn()
+                        _elem320.read(iprot)
+                        self.columns.append(_elem320)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4106,11 +4170,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype304, _vtype305, _size303) = iprot.readMapBegin()
-                    for _i307 in range(_size303):
-                        _key308 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val309 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key308] = _val309
+                    (_ktype322, _vtype323, _size321) = iprot.readMapBegin()
+                    for _i325 in range(_size321):
+                        _key326 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val327 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key326] = _val327
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -4131,8 +4195,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter310 in self.columns:
-                iter310.write(oprot)
+            for iter328 in self.columns:
+                iter328.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -4142,9 +4206,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter311, viter312 in self.properties.items():
-                oprot.writeString(kiter311.encode('utf-8') if sys.version_info[0] == 2 else kiter311)
-                oprot.writeString(viter312.encode('utf-8') if sys.version_info[0] == 2 else viter312)
+            for kiter329, viter330 in self.properties.items():
+                oprot.writeString(kiter329.encode('utf-8') if sys.version_info[0] == 2 else kiter329)
+                oprot.writeString(viter330.encode('utf-8') if sys.version_info[0] == 2 else viter330)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4245,6 +4309,7 @@ TableInfo.thrift_spec = (
     (8, TType.LIST, 'hiddenColumns', (TType.STRUCT, [HiddenColumn, None], False), None, ),  # 8
     (9, TType.STRUCT, 'rowChanges', [RowChanges, None], None, ),  # 9
     (10, TType.BOOL, 'mergesSchema', None, None, ),  # 10
+    (11, TType.STRING, 'hadoopScheme', 'UTF8', None, ),  # 11
 )
 all_structs.append(PartitionTransform)
 PartitionTransform.thrift_spec = (
@@ -4311,6 +4376,7 @@ ScanRequest.thrift_spec = (
     None,  # 19
     (20, TType.BOOL, 'columnEstimates', None, None, ),  # 20
     (21, TType.STRUCT, 'top', [ScanTop, None], None, ),  # 21
+    (22, TType.BOOL, 'hadoopOpens', None, None, ),  # 22
 )
 all_structs.append(NativeFile)
 NativeFile.thrift_spec = (
@@ -4363,6 +4429,7 @@ ScanPlan.thrift_spec = (
     None,  # 19
     (20, TType.STRUCT, 'estimate', [ScanEstimate, None], None, ),  # 20
     (21, TType.MAP, 'metrics', (TType.STRING, 'UTF8', TType.I64, None, False), None, ),  # 21
+    (22, TType.MAP, 'hadoopSettings', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 22
 )
 all_structs.append(ColumnEstimate)
 ColumnEstimate.thrift_spec = (
@@ -4406,6 +4473,7 @@ StreamInfo.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'task', 'BINARY', None, ),  # 1
     (2, TType.STRUCT, 'limits', [StreamLimits, None], None, ),  # 2
+    (3, TType.MAP, 'hadoopSettings', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 3
 )
 all_structs.append(StreamOffset)
 StreamOffset.thrift_spec = (

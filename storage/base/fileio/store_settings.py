@@ -33,11 +33,12 @@ _S3 = {
     "provider": ("fs.s3a.aws.credentials.provider",),
     "conditional": ("s3.conditional-put",),
 }
-# Paimon hands what begins with `s3.` on to Hadoop's client under its names.
-_S3 = {
+S3_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    # Paimon hands what begins with `s3.` on to Hadoop's client under its names.
     what: tuple(dict.fromkeys((*names, *(n.replace("fs.s3a.", "s3.", 1) for n in names))))
     for what, names in _S3.items()
 } | dict(S3_NAMES)
+"""The names of each of S3's options; all mean the same."""
 _GCS = {
     "key_file": (
         "fs.gs.auth.service.account.json.keyfile",
@@ -100,7 +101,7 @@ def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> S
     Raises InvalidOptionError naming the option, StorageAccessError where the environment contradicts itself.
     """
     if scheme in S3_SCHEMES:
-        return _s3(authority, _Options("S3", _S3, ("s3.", "fs.s3a."), options))
+        return _s3(authority, _Options("S3", S3_OPTIONS, ("s3.", "fs.s3a."), options))
     if scheme in GCS_SCHEMES:
         return _gcs(authority, _Options("Google's store", _GCS, ("fs.gs.", "google."), options))
     return _azure(scheme, authority, options)
@@ -169,7 +170,7 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
         config["skip_signature"] = True
     elif access is not None:
         # Given as a provider, so that a session token of the environment is not taken for theirs.
-        credentials = _FixedKeys(access, str(secret), token)
+        credentials = FixedKeys(access, str(secret), token)
     elif not _environment_has_keys():
         credentials = _profile_credentials(profile)
     endpoint, style = options.get("endpoint"), options.flag("path_style")
@@ -221,7 +222,9 @@ def _is_anonymous(options: _Options) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _FixedKeys:
+class FixedKeys:
+    """Keys that options give, for as long as the store is open."""
+
     access: str
     secret: str = field(repr=False)
     token: str | None = field(repr=False)

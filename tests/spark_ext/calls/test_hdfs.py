@@ -61,7 +61,7 @@ def test_the_statements_of_the_documentation_work_in_hdfs(
     )
     assert rows("SELECT k, v, dt FROM my_table ORDER BY k") == [(1, "m", "a"), (3, "x", "b"), (9, "n", "c")]
     spark.sql("CALL sys.compact(table => 'default.my_table')")
-    # Compacted files are read by Spark's own reader, through Hadoop's client.
+    # Compacted files hold the rows as they are.
     assert rows("SELECT k, v FROM my_table WHERE dt = 'b'") == [(3, "x")]
     assert rows("SELECT count(*), max(k) FROM my_table VERSION AS OF 1") == [(2, 2)]
     spark.sql("CALL sys.create_tag(table => 'default.my_table', tag => 'now')")

@@ -74,13 +74,24 @@ class SparkProcess:
 class SparkPeer(SparkProcess):
     """A session that runs statements."""
 
-    def __init__(self, settings: Mapping[str, str], timeout_seconds: float = 300) -> None:
-        super().__init__(PROGRAM, settings, timeout_seconds)
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        timeout_seconds: float = 300,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(PROGRAM, settings, timeout_seconds, variables)
 
     def run(self, statement: str) -> Rows:
         """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
         answer: Rows = self._process.call("run", sql=statement)
         return answer
+
+    def stream(self, source: str, columns: Sequence[str], target: str, checkpoint: Path) -> None:
+        """Stream expressions of the columns of one table into another, to the end of what there is."""
+        self._process.call(
+            "stream", source=source, columns=list(columns), target=target, checkpoint=f"file:{checkpoint}"
+        )
 
     def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
         """Run the scripts at once, each in a session and a thread of its own; the refusals of each script."""
@@ -122,6 +133,11 @@ def iceberg_settings(uri: str, warehouse: Path, catalog: str = "ice") -> dict[st
 def hive_jars(version: str) -> Path:
     """A directory with what Spark loads as Hive's client of this version."""
     return maven_jars("spark_hive", f"spark-hive-{version}", f"-Dhive.version={version}")
+
+
+def hadoop_aws_jars() -> list[Path]:
+    """Hadoop's client for S3, for Spark's version of Hadoop, which itself is not among them."""
+    return sorted(maven_jars("hadoop_aws", "hadoop-aws-3.4.2").glob("*.jar"))
 
 
 def maven_jars(peer: str, name: str, *more: str) -> Path:

@@ -44,6 +44,10 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
             with ThreadPoolExecutor(len(scripts)) as threads:
                 running = [threads.submit(script, spark.newSession(), statements) for statements in scripts]
                 return [one.result() for one in running]
+        case "stream":
+            source = spark.readStream.table(request["source"]).selectExpr(*request["columns"])
+            writer = source.writeStream.option("checkpointLocation", request["checkpoint"])
+            return writer.trigger(availableNow=True).toTable(request["target"]).awaitTermination()
         case other:
             raise ValueError(f"no such command: {other!r}")
 

@@ -341,13 +341,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list242 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list242.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem243;
-                for (int _i244 = 0; _i244 < _list242.size; ++_i244)
+                org.apache.thrift.protocol.TList _list252 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list252.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem253;
+                for (int _i254 = 0; _i254 < _list252.size; ++_i254)
                 {
-                  _elem243 = iprot.readString();
-                  struct.rows.add(_elem243);
+                  _elem253 = iprot.readString();
+                  struct.rows.add(_elem253);
                 }
                 iprot.readListEnd();
               }
@@ -377,9 +377,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter245 : struct.rows)
+            for (java.lang.String _iter255 : struct.rows)
             {
-              oprot.writeString(_iter245);
+              oprot.writeString(_iter255);
             }
             oprot.writeListEnd();
           }
@@ -412,9 +412,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter246 : struct.rows)
+          for (java.lang.String _iter256 : struct.rows)
           {
-            oprot.writeString(_iter246);
+            oprot.writeString(_iter256);
           }
         }
       }
@@ -426,13 +426,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list247 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list247.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
-          for (int _i249 = 0; _i249 < _list247.size; ++_i249)
+          org.apache.thrift.protocol.TList _list257 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list257.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem258;
+          for (int _i259 = 0; _i259 < _list257.size; ++_i259)
           {
-            _elem248 = iprot.readString();
-            struct.rows.add(_elem248);
+            _elem258 = iprot.readString();
+            struct.rows.add(_elem258);
           }
         }
         struct.setRowsIsSet(true);

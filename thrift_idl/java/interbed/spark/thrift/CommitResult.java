@@ -437,15 +437,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           case 2: // METRICS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map276 = iprot.readMapBegin();
-                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map276.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key277;
-                long _val278;
-                for (int _i279 = 0; _i279 < _map276.size; ++_i279)
+                org.apache.thrift.protocol.TMap _map296 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map296.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key297;
+                long _val298;
+                for (int _i299 = 0; _i299 < _map296.size; ++_i299)
                 {
-                  _key277 = iprot.readString();
-                  _val278 = iprot.readI64();
-                  struct.metrics.put(_key277, _val278);
+                  _key297 = iprot.readString();
+                  _val298 = iprot.readI64();
+                  struct.metrics.put(_key297, _val298);
                 }
                 iprot.readMapEnd();
               }
@@ -480,10 +480,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           oprot.writeFieldBegin(METRICS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter280 : struct.metrics.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter300 : struct.metrics.entrySet())
             {
-              oprot.writeString(_iter280.getKey());
-              oprot.writeI64(_iter280.getValue());
+              oprot.writeString(_iter300.getKey());
+              oprot.writeI64(_iter300.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -522,10 +522,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       if (struct.isSetMetrics()) {
         {
           oprot.writeI32(struct.metrics.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter281 : struct.metrics.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter301 : struct.metrics.entrySet())
           {
-            oprot.writeString(_iter281.getKey());
-            oprot.writeI64(_iter281.getValue());
+            oprot.writeString(_iter301.getKey());
+            oprot.writeI64(_iter301.getValue());
           }
         }
       }
@@ -541,15 +541,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TMap _map282 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
-          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map282.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key283;
-          long _val284;
-          for (int _i285 = 0; _i285 < _map282.size; ++_i285)
+          org.apache.thrift.protocol.TMap _map302 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map302.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key303;
+          long _val304;
+          for (int _i305 = 0; _i305 < _map302.size; ++_i305)
           {
-            _key283 = iprot.readString();
-            _val284 = iprot.readI64();
-            struct.metrics.put(_key283, _val284);
+            _key303 = iprot.readString();
+            _val304 = iprot.readI64();
+            struct.metrics.put(_key303, _val304);
           }
         }
         struct.setMetricsIsSet(true);

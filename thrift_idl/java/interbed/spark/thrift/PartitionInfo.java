@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map294 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map294.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key295;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val296;
-                for (int _i297 = 0; _i297 < _map294.size; ++_i297)
+                org.apache.thrift.protocol.TMap _map314 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map314.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key315;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val316;
+                for (int _i317 = 0; _i317 < _map314.size; ++_i317)
                 {
-                  _key295 = iprot.readString();
-                  _val296 = iprot.readString();
-                  struct.figures.put(_key295, _val296);
+                  _key315 = iprot.readString();
+                  _val316 = iprot.readString();
+                  struct.figures.put(_key315, _val316);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter298 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter318 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter298.getKey());
-            oprot.writeString(_iter298.getValue());
+            oprot.writeString(_iter318.getKey());
+            oprot.writeString(_iter318.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter299 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter319 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter299.getKey());
-          oprot.writeString(_iter299.getValue());
+          oprot.writeString(_iter319.getKey());
+          oprot.writeString(_iter319.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map300 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map300.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key301;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val302;
-        for (int _i303 = 0; _i303 < _map300.size; ++_i303)
+        org.apache.thrift.protocol.TMap _map320 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map320.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key321;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val322;
+        for (int _i323 = 0; _i323 < _map320.size; ++_i323)
         {
-          _key301 = iprot.readString();
-          _val302 = iprot.readString();
-          struct.figures.put(_key301, _val302);
+          _key321 = iprot.readString();
+          _val322 = iprot.readString();
+          struct.figures.put(_key321, _val322);
         }
       }
       struct.setFiguresIsSet(true);

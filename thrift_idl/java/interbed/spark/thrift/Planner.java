@@ -11099,13 +11099,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list354 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list354.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem355;
-                  for (int _i356 = 0; _i356 < _list354.size; ++_i356)
+                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list374.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem375;
+                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
                   {
-                    _elem355 = iprot.readString();
-                    struct.success.add(_elem355);
+                    _elem375 = iprot.readString();
+                    struct.success.add(_elem375);
                   }
                   iprot.readListEnd();
                 }
@@ -11143,9 +11143,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter357 : struct.success)
+            for (java.lang.String _iter377 : struct.success)
             {
-              oprot.writeString(_iter357);
+              oprot.writeString(_iter377);
             }
             oprot.writeListEnd();
           }
@@ -11185,9 +11185,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter358 : struct.success)
+            for (java.lang.String _iter378 : struct.success)
             {
-              oprot.writeString(_iter358);
+              oprot.writeString(_iter378);
             }
           }
         }
@@ -11202,13 +11202,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list359 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list359.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem360;
-            for (int _i361 = 0; _i361 < _list359.size; ++_i361)
+            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list379.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem380;
+            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
             {
-              _elem360 = iprot.readString();
-              struct.success.add(_elem360);
+              _elem380 = iprot.readString();
+              struct.success.add(_elem380);
             }
           }
           struct.setSuccessIsSet(true);
@@ -13593,14 +13593,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list362 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list362.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem363;
-                  for (int _i364 = 0; _i364 < _list362.size; ++_i364)
+                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list382.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem383;
+                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
                   {
-                    _elem363 = new NamespaceChange();
-                    _elem363.read(iprot);
-                    struct.changes.add(_elem363);
+                    _elem383 = new NamespaceChange();
+                    _elem383.read(iprot);
+                    struct.changes.add(_elem383);
                   }
                   iprot.readListEnd();
                 }
@@ -13639,9 +13639,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter365 : struct.changes)
+            for (NamespaceChange _iter385 : struct.changes)
             {
-              _iter365.write(oprot);
+              _iter385.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -13685,9 +13685,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter366 : struct.changes)
+            for (NamespaceChange _iter386 : struct.changes)
             {
-              _iter366.write(oprot);
+              _iter386.write(oprot);
             }
           }
         }
@@ -13708,14 +13708,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list367 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list367.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem368;
-            for (int _i369 = 0; _i369 < _list367.size; ++_i369)
+            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list387.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem388;
+            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
             {
-              _elem368 = new NamespaceChange();
-              _elem368.read(iprot);
-              struct.changes.add(_elem368);
+              _elem388 = new NamespaceChange();
+              _elem388.read(iprot);
+              struct.changes.add(_elem388);
             }
           }
           struct.setChangesIsSet(true);
@@ -15974,13 +15974,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list370 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list370.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem371;
-                  for (int _i372 = 0; _i372 < _list370.size; ++_i372)
+                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list390.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem391;
+                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
                   {
-                    _elem371 = iprot.readString();
-                    struct.success.add(_elem371);
+                    _elem391 = iprot.readString();
+                    struct.success.add(_elem391);
                   }
                   iprot.readListEnd();
                 }
@@ -16018,9 +16018,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter373 : struct.success)
+            for (java.lang.String _iter393 : struct.success)
             {
-              oprot.writeString(_iter373);
+              oprot.writeString(_iter393);
             }
             oprot.writeListEnd();
           }
@@ -16060,9 +16060,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter374 : struct.success)
+            for (java.lang.String _iter394 : struct.success)
             {
-              oprot.writeString(_iter374);
+              oprot.writeString(_iter394);
             }
           }
         }
@@ -16077,13 +16077,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list375 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list375.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem376;
-            for (int _i377 = 0; _i377 < _list375.size; ++_i377)
+            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list395.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem396;
+            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
             {
-              _elem376 = iprot.readString();
-              struct.success.add(_elem376);
+              _elem396 = iprot.readString();
+              struct.success.add(_elem396);
             }
           }
           struct.setSuccessIsSet(true);
@@ -18493,14 +18493,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list378 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list378.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem379;
-                  for (int _i380 = 0; _i380 < _list378.size; ++_i380)
+                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list398.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem399;
+                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
                   {
-                    _elem379 = new TableChange();
-                    _elem379.read(iprot);
-                    struct.changes.add(_elem379);
+                    _elem399 = new TableChange();
+                    _elem399.read(iprot);
+                    struct.changes.add(_elem399);
                   }
                   iprot.readListEnd();
                 }
@@ -18534,9 +18534,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter381 : struct.changes)
+            for (TableChange _iter401 : struct.changes)
             {
-              _iter381.write(oprot);
+              _iter401.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -18574,9 +18574,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter382 : struct.changes)
+            for (TableChange _iter402 : struct.changes)
             {
-              _iter382.write(oprot);
+              _iter402.write(oprot);
             }
           }
         }
@@ -18593,14 +18593,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list383 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list383.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem384;
-            for (int _i385 = 0; _i385 < _list383.size; ++_i385)
+            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list403.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem404;
+            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
             {
-              _elem384 = new TableChange();
-              _elem384.read(iprot);
-              struct.changes.add(_elem384);
+              _elem404 = new TableChange();
+              _elem404.read(iprot);
+              struct.changes.add(_elem404);
             }
           }
           struct.setChangesIsSet(true);
@@ -21851,14 +21851,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list386 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list386.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem387;
-                  for (int _i388 = 0; _i388 < _list386.size; ++_i388)
+                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list406.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem407;
+                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
                   {
-                    _elem387 = new PartitionInfo();
-                    _elem387.read(iprot);
-                    struct.success.add(_elem387);
+                    _elem407 = new PartitionInfo();
+                    _elem407.read(iprot);
+                    struct.success.add(_elem407);
                   }
                   iprot.readListEnd();
                 }
@@ -21896,9 +21896,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter389 : struct.success)
+            for (PartitionInfo _iter409 : struct.success)
             {
-              _iter389.write(oprot);
+              _iter409.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -21938,9 +21938,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter390 : struct.success)
+            for (PartitionInfo _iter410 : struct.success)
             {
-              _iter390.write(oprot);
+              _iter410.write(oprot);
             }
           }
         }
@@ -21955,14 +21955,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list391 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list391.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem392;
-            for (int _i393 = 0; _i393 < _list391.size; ++_i393)
+            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list411.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem412;
+            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
             {
-              _elem392 = new PartitionInfo();
-              _elem392.read(iprot);
-              struct.success.add(_elem392);
+              _elem412 = new PartitionInfo();
+              _elem412.read(iprot);
+              struct.success.add(_elem412);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22410,13 +22410,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list394 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list394.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem395;
-                  for (int _i396 = 0; _i396 < _list394.size; ++_i396)
+                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list414.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem415;
+                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
                   {
-                    _elem395 = iprot.readString();
-                    struct.specsJson.add(_elem395);
+                    _elem415 = iprot.readString();
+                    struct.specsJson.add(_elem415);
                   }
                   iprot.readListEnd();
                 }
@@ -22450,9 +22450,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter397 : struct.specsJson)
+            for (java.lang.String _iter417 : struct.specsJson)
             {
-              oprot.writeString(_iter397);
+              oprot.writeString(_iter417);
             }
             oprot.writeListEnd();
           }
@@ -22490,9 +22490,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter398 : struct.specsJson)
+            for (java.lang.String _iter418 : struct.specsJson)
             {
-              oprot.writeString(_iter398);
+              oprot.writeString(_iter418);
             }
           }
         }
@@ -22508,13 +22508,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list399 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list399.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem400;
-            for (int _i401 = 0; _i401 < _list399.size; ++_i401)
+            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list419.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem420;
+            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
             {
-              _elem400 = iprot.readString();
-              struct.specsJson.add(_elem400);
+              _elem420 = iprot.readString();
+              struct.specsJson.add(_elem420);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23337,13 +23337,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list402 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list402.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem403;
-                  for (int _i404 = 0; _i404 < _list402.size; ++_i404)
+                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list422.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem423;
+                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
                   {
-                    _elem403 = iprot.readString();
-                    struct.specsJson.add(_elem403);
+                    _elem423 = iprot.readString();
+                    struct.specsJson.add(_elem423);
                   }
                   iprot.readListEnd();
                 }
@@ -23377,9 +23377,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter405 : struct.specsJson)
+            for (java.lang.String _iter425 : struct.specsJson)
             {
-              oprot.writeString(_iter405);
+              oprot.writeString(_iter425);
             }
             oprot.writeListEnd();
           }
@@ -23417,9 +23417,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter406 : struct.specsJson)
+            for (java.lang.String _iter426 : struct.specsJson)
             {
-              oprot.writeString(_iter406);
+              oprot.writeString(_iter426);
             }
           }
         }
@@ -23435,13 +23435,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list407 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list407.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem408;
-            for (int _i409 = 0; _i409 < _list407.size; ++_i409)
+            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list427.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem428;
+            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
             {
-              _elem408 = iprot.readString();
-              struct.specsJson.add(_elem408);
+              _elem428 = iprot.readString();
+              struct.specsJson.add(_elem428);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24264,13 +24264,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list410 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list410.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem411;
-                  for (int _i412 = 0; _i412 < _list410.size; ++_i412)
+                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list430.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem431;
+                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
                   {
-                    _elem411 = iprot.readString();
-                    struct.specsJson.add(_elem411);
+                    _elem431 = iprot.readString();
+                    struct.specsJson.add(_elem431);
                   }
                   iprot.readListEnd();
                 }
@@ -24304,9 +24304,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter413 : struct.specsJson)
+            for (java.lang.String _iter433 : struct.specsJson)
             {
-              oprot.writeString(_iter413);
+              oprot.writeString(_iter433);
             }
             oprot.writeListEnd();
           }
@@ -24344,9 +24344,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter414 : struct.specsJson)
+            for (java.lang.String _iter434 : struct.specsJson)
             {
-              oprot.writeString(_iter414);
+              oprot.writeString(_iter434);
             }
           }
         }
@@ -24362,13 +24362,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list415 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list415.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem416;
-            for (int _i417 = 0; _i417 < _list415.size; ++_i417)
+            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list435.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem436;
+            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
             {
-              _elem416 = iprot.readString();
-              struct.specsJson.add(_elem416);
+              _elem436 = iprot.readString();
+              struct.specsJson.add(_elem436);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -25191,13 +25191,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list418 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list418.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem419;
-                  for (int _i420 = 0; _i420 < _list418.size; ++_i420)
+                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list438.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem439;
+                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
                   {
-                    _elem419 = iprot.readString();
-                    struct.filters.add(_elem419);
+                    _elem439 = iprot.readString();
+                    struct.filters.add(_elem439);
                   }
                   iprot.readListEnd();
                 }
@@ -25231,9 +25231,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter421 : struct.filters)
+            for (java.lang.String _iter441 : struct.filters)
             {
-              oprot.writeString(_iter421);
+              oprot.writeString(_iter441);
             }
             oprot.writeListEnd();
           }
@@ -25271,9 +25271,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter422 : struct.filters)
+            for (java.lang.String _iter442 : struct.filters)
             {
-              oprot.writeString(_iter422);
+              oprot.writeString(_iter442);
             }
           }
         }
@@ -25289,13 +25289,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list423 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list423.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem424;
-            for (int _i425 = 0; _i425 < _list423.size; ++_i425)
+            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list443.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem444;
+            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
             {
-              _elem424 = iprot.readString();
-              struct.filters.add(_elem424);
+              _elem444 = iprot.readString();
+              struct.filters.add(_elem444);
             }
           }
           struct.setFiltersIsSet(true);
@@ -25719,15 +25719,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list426 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list426.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem427;
-                  for (int _i428 = 0; _i428 < _list426.size; ++_i428)
+                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list446.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem447;
+                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
                   {
-                    _elem427 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem427 != null)
+                    _elem447 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem447 != null)
                     {
-                      struct.success.add(_elem427);
+                      struct.success.add(_elem447);
                     }
                   }
                   iprot.readListEnd();
@@ -25766,9 +25766,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter429 : struct.success)
+            for (FilterHandling _iter449 : struct.success)
             {
-              oprot.writeI32(_iter429.getValue());
+              oprot.writeI32(_iter449.getValue());
             }
             oprot.writeListEnd();
           }
@@ -25808,9 +25808,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter430 : struct.success)
+            for (FilterHandling _iter450 : struct.success)
             {
-              oprot.writeI32(_iter430.getValue());
+              oprot.writeI32(_iter450.getValue());
             }
           }
         }
@@ -25825,15 +25825,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list431 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list431.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem432;
-            for (int _i433 = 0; _i433 < _list431.size; ++_i433)
+            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list451.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem452;
+            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
             {
-              _elem432 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem432 != null)
+              _elem452 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem452 != null)
               {
-                struct.success.add(_elem432);
+                struct.success.add(_elem452);
               }
             }
           }
@@ -27371,14 +27371,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list434 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list434.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem435;
-                  for (int _i436 = 0; _i436 < _list434.size; ++_i436)
+                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list454.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem455;
+                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
                   {
-                    _elem435 = new Aggregate();
-                    _elem435.read(iprot);
-                    struct.aggregates.add(_elem435);
+                    _elem455 = new Aggregate();
+                    _elem455.read(iprot);
+                    struct.aggregates.add(_elem455);
                   }
                   iprot.readListEnd();
                 }
@@ -27417,9 +27417,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter437 : struct.aggregates)
+            for (Aggregate _iter457 : struct.aggregates)
             {
-              _iter437.write(oprot);
+              _iter457.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -27463,9 +27463,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter438 : struct.aggregates)
+            for (Aggregate _iter458 : struct.aggregates)
             {
-              _iter438.write(oprot);
+              _iter458.write(oprot);
             }
           }
         }
@@ -27486,14 +27486,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list439 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list439.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem440;
-            for (int _i441 = 0; _i441 < _list439.size; ++_i441)
+            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list459.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem460;
+            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
             {
-              _elem440 = new Aggregate();
-              _elem440.read(iprot);
-              struct.aggregates.add(_elem440);
+              _elem460 = new Aggregate();
+              _elem460.read(iprot);
+              struct.aggregates.add(_elem460);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -29418,13 +29418,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list442 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list442.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem443;
-                  for (int _i444 = 0; _i444 < _list442.size; ++_i444)
+                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list462.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem463;
+                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
                   {
-                    _elem443 = iprot.readBinary();
-                    struct.messages.add(_elem443);
+                    _elem463 = iprot.readBinary();
+                    struct.messages.add(_elem463);
                   }
                   iprot.readListEnd();
                 }
@@ -29458,9 +29458,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter445 : struct.messages)
+            for (java.nio.ByteBuffer _iter465 : struct.messages)
             {
-              oprot.writeBinary(_iter445);
+              oprot.writeBinary(_iter465);
             }
             oprot.writeListEnd();
           }
@@ -29498,9 +29498,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter446 : struct.messages)
+            for (java.nio.ByteBuffer _iter466 : struct.messages)
             {
-              oprot.writeBinary(_iter446);
+              oprot.writeBinary(_iter466);
             }
           }
         }
@@ -29516,13 +29516,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list447 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list447.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem448;
-            for (int _i449 = 0; _i449 < _list447.size; ++_i449)
+            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list467.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem468;
+            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
             {
-              _elem448 = iprot.readBinary();
-              struct.messages.add(_elem448);
+              _elem468 = iprot.readBinary();
+              struct.messages.add(_elem468);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30455,13 +30455,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list450 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list450.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem451;
-                  for (int _i452 = 0; _i452 < _list450.size; ++_i452)
+                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list470.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem471;
+                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
                   {
-                    _elem451 = iprot.readBinary();
-                    struct.messages.add(_elem451);
+                    _elem471 = iprot.readBinary();
+                    struct.messages.add(_elem471);
                   }
                   iprot.readListEnd();
                 }
@@ -30495,9 +30495,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter453 : struct.messages)
+            for (java.nio.ByteBuffer _iter473 : struct.messages)
             {
-              oprot.writeBinary(_iter453);
+              oprot.writeBinary(_iter473);
             }
             oprot.writeListEnd();
           }
@@ -30535,9 +30535,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter454 : struct.messages)
+            for (java.nio.ByteBuffer _iter474 : struct.messages)
             {
-              oprot.writeBinary(_iter454);
+              oprot.writeBinary(_iter474);
             }
           }
         }
@@ -30553,13 +30553,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list455 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list455.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem456;
-            for (int _i457 = 0; _i457 < _list455.size; ++_i457)
+            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list475.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem476;
+            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
             {
-              _elem456 = iprot.readBinary();
-              struct.messages.add(_elem456);
+              _elem476 = iprot.readBinary();
+              struct.messages.add(_elem476);
             }
           }
           struct.setMessagesIsSet(true);
@@ -31747,14 +31747,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list458 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list458.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem459;
-                  for (int _i460 = 0; _i460 < _list458.size; ++_i460)
+                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list478.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem479;
+                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
                   {
-                    _elem459 = new ProcedureInfo();
-                    _elem459.read(iprot);
-                    struct.success.add(_elem459);
+                    _elem479 = new ProcedureInfo();
+                    _elem479.read(iprot);
+                    struct.success.add(_elem479);
                   }
                   iprot.readListEnd();
                 }
@@ -31792,9 +31792,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter461 : struct.success)
+            for (ProcedureInfo _iter481 : struct.success)
             {
-              _iter461.write(oprot);
+              _iter481.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -31834,9 +31834,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter462 : struct.success)
+            for (ProcedureInfo _iter482 : struct.success)
             {
-              _iter462.write(oprot);
+              _iter482.write(oprot);
             }
           }
         }
@@ -31851,14 +31851,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list463 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list463.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem464;
-            for (int _i465 = 0; _i465 < _list463.size; ++_i465)
+            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list483.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem484;
+            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
             {
-              _elem464 = new ProcedureInfo();
-              _elem464.read(iprot);
-              struct.success.add(_elem464);
+              _elem484 = new ProcedureInfo();
+              _elem484.read(iprot);
+              struct.success.add(_elem484);
             }
           }
           struct.setSuccessIsSet(true);
@@ -33274,13 +33274,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list466 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list466.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem467;
-                  for (int _i468 = 0; _i468 < _list466.size; ++_i468)
+                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list486.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem487;
+                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
                   {
-                    _elem467 = iprot.readBinary();
-                    struct.results.add(_elem467);
+                    _elem487 = iprot.readBinary();
+                    struct.results.add(_elem487);
                   }
                   iprot.readListEnd();
                 }
@@ -33319,9 +33319,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter469 : struct.results)
+            for (java.nio.ByteBuffer _iter489 : struct.results)
             {
-              oprot.writeBinary(_iter469);
+              oprot.writeBinary(_iter489);
             }
             oprot.writeListEnd();
           }
@@ -33365,9 +33365,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter470 : struct.results)
+            for (java.nio.ByteBuffer _iter490 : struct.results)
             {
-              oprot.writeBinary(_iter470);
+              oprot.writeBinary(_iter490);
             }
           }
         }
@@ -33388,13 +33388,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list471 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list471.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem472;
-            for (int _i473 = 0; _i473 < _list471.size; ++_i473)
+            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list491.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem492;
+            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
             {
-              _elem472 = iprot.readBinary();
-              struct.results.add(_elem472);
+              _elem492 = iprot.readBinary();
+              struct.results.add(_elem492);
             }
           }
           struct.setResultsIsSet(true);
@@ -35288,15 +35288,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map474 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map474.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key475;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val476;
-                  for (int _i477 = 0; _i477 < _map474.size; ++_i477)
+                  org.apache.thrift.protocol.TMap _map494 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map494.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key495;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val496;
+                  for (int _i497 = 0; _i497 < _map494.size; ++_i497)
                   {
-                    _key475 = iprot.readString();
-                    _val476 = iprot.readString();
-                    struct.options.put(_key475, _val476);
+                    _key495 = iprot.readString();
+                    _val496 = iprot.readString();
+                    struct.options.put(_key495, _val496);
                   }
                   iprot.readMapEnd();
                 }
@@ -35308,15 +35308,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map478 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map478.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key479;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val480;
-                  for (int _i481 = 0; _i481 < _map478.size; ++_i481)
+                  org.apache.thrift.protocol.TMap _map498 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map498.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key499;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val500;
+                  for (int _i501 = 0; _i501 < _map498.size; ++_i501)
                   {
-                    _key479 = iprot.readString();
-                    _val480 = iprot.readString();
-                    struct.settings.put(_key479, _val480);
+                    _key499 = iprot.readString();
+                    _val500 = iprot.readString();
+                    struct.settings.put(_key499, _val500);
                   }
                   iprot.readMapEnd();
                 }
@@ -35350,10 +35350,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter482 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter502 : struct.options.entrySet())
             {
-              oprot.writeString(_iter482.getKey());
-              oprot.writeString(_iter482.getValue());
+              oprot.writeString(_iter502.getKey());
+              oprot.writeString(_iter502.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35363,10 +35363,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter483 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter503 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter483.getKey());
-              oprot.writeString(_iter483.getValue());
+              oprot.writeString(_iter503.getKey());
+              oprot.writeString(_iter503.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35407,20 +35407,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter484 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter504 : struct.options.entrySet())
             {
-              oprot.writeString(_iter484.getKey());
-              oprot.writeString(_iter484.getValue());
+              oprot.writeString(_iter504.getKey());
+              oprot.writeString(_iter504.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter485 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter505 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter485.getKey());
-              oprot.writeString(_iter485.getValue());
+              oprot.writeString(_iter505.getKey());
+              oprot.writeString(_iter505.getValue());
             }
           }
         }
@@ -35436,30 +35436,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map486 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map486.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key487;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val488;
-            for (int _i489 = 0; _i489 < _map486.size; ++_i489)
+            org.apache.thrift.protocol.TMap _map506 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map506.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key507;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val508;
+            for (int _i509 = 0; _i509 < _map506.size; ++_i509)
             {
-              _key487 = iprot.readString();
-              _val488 = iprot.readString();
-              struct.options.put(_key487, _val488);
+              _key507 = iprot.readString();
+              _val508 = iprot.readString();
+              struct.options.put(_key507, _val508);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map490 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map490.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key491;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val492;
-            for (int _i493 = 0; _i493 < _map490.size; ++_i493)
+            org.apache.thrift.protocol.TMap _map510 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map510.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key511;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val512;
+            for (int _i513 = 0; _i513 < _map510.size; ++_i513)
             {
-              _key491 = iprot.readString();
-              _val492 = iprot.readString();
-              struct.settings.put(_key491, _val492);
+              _key511 = iprot.readString();
+              _val512 = iprot.readString();
+              struct.settings.put(_key511, _val512);
             }
           }
           struct.setSettingsIsSet(true);
@@ -46109,13 +46109,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list494.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem495;
-                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
+                  org.apache.thrift.protocol.TList _list514 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list514.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem515;
+                  for (int _i516 = 0; _i516 < _list514.size; ++_i516)
                   {
-                    _elem495 = iprot.readBinary();
-                    struct.messages.add(_elem495);
+                    _elem515 = iprot.readBinary();
+                    struct.messages.add(_elem515);
                   }
                   iprot.readListEnd();
                 }
@@ -46152,9 +46152,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter497 : struct.messages)
+            for (java.nio.ByteBuffer _iter517 : struct.messages)
             {
-              oprot.writeBinary(_iter497);
+              oprot.writeBinary(_iter517);
             }
             oprot.writeListEnd();
           }
@@ -46198,9 +46198,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter498 : struct.messages)
+            for (java.nio.ByteBuffer _iter518 : struct.messages)
             {
-              oprot.writeBinary(_iter498);
+              oprot.writeBinary(_iter518);
             }
           }
         }
@@ -46220,13 +46220,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list499.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem500;
-            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
+            org.apache.thrift.protocol.TList _list519 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list519.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem520;
+            for (int _i521 = 0; _i521 < _list519.size; ++_i521)
             {
-              _elem500 = iprot.readBinary();
-              struct.messages.add(_elem500);
+              _elem520 = iprot.readBinary();
+              struct.messages.add(_elem520);
             }
           }
           struct.setMessagesIsSet(true);
@@ -48031,13 +48031,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list502.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem503;
-                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
+                  org.apache.thrift.protocol.TList _list522 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list522.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem523;
+                  for (int _i524 = 0; _i524 < _list522.size; ++_i524)
                   {
-                    _elem503 = iprot.readString();
-                    struct.filters.add(_elem503);
+                    _elem523 = iprot.readString();
+                    struct.filters.add(_elem523);
                   }
                   iprot.readListEnd();
                 }
@@ -48071,9 +48071,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter505 : struct.filters)
+            for (java.lang.String _iter525 : struct.filters)
             {
-              oprot.writeString(_iter505);
+              oprot.writeString(_iter525);
             }
             oprot.writeListEnd();
           }
@@ -48111,9 +48111,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter506 : struct.filters)
+            for (java.lang.String _iter526 : struct.filters)
             {
-              oprot.writeString(_iter506);
+              oprot.writeString(_iter526);
             }
           }
         }
@@ -48129,13 +48129,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list507.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem508;
-            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
+            org.apache.thrift.protocol.TList _list527 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list527.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem528;
+            for (int _i529 = 0; _i529 < _list527.size; ++_i529)
             {
-              _elem508 = iprot.readString();
-              struct.filters.add(_elem508);
+              _elem528 = iprot.readString();
+              struct.filters.add(_elem528);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49060,13 +49060,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list510.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem511;
-                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
+                  org.apache.thrift.protocol.TList _list530 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list530.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem531;
+                  for (int _i532 = 0; _i532 < _list530.size; ++_i532)
                   {
-                    _elem511 = iprot.readString();
-                    struct.filters.add(_elem511);
+                    _elem531 = iprot.readString();
+                    struct.filters.add(_elem531);
                   }
                   iprot.readListEnd();
                 }
@@ -49100,9 +49100,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter513 : struct.filters)
+            for (java.lang.String _iter533 : struct.filters)
             {
-              oprot.writeString(_iter513);
+              oprot.writeString(_iter533);
             }
             oprot.writeListEnd();
           }
@@ -49140,9 +49140,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter514 : struct.filters)
+            for (java.lang.String _iter534 : struct.filters)
             {
-              oprot.writeString(_iter514);
+              oprot.writeString(_iter534);
             }
           }
         }
@@ -49158,13 +49158,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list515.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem516;
-            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
+            org.apache.thrift.protocol.TList _list535 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list535.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem536;
+            for (int _i537 = 0; _i537 < _list535.size; ++_i537)
             {
-              _elem516 = iprot.readString();
-              struct.filters.add(_elem516);
+              _elem536 = iprot.readString();
+              struct.filters.add(_elem536);
             }
           }
           struct.setFiltersIsSet(true);
@@ -50454,13 +50454,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list518.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem519;
-                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
+                  org.apache.thrift.protocol.TList _list538 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list538.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem539;
+                  for (int _i540 = 0; _i540 < _list538.size; ++_i540)
                   {
-                    _elem519 = iprot.readString();
-                    struct.success.add(_elem519);
+                    _elem539 = iprot.readString();
+                    struct.success.add(_elem539);
                   }
                   iprot.readListEnd();
                 }
@@ -50498,9 +50498,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter521 : struct.success)
+            for (java.lang.String _iter541 : struct.success)
             {
-              oprot.writeString(_iter521);
+              oprot.writeString(_iter541);
             }
             oprot.writeListEnd();
           }
@@ -50540,9 +50540,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter522 : struct.success)
+            for (java.lang.String _iter542 : struct.success)
             {
-              oprot.writeString(_iter522);
+              oprot.writeString(_iter542);
             }
           }
         }
@@ -50557,13 +50557,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list523.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem524;
-            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
+            org.apache.thrift.protocol.TList _list543 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list543.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem544;
+            for (int _i545 = 0; _i545 < _list543.size; ++_i545)
             {
-              _elem524 = iprot.readString();
-              struct.success.add(_elem524);
+              _elem544 = iprot.readString();
+              struct.success.add(_elem544);
             }
           }
           struct.setSuccessIsSet(true);
@@ -54960,15 +54960,15 @@ public class Planner {
             case 3: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map526 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map526.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key527;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val528;
-                  for (int _i529 = 0; _i529 < _map526.size; ++_i529)
+                  org.apache.thrift.protocol.TMap _map546 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map546.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key547;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val548;
+                  for (int _i549 = 0; _i549 < _map546.size; ++_i549)
                   {
-                    _key527 = iprot.readString();
-                    _val528 = iprot.readString();
-                    struct.options.put(_key527, _val528);
+                    _key547 = iprot.readString();
+                    _val548 = iprot.readString();
+                    struct.options.put(_key547, _val548);
                   }
                   iprot.readMapEnd();
                 }
@@ -55015,10 +55015,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter530 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter550 : struct.options.entrySet())
             {
-              oprot.writeString(_iter530.getKey());
-              oprot.writeString(_iter530.getValue());
+              oprot.writeString(_iter550.getKey());
+              oprot.writeString(_iter550.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -55068,10 +55068,10 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter531 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter551 : struct.options.entrySet())
             {
-              oprot.writeString(_iter531.getKey());
-              oprot.writeString(_iter531.getValue());
+              oprot.writeString(_iter551.getKey());
+              oprot.writeString(_iter551.getValue());
             }
           }
         }
@@ -55094,15 +55094,15 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map532 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map532.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key533;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val534;
-            for (int _i535 = 0; _i535 < _map532.size; ++_i535)
+            org.apache.thrift.protocol.TMap _map552 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map552.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key553;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val554;
+            for (int _i555 = 0; _i555 < _map552.size; ++_i555)
             {
-              _key533 = iprot.readString();
-              _val534 = iprot.readString();
-              struct.options.put(_key533, _val534);
+              _key553 = iprot.readString();
+              _val554 = iprot.readString();
+              struct.options.put(_key553, _val554);
             }
           }
           struct.setOptionsIsSet(true);
@@ -56109,13 +56109,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list536 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list536.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem537;
-                  for (int _i538 = 0; _i538 < _list536.size; ++_i538)
+                  org.apache.thrift.protocol.TList _list556 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list556.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem557;
+                  for (int _i558 = 0; _i558 < _list556.size; ++_i558)
                   {
-                    _elem537 = iprot.readString();
-                    struct.columns.add(_elem537);
+                    _elem557 = iprot.readString();
+                    struct.columns.add(_elem557);
                   }
                   iprot.readListEnd();
                 }
@@ -56157,9 +56157,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter539 : struct.columns)
+            for (java.lang.String _iter559 : struct.columns)
             {
-              oprot.writeString(_iter539);
+              oprot.writeString(_iter559);
             }
             oprot.writeListEnd();
           }
@@ -56203,9 +56203,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter540 : struct.columns)
+            for (java.lang.String _iter560 : struct.columns)
             {
-              oprot.writeString(_iter540);
+              oprot.writeString(_iter560);
             }
           }
         }
@@ -56225,13 +56225,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list541 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list541.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem542;
-            for (int _i543 = 0; _i543 < _list541.size; ++_i543)
+            org.apache.thrift.protocol.TList _list561 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list561.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem562;
+            for (int _i563 = 0; _i563 < _list561.size; ++_i563)
             {
-              _elem542 = iprot.readString();
-              struct.columns.add(_elem542);
+              _elem562 = iprot.readString();
+              struct.columns.add(_elem562);
             }
           }
           struct.setColumnsIsSet(true);

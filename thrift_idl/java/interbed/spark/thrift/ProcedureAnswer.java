@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list328 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list328.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem329;
-                for (int _i330 = 0; _i330 < _list328.size; ++_i330)
+                org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list348.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem349;
+                for (int _i350 = 0; _i350 < _list348.size; ++_i350)
                 {
-                  _elem329 = iprot.readString();
-                  struct.rows.add(_elem329);
+                  _elem349 = iprot.readString();
+                  struct.rows.add(_elem349);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter331 : struct.rows)
+            for (java.lang.String _iter351 : struct.rows)
             {
-              oprot.writeString(_iter331);
+              oprot.writeString(_iter351);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter332 : struct.rows)
+          for (java.lang.String _iter352 : struct.rows)
           {
-            oprot.writeString(_iter332);
+            oprot.writeString(_iter352);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list333 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list333.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem334;
-          for (int _i335 = 0; _i335 < _list333.size; ++_i335)
+          org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list353.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem354;
+          for (int _i355 = 0; _i355 < _list353.size; ++_i355)
           {
-            _elem334 = iprot.readString();
-            struct.rows.add(_elem334);
+            _elem354 = iprot.readString();
+            struct.rows.add(_elem354);
           }
         }
         struct.setRowsIsSet(true);

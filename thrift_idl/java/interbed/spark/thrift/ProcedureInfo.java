@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list286 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list286.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem287;
-                for (int _i288 = 0; _i288 < _list286.size; ++_i288)
+                org.apache.thrift.protocol.TList _list306 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list306.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem307;
+                for (int _i308 = 0; _i308 < _list306.size; ++_i308)
                 {
-                  _elem287 = new ProcedureParameter();
-                  _elem287.read(iprot);
-                  struct.parameters.add(_elem287);
+                  _elem307 = new ProcedureParameter();
+                  _elem307.read(iprot);
+                  struct.parameters.add(_elem307);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter289 : struct.parameters)
+          for (ProcedureParameter _iter309 : struct.parameters)
           {
-            _iter289.write(oprot);
+            _iter309.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter290 : struct.parameters)
+        for (ProcedureParameter _iter310 : struct.parameters)
         {
-          _iter290.write(oprot);
+          _iter310.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list291 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list291.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem292;
-        for (int _i293 = 0; _i293 < _list291.size; ++_i293)
+        org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list311.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem312;
+        for (int _i313 = 0; _i313 < _list311.size; ++_i313)
         {
-          _elem292 = new ProcedureParameter();
-          _elem292.read(iprot);
-          struct.parameters.add(_elem292);
+          _elem312 = new ProcedureParameter();
+          _elem312.read(iprot);
+          struct.parameters.add(_elem312);
         }
       }
       struct.setParametersIsSet(true);

@@ -906,13 +906,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list304 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list304.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem305;
-                for (int _i306 = 0; _i306 < _list304.size; ++_i306)
+                org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list324.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem325;
+                for (int _i326 = 0; _i326 < _list324.size; ++_i326)
                 {
-                  _elem305 = iprot.readBinary();
-                  struct.tasks.add(_elem305);
+                  _elem325 = iprot.readBinary();
+                  struct.tasks.add(_elem325);
                 }
                 iprot.readListEnd();
               }
@@ -940,23 +940,23 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 6: // TAKES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list307 = iprot.readListBegin();
-                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list307.size);
-                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem308;
-                for (int _i309 = 0; _i309 < _list307.size; ++_i309)
+                org.apache.thrift.protocol.TList _list327 = iprot.readListBegin();
+                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list327.size);
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem328;
+                for (int _i329 = 0; _i329 < _list327.size; ++_i329)
                 {
                   {
-                    org.apache.thrift.protocol.TList _list310 = iprot.readListBegin();
-                    _elem308 = new java.util.ArrayList<java.lang.String>(_list310.size);
-                    @org.apache.thrift.annotation.Nullable java.lang.String _elem311;
-                    for (int _i312 = 0; _i312 < _list310.size; ++_i312)
+                    org.apache.thrift.protocol.TList _list330 = iprot.readListBegin();
+                    _elem328 = new java.util.ArrayList<java.lang.String>(_list330.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem331;
+                    for (int _i332 = 0; _i332 < _list330.size; ++_i332)
                     {
-                      _elem311 = iprot.readString();
-                      _elem308.add(_elem311);
+                      _elem331 = iprot.readString();
+                      _elem328.add(_elem331);
                     }
                     iprot.readListEnd();
                   }
-                  struct.takes.add(_elem308);
+                  struct.takes.add(_elem328);
                 }
                 iprot.readListEnd();
               }
@@ -995,9 +995,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter313 : struct.tasks)
+          for (java.nio.ByteBuffer _iter333 : struct.tasks)
           {
-            oprot.writeBinary(_iter313);
+            oprot.writeBinary(_iter333);
           }
           oprot.writeListEnd();
         }
@@ -1018,13 +1018,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           oprot.writeFieldBegin(TAKES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.LIST, struct.takes.size()));
-            for (java.util.List<java.lang.String> _iter314 : struct.takes)
+            for (java.util.List<java.lang.String> _iter334 : struct.takes)
             {
               {
-                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter314.size()));
-                for (java.lang.String _iter315 : _iter314)
+                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter334.size()));
+                for (java.lang.String _iter335 : _iter334)
                 {
-                  oprot.writeString(_iter315);
+                  oprot.writeString(_iter335);
                 }
                 oprot.writeListEnd();
               }
@@ -1056,9 +1056,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter316 : struct.tasks)
+        for (java.nio.ByteBuffer _iter336 : struct.tasks)
         {
-          oprot.writeBinary(_iter316);
+          oprot.writeBinary(_iter336);
         }
       }
       oprot.writeBinary(struct.token);
@@ -1076,13 +1076,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       if (struct.isSetTakes()) {
         {
           oprot.writeI32(struct.takes.size());
-          for (java.util.List<java.lang.String> _iter317 : struct.takes)
+          for (java.util.List<java.lang.String> _iter337 : struct.takes)
           {
             {
-              oprot.writeI32(_iter317.size());
-              for (java.lang.String _iter318 : _iter317)
+              oprot.writeI32(_iter337.size());
+              for (java.lang.String _iter338 : _iter337)
               {
-                oprot.writeString(_iter318);
+                oprot.writeString(_iter338);
               }
             }
           }
@@ -1098,13 +1098,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list319 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list319.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem320;
-        for (int _i321 = 0; _i321 < _list319.size; ++_i321)
+        org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list339.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem340;
+        for (int _i341 = 0; _i341 < _list339.size; ++_i341)
         {
-          _elem320 = iprot.readBinary();
-          struct.tasks.add(_elem320);
+          _elem340 = iprot.readBinary();
+          struct.tasks.add(_elem340);
         }
       }
       struct.setTasksIsSet(true);
@@ -1117,22 +1117,22 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list322 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
-          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list322.size);
-          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem323;
-          for (int _i324 = 0; _i324 < _list322.size; ++_i324)
+          org.apache.thrift.protocol.TList _list342 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
+          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list342.size);
+          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem343;
+          for (int _i344 = 0; _i344 < _list342.size; ++_i344)
           {
             {
-              org.apache.thrift.protocol.TList _list325 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-              _elem323 = new java.util.ArrayList<java.lang.String>(_list325.size);
-              @org.apache.thrift.annotation.Nullable java.lang.String _elem326;
-              for (int _i327 = 0; _i327 < _list325.size; ++_i327)
+              org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+              _elem343 = new java.util.ArrayList<java.lang.String>(_list345.size);
+              @org.apache.thrift.annotation.Nullable java.lang.String _elem346;
+              for (int _i347 = 0; _i347 < _list345.size; ++_i347)
               {
-                _elem326 = iprot.readString();
-                _elem323.add(_elem326);
+                _elem346 = iprot.readString();
+                _elem343.add(_elem346);
               }
             }
-            struct.takes.add(_elem323);
+            struct.takes.add(_elem343);
           }
         }
         struct.setTakesIsSet(true);

@@ -514,14 +514,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
           case 3: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list234 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list234.size);
-                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem235;
-                for (int _i236 = 0; _i236 < _list234.size; ++_i236)
+                org.apache.thrift.protocol.TList _list244 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list244.size);
+                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem245;
+                for (int _i246 = 0; _i246 < _list244.size; ++_i246)
                 {
-                  _elem235 = new ColumnEstimate();
-                  _elem235.read(iprot);
-                  struct.columns.add(_elem235);
+                  _elem245 = new ColumnEstimate();
+                  _elem245.read(iprot);
+                  struct.columns.add(_elem245);
                 }
                 iprot.readListEnd();
               }
@@ -562,9 +562,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ColumnEstimate _iter237 : struct.columns)
+          for (ColumnEstimate _iter247 : struct.columns)
           {
-            _iter237.write(oprot);
+            _iter247.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -592,9 +592,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.columns.size());
-        for (ColumnEstimate _iter238 : struct.columns)
+        for (ColumnEstimate _iter248 : struct.columns)
         {
-          _iter238.write(oprot);
+          _iter248.write(oprot);
         }
       }
     }
@@ -607,14 +607,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list239 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list239.size);
-        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem240;
-        for (int _i241 = 0; _i241 < _list239.size; ++_i241)
+        org.apache.thrift.protocol.TList _list249 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list249.size);
+        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem250;
+        for (int _i251 = 0; _i251 < _list249.size; ++_i251)
         {
-          _elem240 = new ColumnEstimate();
-          _elem240.read(iprot);
-          struct.columns.add(_elem240);
+          _elem250 = new ColumnEstimate();
+          _elem250.read(iprot);
+          struct.columns.add(_elem250);
         }
       }
       struct.setColumnsIsSet(true);

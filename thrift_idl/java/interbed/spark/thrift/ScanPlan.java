@@ -18,6 +18,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final org.apache.thrift.protocol.TField PARTITIONING_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioning", org.apache.thrift.protocol.TType.STRUCT, (short)6);
   private static final org.apache.thrift.protocol.TField ESTIMATE_FIELD_DESC = new org.apache.thrift.protocol.TField("estimate", org.apache.thrift.protocol.TType.STRUCT, (short)20);
   private static final org.apache.thrift.protocol.TField METRICS_FIELD_DESC = new org.apache.thrift.protocol.TField("metrics", org.apache.thrift.protocol.TType.MAP, (short)21);
+  private static final org.apache.thrift.protocol.TField HADOOP_SETTINGS_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopSettings", org.apache.thrift.protocol.TType.MAP, (short)22);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanPlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanPlanTupleSchemeFactory();
@@ -45,6 +46,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
    * What the planning found, by name; shown in Spark's UI.
    */
   public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.Long> metrics; // optional
+  /**
+   * What Hadoop's configuration lacks to open the native files; it may hold secrets.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> hadoopSettings; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -70,7 +75,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     /**
      * What the planning found, by name; shown in Spark's UI.
      */
-    METRICS((short)21, "metrics");
+    METRICS((short)21, "metrics"),
+    /**
+     * What Hadoop's configuration lacks to open the native files; it may hold secrets.
+     */
+    HADOOP_SETTINGS((short)22, "hadoopSettings");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -102,6 +111,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           return ESTIMATE;
         case 21: // METRICS
           return METRICS;
+        case 22: // HADOOP_SETTINGS
+          return HADOOP_SETTINGS;
         default:
           return null;
       }
@@ -148,7 +159,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE,_Fields.METRICS};
+  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE,_Fields.METRICS,_Fields.HADOOP_SETTINGS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -171,6 +182,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64))));
+    tmpMap.put(_Fields.HADOOP_SETTINGS, new org.apache.thrift.meta_data.FieldMetaData("hadoopSettings", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanPlan.class, metaDataMap);
   }
@@ -225,6 +240,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       java.util.Map<java.lang.String,java.lang.Long> __this__metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(other.metrics);
       this.metrics = __this__metrics;
     }
+    if (other.isSetHadoopSettings()) {
+      java.util.Map<java.lang.String,java.lang.String> __this__hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(other.hadoopSettings);
+      this.hadoopSettings = __this__hadoopSettings;
+    }
   }
 
   @Override
@@ -244,6 +263,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     this.partitioning = null;
     this.estimate = null;
     this.metrics = null;
+    this.hadoopSettings = null;
   }
 
   /**
@@ -508,6 +528,48 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     }
   }
 
+  public int getHadoopSettingsSize() {
+    return (this.hadoopSettings == null) ? 0 : this.hadoopSettings.size();
+  }
+
+  public void putToHadoopSettings(java.lang.String key, java.lang.String val) {
+    if (this.hadoopSettings == null) {
+      this.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>();
+    }
+    this.hadoopSettings.put(key, val);
+  }
+
+  /**
+   * What Hadoop's configuration lacks to open the native files; it may hold secrets.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Map<java.lang.String,java.lang.String> getHadoopSettings() {
+    return this.hadoopSettings;
+  }
+
+  /**
+   * What Hadoop's configuration lacks to open the native files; it may hold secrets.
+   */
+  public ScanPlan setHadoopSettings(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> hadoopSettings) {
+    this.hadoopSettings = hadoopSettings;
+    return this;
+  }
+
+  public void unsetHadoopSettings() {
+    this.hadoopSettings = null;
+  }
+
+  /** Returns true if field hadoopSettings is set (has been assigned a value) and false otherwise */
+  public boolean isSetHadoopSettings() {
+    return this.hadoopSettings != null;
+  }
+
+  public void setHadoopSettingsIsSet(boolean value) {
+    if (!value) {
+      this.hadoopSettings = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -579,6 +641,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       break;
 
+    case HADOOP_SETTINGS:
+      if (value == null) {
+        unsetHadoopSettings();
+      } else {
+        setHadoopSettings((java.util.Map<java.lang.String,java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -610,6 +680,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     case METRICS:
       return getMetrics();
 
+    case HADOOP_SETTINGS:
+      return getHadoopSettings();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -638,6 +711,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       return isSetEstimate();
     case METRICS:
       return isSetMetrics();
+    case HADOOP_SETTINGS:
+      return isSetHadoopSettings();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -727,6 +802,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return false;
     }
 
+    boolean this_present_hadoopSettings = true && this.isSetHadoopSettings();
+    boolean that_present_hadoopSettings = true && that.isSetHadoopSettings();
+    if (this_present_hadoopSettings || that_present_hadoopSettings) {
+      if (!(this_present_hadoopSettings && that_present_hadoopSettings))
+        return false;
+      if (!this.hadoopSettings.equals(that.hadoopSettings))
+        return false;
+    }
+
     return true;
   }
 
@@ -761,6 +845,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     hashCode = hashCode * 8191 + ((isSetMetrics()) ? 131071 : 524287);
     if (isSetMetrics())
       hashCode = hashCode * 8191 + metrics.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetHadoopSettings()) ? 131071 : 524287);
+    if (isSetHadoopSettings())
+      hashCode = hashCode * 8191 + hadoopSettings.hashCode();
 
     return hashCode;
   }
@@ -853,6 +941,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetHadoopSettings(), other.isSetHadoopSettings());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHadoopSettings()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hadoopSettings, other.hadoopSettings);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -935,6 +1033,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         sb.append("null");
       } else {
         sb.append(this.metrics);
+      }
+      first = false;
+    }
+    if (isSetHadoopSettings()) {
+      if (!first) sb.append(", ");
+      sb.append("hadoopSettings:");
+      if (this.hadoopSettings == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.hadoopSettings);
       }
       first = false;
     }
@@ -1091,6 +1199,26 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 22: // HADOOP_SETTINGS
+            if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+              {
+                org.apache.thrift.protocol.TMap _map223 = iprot.readMapBegin();
+                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map223.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key224;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val225;
+                for (int _i226 = 0; _i226 < _map223.size; ++_i226)
+                {
+                  _key224 = iprot.readString();
+                  _val225 = iprot.readString();
+                  struct.hadoopSettings.put(_key224, _val225);
+                }
+                iprot.readMapEnd();
+              }
+              struct.setHadoopSettingsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1122,9 +1250,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter223 : struct.splits)
+          for (ScanSplit _iter227 : struct.splits)
           {
-            _iter223.write(oprot);
+            _iter227.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -1160,10 +1288,25 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldBegin(METRICS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter224 : struct.metrics.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter228 : struct.metrics.entrySet())
             {
-              oprot.writeString(_iter224.getKey());
-              oprot.writeI64(_iter224.getValue());
+              oprot.writeString(_iter228.getKey());
+              oprot.writeI64(_iter228.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
+      if (struct.hadoopSettings != null) {
+        if (struct.isSetHadoopSettings()) {
+          oprot.writeFieldBegin(HADOOP_SETTINGS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.hadoopSettings.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter229 : struct.hadoopSettings.entrySet())
+            {
+              oprot.writeString(_iter229.getKey());
+              oprot.writeString(_iter229.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -1191,9 +1334,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter225 : struct.splits)
+        for (ScanSplit _iter230 : struct.splits)
         {
-          _iter225.write(oprot);
+          _iter230.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -1209,7 +1352,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetMetrics()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetHadoopSettings()) {
+        optionals.set(3);
+      }
+      oprot.writeBitSet(optionals, 4);
       if (struct.isSetPartitioning()) {
         struct.partitioning.write(oprot);
       }
@@ -1219,10 +1365,20 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetMetrics()) {
         {
           oprot.writeI32(struct.metrics.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter226 : struct.metrics.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter231 : struct.metrics.entrySet())
           {
-            oprot.writeString(_iter226.getKey());
-            oprot.writeI64(_iter226.getValue());
+            oprot.writeString(_iter231.getKey());
+            oprot.writeI64(_iter231.getValue());
+          }
+        }
+      }
+      if (struct.isSetHadoopSettings()) {
+        {
+          oprot.writeI32(struct.hadoopSettings.size());
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter232 : struct.hadoopSettings.entrySet())
+          {
+            oprot.writeString(_iter232.getKey());
+            oprot.writeString(_iter232.getValue());
           }
         }
       }
@@ -1234,14 +1390,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list227 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list227.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem228;
-        for (int _i229 = 0; _i229 < _list227.size; ++_i229)
+        org.apache.thrift.protocol.TList _list233 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list233.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem234;
+        for (int _i235 = 0; _i235 < _list233.size; ++_i235)
         {
-          _elem228 = new ScanSplit();
-          _elem228.read(iprot);
-          struct.splits.add(_elem228);
+          _elem234 = new ScanSplit();
+          _elem234.read(iprot);
+          struct.splits.add(_elem234);
         }
       }
       struct.setSplitsIsSet(true);
@@ -1251,7 +1407,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.setByteSizeIsSet(true);
       struct.description = iprot.readString();
       struct.setDescriptionIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(4);
       if (incoming.get(0)) {
         struct.partitioning = new ScanPartitioning();
         struct.partitioning.read(iprot);
@@ -1264,18 +1420,33 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       if (incoming.get(2)) {
         {
-          org.apache.thrift.protocol.TMap _map230 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
-          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map230.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key231;
-          long _val232;
-          for (int _i233 = 0; _i233 < _map230.size; ++_i233)
+          org.apache.thrift.protocol.TMap _map236 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map236.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key237;
+          long _val238;
+          for (int _i239 = 0; _i239 < _map236.size; ++_i239)
           {
-            _key231 = iprot.readString();
-            _val232 = iprot.readI64();
-            struct.metrics.put(_key231, _val232);
+            _key237 = iprot.readString();
+            _val238 = iprot.readI64();
+            struct.metrics.put(_key237, _val238);
           }
         }
         struct.setMetricsIsSet(true);
+      }
+      if (incoming.get(3)) {
+        {
+          org.apache.thrift.protocol.TMap _map240 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map240.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key241;
+          @org.apache.thrift.annotation.Nullable java.lang.String _val242;
+          for (int _i243 = 0; _i243 < _map240.size; ++_i243)
+          {
+            _key241 = iprot.readString();
+            _val242 = iprot.readString();
+            struct.hadoopSettings.put(_key241, _val242);
+          }
+        }
+        struct.setHadoopSettingsIsSet(true);
       }
     }
   }

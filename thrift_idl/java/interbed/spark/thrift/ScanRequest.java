@@ -18,6 +18,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final org.apache.thrift.protocol.TField PARTITIONED_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioned", org.apache.thrift.protocol.TType.BOOL, (short)9);
   private static final org.apache.thrift.protocol.TField COLUMN_ESTIMATES_FIELD_DESC = new org.apache.thrift.protocol.TField("columnEstimates", org.apache.thrift.protocol.TType.BOOL, (short)20);
   private static final org.apache.thrift.protocol.TField TOP_FIELD_DESC = new org.apache.thrift.protocol.TField("top", org.apache.thrift.protocol.TType.STRUCT, (short)21);
+  private static final org.apache.thrift.protocol.TField HADOOP_OPENS_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopOpens", org.apache.thrift.protocol.TType.BOOL, (short)22);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanRequestTupleSchemeFactory();
@@ -48,6 +49,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
    * Only these rows are needed.
    */
   public @org.apache.thrift.annotation.Nullable ScanTop top; // optional
+  /**
+   * Whether Spark's Hadoop has a client for TableInfo.hadoopScheme.
+   */
+  public boolean hadoopOpens; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -76,7 +81,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     /**
      * Only these rows are needed.
      */
-    TOP((short)21, "top");
+    TOP((short)21, "top"),
+    /**
+     * Whether Spark's Hadoop has a client for TableInfo.hadoopScheme.
+     */
+    HADOOP_OPENS((short)22, "hadoopOpens");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -108,6 +117,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           return COLUMN_ESTIMATES;
         case 21: // TOP
           return TOP;
+        case 22: // HADOOP_OPENS
+          return HADOOP_OPENS;
         default:
           return null;
       }
@@ -154,8 +165,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final int __LIMIT_ISSET_ID = 0;
   private static final int __PARTITIONED_ISSET_ID = 1;
   private static final int __COLUMNESTIMATES_ISSET_ID = 2;
+  private static final int __HADOOPOPENS_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED,_Fields.COLUMN_ESTIMATES,_Fields.TOP};
+  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED,_Fields.COLUMN_ESTIMATES,_Fields.TOP,_Fields.HADOOP_OPENS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -179,6 +191,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.TOP, new org.apache.thrift.meta_data.FieldMetaData("top", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanTop.class)));
+    tmpMap.put(_Fields.HADOOP_OPENS, new org.apache.thrift.meta_data.FieldMetaData("hadoopOpens", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanRequest.class, metaDataMap);
   }
@@ -223,6 +237,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     if (other.isSetTop()) {
       this.top = new ScanTop(other.top);
     }
+    this.hadoopOpens = other.hadoopOpens;
   }
 
   @Override
@@ -243,6 +258,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     setColumnEstimatesIsSet(false);
     this.columnEstimates = false;
     this.top = null;
+    setHadoopOpensIsSet(false);
+    this.hadoopOpens = false;
   }
 
   public int getColumnsSize() {
@@ -518,6 +535,35 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
   }
 
+  /**
+   * Whether Spark's Hadoop has a client for TableInfo.hadoopScheme.
+   */
+  public boolean isHadoopOpens() {
+    return this.hadoopOpens;
+  }
+
+  /**
+   * Whether Spark's Hadoop has a client for TableInfo.hadoopScheme.
+   */
+  public ScanRequest setHadoopOpens(boolean hadoopOpens) {
+    this.hadoopOpens = hadoopOpens;
+    setHadoopOpensIsSet(true);
+    return this;
+  }
+
+  public void unsetHadoopOpens() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __HADOOPOPENS_ISSET_ID);
+  }
+
+  /** Returns true if field hadoopOpens is set (has been assigned a value) and false otherwise */
+  public boolean isSetHadoopOpens() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __HADOOPOPENS_ISSET_ID);
+  }
+
+  public void setHadoopOpensIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __HADOOPOPENS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -585,6 +631,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       break;
 
+    case HADOOP_OPENS:
+      if (value == null) {
+        unsetHadoopOpens();
+      } else {
+        setHadoopOpens((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -616,6 +670,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     case TOP:
       return getTop();
 
+    case HADOOP_OPENS:
+      return isHadoopOpens();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -644,6 +701,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       return isSetColumnEstimates();
     case TOP:
       return isSetTop();
+    case HADOOP_OPENS:
+      return isSetHadoopOpens();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -733,6 +792,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return false;
     }
 
+    boolean this_present_hadoopOpens = true && this.isSetHadoopOpens();
+    boolean that_present_hadoopOpens = true && that.isSetHadoopOpens();
+    if (this_present_hadoopOpens || that_present_hadoopOpens) {
+      if (!(this_present_hadoopOpens && that_present_hadoopOpens))
+        return false;
+      if (this.hadoopOpens != that.hadoopOpens)
+        return false;
+    }
+
     return true;
   }
 
@@ -771,6 +839,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     hashCode = hashCode * 8191 + ((isSetTop()) ? 131071 : 524287);
     if (isSetTop())
       hashCode = hashCode * 8191 + top.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetHadoopOpens()) ? 131071 : 524287);
+    if (isSetHadoopOpens())
+      hashCode = hashCode * 8191 + ((hadoopOpens) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -863,6 +935,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetHadoopOpens(), other.isSetHadoopOpens());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHadoopOpens()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hadoopOpens, other.hadoopOpens);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -946,6 +1028,12 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       } else {
         sb.append(this.top);
       }
+      first = false;
+    }
+    if (isSetHadoopOpens()) {
+      if (!first) sb.append(", ");
+      sb.append("hadoopOpens:");
+      sb.append(this.hadoopOpens);
       first = false;
     }
     sb.append(")");
@@ -1104,6 +1192,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 22: // HADOOP_OPENS
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.hadoopOpens = iprot.readBool();
+              struct.setHadoopOpensIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1186,6 +1282,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetHadoopOpens()) {
+        oprot.writeFieldBegin(HADOOP_OPENS_FIELD_DESC);
+        oprot.writeBool(struct.hadoopOpens);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1242,7 +1343,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (struct.isSetTop()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetHadoopOpens()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetLimit()) {
         oprot.writeI64(struct.limit);
       }
@@ -1257,6 +1361,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       if (struct.isSetTop()) {
         struct.top.write(oprot);
+      }
+      if (struct.isSetHadoopOpens()) {
+        oprot.writeBool(struct.hadoopOpens);
       }
     }
 
@@ -1298,7 +1405,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.limit = iprot.readI64();
         struct.setLimitIsSet(true);
@@ -1319,6 +1426,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         struct.top = new ScanTop();
         struct.top.read(iprot);
         struct.setTopIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.hadoopOpens = iprot.readBool();
+        struct.setHadoopOpensIsSet(true);
       }
     }
   }

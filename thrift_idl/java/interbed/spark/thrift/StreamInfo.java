@@ -12,6 +12,7 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
 
   private static final org.apache.thrift.protocol.TField TASK_FIELD_DESC = new org.apache.thrift.protocol.TField("task", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField LIMITS_FIELD_DESC = new org.apache.thrift.protocol.TField("limits", org.apache.thrift.protocol.TType.STRUCT, (short)2);
+  private static final org.apache.thrift.protocol.TField HADOOP_SETTINGS_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopSettings", org.apache.thrift.protocol.TType.MAP, (short)3);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new StreamInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new StreamInfoTupleSchemeFactory();
@@ -24,6 +25,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
    * What the options of the read say.
    */
   public @org.apache.thrift.annotation.Nullable StreamLimits limits; // required
+  /**
+   * As ScanPlan's, of all micro-batches.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> hadoopSettings; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -34,7 +39,11 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
     /**
      * What the options of the read say.
      */
-    LIMITS((short)2, "limits");
+    LIMITS((short)2, "limits"),
+    /**
+     * As ScanPlan's, of all micro-batches.
+     */
+    HADOOP_SETTINGS((short)3, "hadoopSettings");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -54,6 +63,8 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
           return TASK;
         case 2: // LIMITS
           return LIMITS;
+        case 3: // HADOOP_SETTINGS
+          return HADOOP_SETTINGS;
         default:
           return null;
       }
@@ -97,6 +108,7 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
   }
 
   // isset id assignments
+  private static final _Fields optionals[] = {_Fields.HADOOP_SETTINGS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -104,6 +116,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
     tmpMap.put(_Fields.LIMITS, new org.apache.thrift.meta_data.FieldMetaData("limits", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, StreamLimits.class)));
+    tmpMap.put(_Fields.HADOOP_SETTINGS, new org.apache.thrift.meta_data.FieldMetaData("hadoopSettings", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(StreamInfo.class, metaDataMap);
   }
@@ -130,6 +146,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
     if (other.isSetLimits()) {
       this.limits = new StreamLimits(other.limits);
     }
+    if (other.isSetHadoopSettings()) {
+      java.util.Map<java.lang.String,java.lang.String> __this__hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(other.hadoopSettings);
+      this.hadoopSettings = __this__hadoopSettings;
+    }
   }
 
   @Override
@@ -141,6 +161,7 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
   public void clear() {
     this.task = null;
     this.limits = null;
+    this.hadoopSettings = null;
   }
 
   /**
@@ -214,6 +235,48 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
     }
   }
 
+  public int getHadoopSettingsSize() {
+    return (this.hadoopSettings == null) ? 0 : this.hadoopSettings.size();
+  }
+
+  public void putToHadoopSettings(java.lang.String key, java.lang.String val) {
+    if (this.hadoopSettings == null) {
+      this.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>();
+    }
+    this.hadoopSettings.put(key, val);
+  }
+
+  /**
+   * As ScanPlan's, of all micro-batches.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Map<java.lang.String,java.lang.String> getHadoopSettings() {
+    return this.hadoopSettings;
+  }
+
+  /**
+   * As ScanPlan's, of all micro-batches.
+   */
+  public StreamInfo setHadoopSettings(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> hadoopSettings) {
+    this.hadoopSettings = hadoopSettings;
+    return this;
+  }
+
+  public void unsetHadoopSettings() {
+    this.hadoopSettings = null;
+  }
+
+  /** Returns true if field hadoopSettings is set (has been assigned a value) and false otherwise */
+  public boolean isSetHadoopSettings() {
+    return this.hadoopSettings != null;
+  }
+
+  public void setHadoopSettingsIsSet(boolean value) {
+    if (!value) {
+      this.hadoopSettings = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -237,6 +300,14 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       }
       break;
 
+    case HADOOP_SETTINGS:
+      if (value == null) {
+        unsetHadoopSettings();
+      } else {
+        setHadoopSettings((java.util.Map<java.lang.String,java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -249,6 +320,9 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
 
     case LIMITS:
       return getLimits();
+
+    case HADOOP_SETTINGS:
+      return getHadoopSettings();
 
     }
     throw new java.lang.IllegalStateException();
@@ -266,6 +340,8 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       return isSetTask();
     case LIMITS:
       return isSetLimits();
+    case HADOOP_SETTINGS:
+      return isSetHadoopSettings();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -301,6 +377,15 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
         return false;
     }
 
+    boolean this_present_hadoopSettings = true && this.isSetHadoopSettings();
+    boolean that_present_hadoopSettings = true && that.isSetHadoopSettings();
+    if (this_present_hadoopSettings || that_present_hadoopSettings) {
+      if (!(this_present_hadoopSettings && that_present_hadoopSettings))
+        return false;
+      if (!this.hadoopSettings.equals(that.hadoopSettings))
+        return false;
+    }
+
     return true;
   }
 
@@ -315,6 +400,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
     hashCode = hashCode * 8191 + ((isSetLimits()) ? 131071 : 524287);
     if (isSetLimits())
       hashCode = hashCode * 8191 + limits.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetHadoopSettings()) ? 131071 : 524287);
+    if (isSetHadoopSettings())
+      hashCode = hashCode * 8191 + hadoopSettings.hashCode();
 
     return hashCode;
   }
@@ -343,6 +432,16 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
     }
     if (isSetLimits()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.limits, other.limits);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetHadoopSettings(), other.isSetHadoopSettings());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHadoopSettings()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hadoopSettings, other.hadoopSettings);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -386,6 +485,16 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       sb.append(this.limits);
     }
     first = false;
+    if (isSetHadoopSettings()) {
+      if (!first) sb.append(", ");
+      sb.append("hadoopSettings:");
+      if (this.hadoopSettings == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.hadoopSettings);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -457,6 +566,26 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 3: // HADOOP_SETTINGS
+            if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+              {
+                org.apache.thrift.protocol.TMap _map260 = iprot.readMapBegin();
+                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map260.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key261;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val262;
+                for (int _i263 = 0; _i263 < _map260.size; ++_i263)
+                {
+                  _key261 = iprot.readString();
+                  _val262 = iprot.readString();
+                  struct.hadoopSettings.put(_key261, _val262);
+                }
+                iprot.readMapEnd();
+              }
+              struct.setHadoopSettingsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -483,6 +612,21 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
         struct.limits.write(oprot);
         oprot.writeFieldEnd();
       }
+      if (struct.hadoopSettings != null) {
+        if (struct.isSetHadoopSettings()) {
+          oprot.writeFieldBegin(HADOOP_SETTINGS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.hadoopSettings.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter264 : struct.hadoopSettings.entrySet())
+            {
+              oprot.writeString(_iter264.getKey());
+              oprot.writeString(_iter264.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -503,6 +647,21 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       oprot.writeBinary(struct.task);
       struct.limits.write(oprot);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetHadoopSettings()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetHadoopSettings()) {
+        {
+          oprot.writeI32(struct.hadoopSettings.size());
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter265 : struct.hadoopSettings.entrySet())
+          {
+            oprot.writeString(_iter265.getKey());
+            oprot.writeString(_iter265.getValue());
+          }
+        }
+      }
     }
 
     @Override
@@ -513,6 +672,22 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       struct.limits = new StreamLimits();
       struct.limits.read(iprot);
       struct.setLimitsIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        {
+          org.apache.thrift.protocol.TMap _map266 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map266.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key267;
+          @org.apache.thrift.annotation.Nullable java.lang.String _val268;
+          for (int _i269 = 0; _i269 < _map266.size; ++_i269)
+          {
+            _key267 = iprot.readString();
+            _val268 = iprot.readString();
+            struct.hadoopSettings.put(_key267, _val268);
+          }
+        }
+        struct.setHadoopSettingsIsSet(true);
+      }
     }
   }
 

@@ -20,6 +20,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final org.apache.thrift.protocol.TField HIDDEN_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("hiddenColumns", org.apache.thrift.protocol.TType.LIST, (short)8);
   private static final org.apache.thrift.protocol.TField ROW_CHANGES_FIELD_DESC = new org.apache.thrift.protocol.TField("rowChanges", org.apache.thrift.protocol.TType.STRUCT, (short)9);
   private static final org.apache.thrift.protocol.TField MERGES_SCHEMA_FIELD_DESC = new org.apache.thrift.protocol.TField("mergesSchema", org.apache.thrift.protocol.TType.BOOL, (short)10);
+  private static final org.apache.thrift.protocol.TField HADOOP_SCHEME_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopScheme", org.apache.thrift.protocol.TType.STRING, (short)11);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableInfoTupleSchemeFactory();
@@ -52,6 +53,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
    * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
    */
   public boolean mergesSchema; // optional
+  /**
+   * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String hadoopScheme; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -82,7 +87,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     /**
      * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
      */
-    MERGES_SCHEMA((short)10, "mergesSchema");
+    MERGES_SCHEMA((short)10, "mergesSchema"),
+    /**
+     * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
+     */
+    HADOOP_SCHEME((short)11, "hadoopScheme");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -118,6 +127,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           return ROW_CHANGES;
         case 10: // MERGES_SCHEMA
           return MERGES_SCHEMA;
+        case 11: // HADOOP_SCHEME
+          return HADOOP_SCHEME;
         default:
           return null;
       }
@@ -164,7 +175,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final int __SNAPSHOTID_ISSET_ID = 0;
   private static final int __MERGESSCHEMA_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES,_Fields.MERGES_SCHEMA};
+  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES,_Fields.MERGES_SCHEMA,_Fields.HADOOP_SCHEME};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -193,6 +204,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, RowChanges.class)));
     tmpMap.put(_Fields.MERGES_SCHEMA, new org.apache.thrift.meta_data.FieldMetaData("mergesSchema", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.HADOOP_SCHEME, new org.apache.thrift.meta_data.FieldMetaData("hadoopScheme", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableInfo.class, metaDataMap);
   }
@@ -258,6 +271,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       this.rowChanges = new RowChanges(other.rowChanges);
     }
     this.mergesSchema = other.mergesSchema;
+    if (other.isSetHadoopScheme()) {
+      this.hadoopScheme = other.hadoopScheme;
+    }
   }
 
   @Override
@@ -279,6 +295,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     this.rowChanges = null;
     setMergesSchemaIsSet(false);
     this.mergesSchema = false;
+    this.hadoopScheme = null;
   }
 
   /**
@@ -631,6 +648,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __MERGESSCHEMA_ISSET_ID, value);
   }
 
+  /**
+   * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getHadoopScheme() {
+    return this.hadoopScheme;
+  }
+
+  /**
+   * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
+   */
+  public TableInfo setHadoopScheme(@org.apache.thrift.annotation.Nullable java.lang.String hadoopScheme) {
+    this.hadoopScheme = hadoopScheme;
+    return this;
+  }
+
+  public void unsetHadoopScheme() {
+    this.hadoopScheme = null;
+  }
+
+  /** Returns true if field hadoopScheme is set (has been assigned a value) and false otherwise */
+  public boolean isSetHadoopScheme() {
+    return this.hadoopScheme != null;
+  }
+
+  public void setHadoopSchemeIsSet(boolean value) {
+    if (!value) {
+      this.hadoopScheme = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -718,6 +766,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       break;
 
+    case HADOOP_SCHEME:
+      if (value == null) {
+        unsetHadoopScheme();
+      } else {
+        setHadoopScheme((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -755,6 +811,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     case MERGES_SCHEMA:
       return isMergesSchema();
 
+    case HADOOP_SCHEME:
+      return getHadoopScheme();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -787,6 +846,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       return isSetRowChanges();
     case MERGES_SCHEMA:
       return isSetMergesSchema();
+    case HADOOP_SCHEME:
+      return isSetHadoopScheme();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -894,6 +955,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return false;
     }
 
+    boolean this_present_hadoopScheme = true && this.isSetHadoopScheme();
+    boolean that_present_hadoopScheme = true && that.isSetHadoopScheme();
+    if (this_present_hadoopScheme || that_present_hadoopScheme) {
+      if (!(this_present_hadoopScheme && that_present_hadoopScheme))
+        return false;
+      if (!this.hadoopScheme.equals(that.hadoopScheme))
+        return false;
+    }
+
     return true;
   }
 
@@ -938,6 +1008,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     hashCode = hashCode * 8191 + ((isSetMergesSchema()) ? 131071 : 524287);
     if (isSetMergesSchema())
       hashCode = hashCode * 8191 + ((mergesSchema) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetHadoopScheme()) ? 131071 : 524287);
+    if (isSetHadoopScheme())
+      hashCode = hashCode * 8191 + hadoopScheme.hashCode();
 
     return hashCode;
   }
@@ -1050,6 +1124,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetHadoopScheme(), other.isSetHadoopScheme());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHadoopScheme()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hadoopScheme, other.hadoopScheme);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1149,6 +1233,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (!first) sb.append(", ");
       sb.append("mergesSchema:");
       sb.append(this.mergesSchema);
+      first = false;
+    }
+    if (isSetHadoopScheme()) {
+      if (!first) sb.append(", ");
+      sb.append("hadoopScheme:");
+      if (this.hadoopScheme == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.hadoopScheme);
+      }
       first = false;
     }
     sb.append(")");
@@ -1348,6 +1442,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 11: // HADOOP_SCHEME
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.hadoopScheme = iprot.readString();
+              struct.setHadoopSchemeIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1448,6 +1550,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeBool(struct.mergesSchema);
         oprot.writeFieldEnd();
       }
+      if (struct.hadoopScheme != null) {
+        if (struct.isSetHadoopScheme()) {
+          oprot.writeFieldBegin(HADOOP_SCHEME_FIELD_DESC);
+          oprot.writeString(struct.hadoopScheme);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1502,7 +1611,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (struct.isSetMergesSchema()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetHadoopScheme()) {
+        optionals.set(3);
+      }
+      oprot.writeBitSet(optionals, 4);
       if (struct.isSetHiddenColumns()) {
         {
           oprot.writeI32(struct.hiddenColumns.size());
@@ -1517,6 +1629,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       if (struct.isSetMergesSchema()) {
         oprot.writeBool(struct.mergesSchema);
+      }
+      if (struct.isSetHadoopScheme()) {
+        oprot.writeString(struct.hadoopScheme);
       }
     }
 
@@ -1567,7 +1682,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.setClusteringIsSet(true);
       struct.handle = iprot.readBinary();
       struct.setHandleIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(4);
       if (incoming.get(0)) {
         {
           org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
@@ -1590,6 +1705,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (incoming.get(2)) {
         struct.mergesSchema = iprot.readBool();
         struct.setMergesSchemaIsSet(true);
+      }
+      if (incoming.get(3)) {
+        struct.hadoopScheme = iprot.readString();
+        struct.setHadoopSchemeIsSet(true);
       }
     }
   }

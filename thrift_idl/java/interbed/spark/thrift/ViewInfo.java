@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list336 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list336.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem337;
-                for (int _i338 = 0; _i338 < _list336.size; ++_i338)
+                org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list356.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem357;
+                for (int _i358 = 0; _i358 < _list356.size; ++_i358)
                 {
-                  _elem337 = new ViewColumn();
-                  _elem337.read(iprot);
-                  struct.columns.add(_elem337);
+                  _elem357 = new ViewColumn();
+                  _elem357.read(iprot);
+                  struct.columns.add(_elem357);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map339 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map339.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key340;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val341;
-                for (int _i342 = 0; _i342 < _map339.size; ++_i342)
+                org.apache.thrift.protocol.TMap _map359 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map359.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key360;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val361;
+                for (int _i362 = 0; _i362 < _map359.size; ++_i362)
                 {
-                  _key340 = iprot.readString();
-                  _val341 = iprot.readString();
-                  struct.properties.put(_key340, _val341);
+                  _key360 = iprot.readString();
+                  _val361 = iprot.readString();
+                  struct.properties.put(_key360, _val361);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter343 : struct.columns)
+          for (ViewColumn _iter363 : struct.columns)
           {
-            _iter343.write(oprot);
+            _iter363.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter344 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter364 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter344.getKey());
-            oprot.writeString(_iter344.getValue());
+            oprot.writeString(_iter364.getKey());
+            oprot.writeString(_iter364.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter345 : struct.columns)
+        for (ViewColumn _iter365 : struct.columns)
         {
-          _iter345.write(oprot);
+          _iter365.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter346 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter366 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter346.getKey());
-          oprot.writeString(_iter346.getValue());
+          oprot.writeString(_iter366.getKey());
+          oprot.writeString(_iter366.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list347.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem348;
-        for (int _i349 = 0; _i349 < _list347.size; ++_i349)
+        org.apache.thrift.protocol.TList _list367 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list367.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem368;
+        for (int _i369 = 0; _i369 < _list367.size; ++_i369)
         {
-          _elem348 = new ViewColumn();
-          _elem348.read(iprot);
-          struct.columns.add(_elem348);
+          _elem368 = new ViewColumn();
+          _elem368.read(iprot);
+          struct.columns.add(_elem368);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map350 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map350.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key351;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val352;
-        for (int _i353 = 0; _i353 < _map350.size; ++_i353)
+        org.apache.thrift.protocol.TMap _map370 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map370.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key371;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val372;
+        for (int _i373 = 0; _i373 < _map370.size; ++_i373)
         {
-          _key351 = iprot.readString();
-          _val352 = iprot.readString();
-          struct.properties.put(_key351, _val352);
+          _key371 = iprot.readString();
+          _val372 = iprot.readString();
+          struct.properties.put(_key371, _val372);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -1019,13 +1019,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list250.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem251;
-                for (int _i252 = 0; _i252 < _list250.size; ++_i252)
+                org.apache.thrift.protocol.TList _list270 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list270.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem271;
+                for (int _i272 = 0; _i272 < _list270.size; ++_i272)
                 {
-                  _elem251 = iprot.readString();
-                  struct.filters.add(_elem251);
+                  _elem271 = iprot.readString();
+                  struct.filters.add(_elem271);
                 }
                 iprot.readListEnd();
               }
@@ -1053,15 +1053,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map253 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map253.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key254;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val255;
-                for (int _i256 = 0; _i256 < _map253.size; ++_i256)
+                org.apache.thrift.protocol.TMap _map273 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map273.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key274;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val275;
+                for (int _i276 = 0; _i276 < _map273.size; ++_i276)
                 {
-                  _key254 = iprot.readString();
-                  _val255 = iprot.readString();
-                  struct.options.put(_key254, _val255);
+                  _key274 = iprot.readString();
+                  _val275 = iprot.readString();
+                  struct.options.put(_key274, _val275);
                 }
                 iprot.readMapEnd();
               }
@@ -1081,13 +1081,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 7: // SCANNED
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list257 = iprot.readListBegin();
-                struct.scanned = new java.util.ArrayList<java.lang.String>(_list257.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem258;
-                for (int _i259 = 0; _i259 < _list257.size; ++_i259)
+                org.apache.thrift.protocol.TList _list277 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list277.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem278;
+                for (int _i279 = 0; _i279 < _list277.size; ++_i279)
                 {
-                  _elem258 = iprot.readString();
-                  struct.scanned.add(_elem258);
+                  _elem278 = iprot.readString();
+                  struct.scanned.add(_elem278);
                 }
                 iprot.readListEnd();
               }
@@ -1129,9 +1129,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter260 : struct.filters)
+          for (java.lang.String _iter280 : struct.filters)
           {
-            oprot.writeString(_iter260);
+            oprot.writeString(_iter280);
           }
           oprot.writeListEnd();
         }
@@ -1151,10 +1151,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter261 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter281 : struct.options.entrySet())
           {
-            oprot.writeString(_iter261.getKey());
-            oprot.writeString(_iter261.getValue());
+            oprot.writeString(_iter281.getKey());
+            oprot.writeString(_iter281.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1170,9 +1170,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter262 : struct.scanned)
+            for (java.lang.String _iter282 : struct.scanned)
             {
-              oprot.writeString(_iter262);
+              oprot.writeString(_iter282);
             }
             oprot.writeListEnd();
           }
@@ -1205,19 +1205,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter263 : struct.filters)
+        for (java.lang.String _iter283 : struct.filters)
         {
-          oprot.writeString(_iter263);
+          oprot.writeString(_iter283);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter264 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter284 : struct.options.entrySet())
         {
-          oprot.writeString(_iter264.getKey());
-          oprot.writeString(_iter264.getValue());
+          oprot.writeString(_iter284.getKey());
+          oprot.writeString(_iter284.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1237,9 +1237,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter265 : struct.scanned)
+          for (java.lang.String _iter285 : struct.scanned)
           {
-            oprot.writeString(_iter265);
+            oprot.writeString(_iter285);
           }
         }
       }
@@ -1254,13 +1254,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list266 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list266.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem267;
-        for (int _i268 = 0; _i268 < _list266.size; ++_i268)
+        org.apache.thrift.protocol.TList _list286 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list286.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem287;
+        for (int _i288 = 0; _i288 < _list286.size; ++_i288)
         {
-          _elem267 = iprot.readString();
-          struct.filters.add(_elem267);
+          _elem287 = iprot.readString();
+          struct.filters.add(_elem287);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1269,15 +1269,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map269 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map269.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key270;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val271;
-        for (int _i272 = 0; _i272 < _map269.size; ++_i272)
+        org.apache.thrift.protocol.TMap _map289 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map289.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key290;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val291;
+        for (int _i292 = 0; _i292 < _map289.size; ++_i292)
         {
-          _key270 = iprot.readString();
-          _val271 = iprot.readString();
-          struct.options.put(_key270, _val271);
+          _key290 = iprot.readString();
+          _val291 = iprot.readString();
+          struct.options.put(_key290, _val291);
         }
       }
       struct.setOptionsIsSet(true);
@@ -1288,13 +1288,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list273 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list273.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem274;
-          for (int _i275 = 0; _i275 < _list273.size; ++_i275)
+          org.apache.thrift.protocol.TList _list293 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list293.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem294;
+          for (int _i295 = 0; _i295 < _list293.size; ++_i295)
           {
-            _elem274 = iprot.readString();
-            struct.scanned.add(_elem274);
+            _elem294 = iprot.readString();
+            struct.scanned.add(_elem294);
           }
         }
         struct.setScannedIsSet(true);

@@ -66,9 +66,15 @@ final class NativeParquet implements Serializable {
 
   /**
    * A reader of these columns that skips row groups by the filters, or null when the session's settings keep Spark from reading
-   * them in columns. With `located` one more column tells each row's position in its file.
+   * them in columns. With `located` one more column tells each row's position in its file. `hadoopSettings` is the plan's, null
+   * for none: it goes into this reader's configuration only, which nobody is shown.
    */
-  static NativeParquet create(StructType tableSchema, StructType columns, Predicate[] filters, boolean located) {
+  static NativeParquet create(
+      StructType tableSchema,
+      StructType columns,
+      Predicate[] filters,
+      boolean located,
+      Map<String, String> hadoopSettings) {
     StructType readSchema = located ? columns.add(POSITION, DataTypes.LongType, true) : columns;
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     SQLConf conf = session.sessionState().conf();
@@ -78,6 +84,9 @@ final class NativeParquet implements Serializable {
     hadoop.set("parquet.read.support.class", ParquetReadSupport.class.getName());
     hadoop.set("org.apache.spark.sql.parquet.row.requested_schema", readSchema.json());
     hadoop.set("org.apache.spark.sql.parquet.row.attributes", readSchema.json());
+    if (hadoopSettings != null) {
+      hadoopSettings.forEach(hadoop::set);
+    }
     for (String setting : SETTINGS) {
       try {
         hadoop.set(setting, conf.getConfString(setting));

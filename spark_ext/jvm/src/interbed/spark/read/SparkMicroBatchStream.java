@@ -129,7 +129,8 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   @Override
   public synchronized PartitionReaderFactory createReaderFactory() {
     if (nativeParquet == null) {
-      nativeParquet = NativeParquet.create(table.schema(), readSchema, new Predicate[0], false);
+      nativeParquet =
+          NativeParquet.create(table.schema(), readSchema, new Predicate[0], false, stream.getHadoopSettings());
     }
     // Splits with deletions are of the first batch only, if there are any, and are left to Python.
     return new SplitReaderFactory(PythonCommand.current(), stream.getTask(), readSchema, nativeParquet, null);

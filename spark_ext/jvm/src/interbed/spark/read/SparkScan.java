@@ -206,7 +206,7 @@ final class SparkScan
     boolean any =
         plan().getSplits().stream()
             .anyMatch(split -> !split.getNativeFiles().isEmpty() && split.isHasDeletions() == ofDeletions);
-    return any ? NativeParquet.create(table.schema(), readSchema, pushed, ofDeletions) : null;
+    return any ? NativeParquet.create(table.schema(), readSchema, pushed, ofDeletions, plan().getHadoopSettings()) : null;
   }
 
   @Override

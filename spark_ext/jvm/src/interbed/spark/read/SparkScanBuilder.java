@@ -172,6 +172,9 @@ public final class SparkScanBuilder
     if (SQLConf.get().v2BucketingEnabled()) {
       request.setPartitioned(true);
     }
+    if (table.info().isSetHadoopScheme()) {
+      request.setHadoopOpens(CatalogFileSystem.isKnown(table.info().getHadoopScheme()));
+    }
     return new SparkScan(table, readSchema, request, pushed);
   }
 }
