@@ -7,7 +7,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import DirectoryHome, TableHome
-from interbed.iceberg.read.files import STORE_OPTIONS, store_options
+from interbed.iceberg.read.files import AHEAD, STORE_OPTIONS, store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -48,8 +48,12 @@ def load_iceberg_table(
 
 
 def store_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """pyiceberg's properties of the store that a catalog's options are of."""
-    return {STORE_OPTIONS[key]: value for key, value in options.items() if key in STORE_OPTIONS}
+    """pyiceberg's properties of the store that a catalog's options are of, and what is ours alone."""
+    return {
+        STORE_OPTIONS.get(key, key): value
+        for key, value in options.items()
+        if key in STORE_OPTIONS or key.startswith(AHEAD)
+    }
 
 
 def _unreadable(location: str, error: Exception) -> InterbedError:

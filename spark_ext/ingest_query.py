@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.meta.options.reader import parse_duration_millis
+from interbed.storage.base.quantities import parse_duration_millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

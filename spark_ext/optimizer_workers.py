@@ -24,7 +24,7 @@ from interbed.optimizer.service.local_worker import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.spark_ext.session import PYTHON
-from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
+from interbed.storage.base.quantities import parse_duration_millis, parse_memory
 
 IDLE_SECONDS = 60.0
 

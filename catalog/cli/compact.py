@@ -64,7 +64,7 @@ def scope_of(
 ) -> "CompactionScope":
     """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
     from interbed.catalog.table_compaction import CompactionScope
-    from interbed.storage.meta.options.reader import parse_duration_millis
+    from interbed.storage.base.quantities import parse_duration_millis
 
     idle = None
     if partition_idle_time is not None:

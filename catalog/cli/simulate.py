@@ -69,7 +69,7 @@ def compaction(
     Table options decide: num-sorted-run.compaction-trigger, compaction.size-ratio, target-file-size and so on. With
     --vary several values of one option go through the same commits.
     """
-    from interbed.storage.meta.options.reader import parse_duration_millis
+    from interbed.storage.base.quantities import parse_duration_millis
     from interbed.storage.views.figure import require_drawing
     from interbed.storage.views.simulate.simulation import plot_simulations
     from interbed.storage.views.simulate.simulator import simulate

@@ -13,7 +13,7 @@ from interbed.iceberg.meta.live_file import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns
 from interbed.iceberg.read.file_schema import read_file_schema
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
@@ -31,12 +31,17 @@ STORE_OPTIONS = {
 }
 """The names of options of stores, and pyiceberg's for them."""
 
+AHEAD = "store."
+"""How options begin that say how much is read ahead, by the same names for all tables."""
+
 _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
 
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Our options of a store, of pyiceberg's properties."""
-    return {_OURS[key]: str(value) for key, value in properties.items() if key in _OURS}
+    return {
+        _OURS.get(key, key): str(value) for key, value in properties.items() if key in _OURS or key.startswith(AHEAD)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,25 @@ class TableFiles:
         NotSupportedError and StorageAccessError, which name the file.
         """
         file_io, path = self.open(file.path)
+        if is_remote(file_io):
+            from interbed.storage.base.fileio.ahead.held import HeldInputs
+
+            # Its schema and its rows are read of one open file.
+            with HeldInputs(file_io) as held:
+                yield from self._batches(held, path, file, wanted, predicate, batch_rows, use_threads)
+        else:
+            yield from self._batches(file_io, path, file, wanted, predicate, batch_rows, use_threads)
+
+    def _batches(
+        self,
+        file_io: FileIO,
+        path: str,
+        file: LiveFile,
+        wanted: Schema,
+        predicate: Predicate | None,
+        batch_rows: int,
+        use_threads: bool,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         of_file = read_file_schema(path, file.file_format, file_io, wanted.field_ids, self.mapping)
         columns = FileColumns(wanted, of_file, self._constants(file))
         found = reader_for(file.file_format, path).positioned(

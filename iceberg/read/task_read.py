@@ -13,6 +13,7 @@ from interbed.iceberg.plan.task import DataTask, ReadTask
 from interbed.iceberg.read.deletions import Deletions
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.lineage import ROW_ID, with_lineage
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.read.parallel import read_ahead
@@ -51,7 +52,11 @@ class TaskRead:
         count = min(os.cpu_count() or 1, MAX_THREADS) if threads is None else max(threads, 1)
         # Threads that are not needed for files decode columns in parallel.
         sources = [partial(self._rows, file, deletions, count > len(data)) for file in data]
-        return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, min(count, len(data))))
+        count = min(count, len(data))
+        # Of a store the files that come next are opened meanwhile.
+        is_far = bool(data) and is_remote(self._files.open(data[0].file.path)[0])
+        ahead = min(count, len(data) - count) if is_far else 0
+        return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, count, ahead=ahead))
 
     def _rows(self, task: DataTask, deletions: Deletions, use_threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))

@@ -23,7 +23,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from interbed.storage.base.errors import InvalidInputError
-        from interbed.storage.meta.options.reader import parse_duration_millis
+        from interbed.storage.base.quantities import parse_duration_millis
 
         if isinstance(value, float):
             return value

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.base.quantities import parse_duration_millis, parse_memory
 from interbed.storage.base.suggestion import did_you_mean
-from interbed.storage.meta.options.reader import parse_duration_millis, parse_memory
 
 DEFAULT_GROUP = "default"
 

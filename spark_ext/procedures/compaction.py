@@ -31,8 +31,8 @@ from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode
 from interbed.storage.base.balance import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task

@@ -8,7 +8,7 @@ from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion.settings import KafkaSettings, RunSettings
 from interbed.spark_ext.procedures.procedure import ProcedureCall
-from interbed.storage.meta.options.reader import parse_duration_millis
+from interbed.storage.base.quantities import parse_duration_millis
 
 ROUND_ROWS = 500_000
 """How many messages are read before their rows are committed, where the call does not say it."""

@@ -1,15 +1,17 @@
 """Reading data files of one table, whatever schema each was written with, as columns of the schema that is read."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.ahead import one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
@@ -34,8 +36,14 @@ FULL_BLOCK_READERS = 2
 _MIN_BLOCK_ROWS = 1_024
 MAX_INDEXED_ROWS = 2**31 - 1
 """Rows of a file up to which its indexes are used: Java's bitmaps have positions of 31 bits."""
+_FILES_AT_ONCE = 16
+_BEGUN_BYTES = 8 << 20
+"""Files of a store that are begun before it is their turn, and the one that is read: many small ones, or two."""
 EXPANSION = 4
 """How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,11 @@ class FileRead:
         # By schema and by which of the system columns are read.
         self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
         self._lock = threading.Lock()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the files are in a store that answers after a while."""
+        return is_remote(self._store.file_io)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRead, (self._store.read_only(), self._fields)
@@ -122,6 +135,11 @@ class FileRead:
                 mapping = map_fields([*self._fields, *system], [*written.fields, *system])
                 self._mappings[key] = mapping
             return mapping
+
+
+def files_in_turn(sources: Sequence[Callable[[], Iterator[_T]]], files: Sequence[DataFileMeta]) -> Iterator[_T]:
+    """What is read of files of a store one after the other; the next ones are begun before it is their turn."""
+    return one_after_another(sources, [f.file_size for f in files], most=_FILES_AT_ONCE, weight=_BEGUN_BYTES)
 
 
 def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:

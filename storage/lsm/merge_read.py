@@ -7,17 +7,19 @@ hold deletes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.ahead import Begun
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
@@ -97,25 +99,35 @@ class MergeRead:
         if isinstance(predicate, AlwaysTrue):
             predicate = None
 
-        def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
-            for file in run.files:
-                batches = (source or self._files).batches(
-                    file,
-                    path_of(file),
-                    ReadOptions(
-                        batch_rows=batch_rows,
-                        predicate=predicate,
-                        with_sequence=with_sequence,
-                        with_kind=with_system or file.delete_row_count != 0,
-                        use_threads=use_threads,
-                        deleted=deleted_of(file),
-                    ),
-                )
-                age = 0 if ages is None else ages[file.file_name]
-                for batch in batches:
-                    yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, age)
+        def open_file(file: DataFileMeta, batch_rows: int) -> Iterator[RunBatch]:
+            batches = (source or self._files).batches(
+                file,
+                path_of(file),
+                ReadOptions(
+                    batch_rows=batch_rows,
+                    predicate=predicate,
+                    with_sequence=with_sequence,
+                    with_kind=with_system or file.delete_row_count != 0,
+                    use_threads=use_threads,
+                    deleted=deleted_of(file),
+                ),
+            )
+            age = 0 if ages is None else ages[file.file_name]
+            for batch in batches:
+                yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, age)
 
-        inputs = [RunInput(row_count=run.row_count, open=partial(open_run, run)) for run in runs]
+        def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
+            opened = [partial(open_file, file, batch_rows) for file in run.files]
+            if source is None and self._files.is_remote:
+                return files_in_turn(opened, run.files)
+            return chain.from_iterable(each() for each in opened)
+
+        def open_at_once(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
+            return Begun(partial(open_run, run, batch_rows))
+
+        # Runs of a store are opened, and their first rows decoded, at the same time.
+        open_one = open_at_once if source is None and len(runs) > 1 and self._files.is_remote else open_run
+        inputs = [RunInput(row_count=run.row_count, open=partial(open_one, run)) for run in runs]
         output = (*self._output, SEQUENCE_NUMBER, VALUE_KIND) if with_system else self._output
         plan = MergePlan(
             keys=self._keys,

@@ -2,11 +2,13 @@
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
+
+from interbed.storage.base.ahead import Begun, one_after_another
 
 QUEUED_BATCHES = 1
 """Batches that each thread reads ahead."""
@@ -15,20 +17,25 @@ _POLL_SECONDS = 0.2
 Source = Callable[[], Iterator[pa.RecordBatch]]
 
 
-def read_ahead(sources: Sequence[Source], threads: int) -> Generator[pa.RecordBatch, None, None]:
+def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Generator[pa.RecordBatch, None, None]:
     """The batches of all sources. `threads` sources are read at once, and their batches are handed out in turn.
 
-    Each source's batches stay in order; which one comes after which depends on the number of threads alone. An error of
-    a source is raised here, after the batches before it. Threads end soon after the iterator is closed or exhausted.
+    Up to `ahead` of those that come next are begun, up to their first batch, before a thread is free for them. Each
+    source's batches stay in order; which one comes after which depends on the number of threads alone. An error of a
+    source is raised here, after the batches before it. Threads end soon after the iterator is closed or exhausted.
     """
     if threads <= 1 or len(sources) <= 1:
+        if ahead:
+            yield from one_after_another(sources, [0] * len(sources), most=ahead + 1, weight=0)
+            return
         for source in sources:
             yield from source()
         return
-    waiting = iter(sources)
+    waiting = _Waiting(sources[threads:], ahead)
     cancelled = threading.Event()
-    lanes = [_Lane(source, cancelled) for source in islice(waiting, threads)]
+    lanes = [_Lane(source, cancelled) for source in sources[:threads]]
     try:
+        waiting.begin()
         while lanes:
             remaining = []
             for lane in lanes:
@@ -37,7 +44,7 @@ def read_ahead(sources: Sequence[Source], threads: int) -> Generator[pa.RecordBa
                     yield batch
                     remaining.append(lane)
                     continue
-                following = next(waiting, None)
+                following = waiting.next()
                 if following is not None:
                     remaining.append(_Lane(following, cancelled))
             lanes = remaining
@@ -45,6 +52,34 @@ def read_ahead(sources: Sequence[Source], threads: int) -> Generator[pa.RecordBa
         cancelled.set()
         for lane in lanes:
             lane.join()
+        waiting.close()
+
+
+class _Waiting:
+    """The sources that no thread reads yet, the first `ahead` of which are begun."""
+
+    def __init__(self, sources: Sequence[Source], ahead: int) -> None:
+        self._sources = deque(sources)
+        self._ahead = ahead
+        self._begun: deque[Begun[pa.RecordBatch]] = deque()
+
+    def begin(self) -> None:
+        """Begin as many as may be."""
+        while self._sources and len(self._begun) < self._ahead:
+            self._begun.append(Begun(self._sources.popleft()))
+
+    def next(self) -> Source | None:
+        """The next one; None after the last."""
+        if self._begun:
+            begun = self._begun.popleft()
+            self.begin()
+            return lambda: begun
+        return self._sources.popleft() if self._sources else None
+
+    def close(self) -> None:
+        """Close those that nobody took."""
+        while self._begun:
+            self._begun.popleft().close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from interbed.storage.base.balance import longest_first
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.file_index.api import EVERYTHING
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import DeletionReader
@@ -117,10 +118,13 @@ class TableRead:
         if 1 < readers < len(splits):
             # A large one that begins last would keep one thread at work while the others have nothing to do.
             splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
+        # Of a store those that come next are begun meanwhile, and their first blocks need memory as well.
+        ahead = min(readers, len(splits) - readers) if few is None and self._files.is_remote else 0
         sources = [
-            partial(self.to_batches, split, use_threads=use_threads, readers=readers, limit=few) for split in splits
+            partial(self.to_batches, split, use_threads=use_threads, readers=readers + ahead, limit=few)
+            for split in splits
         ]
-        return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers))
+        return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers, ahead=ahead))
 
     def _default_threads(self, splits: Sequence[Split]) -> int:
         if self._predicate is not None and self._merge is not None and all(s.branch is None for s in splits):
@@ -154,12 +158,13 @@ class TableRead:
         deleted_of = self._deletions.of(split.deletion_files)
         if self._merge is None or split.raw_convertible:
             rows = _rows_of_block(split, readers, limit)
-            for file in split.files:
+
+            def of_file(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
                 selection = EVERYTHING
                 if predicate is not None and self._store.options.file_index_read_enabled:
                     selection = self._files.selected(file, split.path_of(file), predicate)
                 if selection.is_empty:
-                    continue
+                    return
                 yield from self._files.batches(
                     file,
                     split.path_of(file),
@@ -171,6 +176,12 @@ class TableRead:
                         wanted=_within(split.row_ranges.get(file.file_name), selection.positions()),
                     ),
                 )
+
+            if limit is None and self._files.is_remote:
+                yield from files_in_turn([partial(of_file, file) for file in split.files], split.files)
+                return
+            for file in split.files:
+                yield from of_file(file)
             return
         for section in interval_partition(split.files, self._store.schema.key_types):
             yield from self._merge.section(

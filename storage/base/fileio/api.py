@@ -106,3 +106,8 @@ class FileIO(Protocol):
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory, durably; False when the target exists or the source does not. Never overwrites."""
         ...
+
+
+def is_remote(file_io: FileIO) -> bool:
+    """Whether each read of a file waits for another machine, so that several are better begun at once."""
+    return file_io.scheme != "file"

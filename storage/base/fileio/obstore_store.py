@@ -15,10 +15,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.ahead.content import RangedContent
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.pool import pool_of
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.store_errors import is_missing_store, store_error
-from interbed.storage.base.fileio.store_files import RangedFile
 from interbed.storage.base.fileio.store_objects import BATCH, StoreObjects, opened
 from interbed.storage.base.fileio.store_settings import StoreSettings, store_settings
 from interbed.storage.base.fileio.store_upload import Upload, UploadedFile
@@ -39,7 +41,8 @@ _used_by: int | None = None
 class ObstoreFileIO:
     """FileIO over one bucket or container; threads may share it. A process that is forked after its first use may not.
 
-    `sweep` deletes a directory with the markers in it that obstore can't name, or is None.
+    `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` says what
+    may be read before it is needed.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ObstoreFileIO:
         settings: StoreSettings,
         *,
         sweep: Callable[[str], None] | None = None,
+        read_ahead: ReadAhead | None = None,
     ) -> None:
         self.scheme = scheme
         self._authority = authority
@@ -57,6 +61,7 @@ class ObstoreFileIO:
         self._objects = StoreObjects(settings)
         self._puts = ExclusivePuts(opened(settings, retries=0), self._objects, settings)
         self._sweep = sweep
+        self._read_ahead = read_ahead or ReadAhead()
         self._written_in = ""
 
     @staticmethod
@@ -64,7 +69,8 @@ class ObstoreFileIO:
         scheme: str, authority: str, options: dict[str, str], sweep: Callable[[str], None] | None = None
     ) -> "ObstoreFileIO":
         """The store of that authority; raises InvalidOptionError and StorageAccessError."""
-        return ObstoreFileIO(scheme, authority, store_settings(scheme, authority, options), sweep=sweep)
+        settings = store_settings(scheme, authority, options)
+        return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=ReadAhead.of(options))
 
     @property
     def exclusive_create(self) -> bool:
@@ -80,6 +86,8 @@ class ObstoreFileIO:
         """A seekable input, opened by the request that reads its end; raises FileNotFoundError."""
         import pyarrow as pa
 
+        from interbed.storage.base.fileio.ahead.file import RangedInput
+
         size, start, held = self._call("open", path, lambda key: self._objects.end_of(key))
         if len(held) == size:
             return pa.BufferReader(held)
@@ -87,7 +95,7 @@ class ObstoreFileIO:
         def fetch(first: int, end: int) -> Any:
             return self._call("read", path, lambda key: self._objects.read_range(key, first, end))
 
-        return pa.PythonFile(RangedFile(fetch, size, start, held), mode="r")
+        return RangedInput.over(RangedContent(fetch, size, start, held, pool_of(self._read_ahead)))
 
     def open_output(self, path: str) -> UploadedFile:
         """A file that appears whole when it is closed; it is durable then."""
@@ -257,13 +265,17 @@ class ObstoreFileIO:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.scheme, self._authority, self._settings, self._sweep)
+        return _rebuilt, (self.scheme, self._authority, self._settings, self._sweep, self._read_ahead)
 
 
 def _rebuilt(
-    scheme: str, authority: str, settings: StoreSettings, sweep: Callable[[str], None] | None
+    scheme: str,
+    authority: str,
+    settings: StoreSettings,
+    sweep: Callable[[str], None] | None,
+    read_ahead: ReadAhead,
 ) -> ObstoreFileIO:
-    return ObstoreFileIO(scheme, authority, settings, sweep=sweep)
+    return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=read_ahead)
 
 
 def _status(directory: str, key: str, entry: Any) -> FileStatus:

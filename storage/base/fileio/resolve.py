@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
+from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.store_settings import SCHEMES, store_settings
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Schemes that are other names of one."""
-_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.")
+_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD)
 _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
 
@@ -57,12 +59,14 @@ def needs_lock(file_io: FileIO, path: str) -> str:
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path in the form that it takes.
 
-    `options` may hold those of store_settings by Paimon's and Hadoop's names; without obstore, Paimon's `s3.endpoint`,
-    `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and `s3.path.style.access`; for HDFS
-    `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises InvalidInputError for an unknown scheme or a
-    wrong option, StorageAccessError when the store refuses.
+    `options` may hold those of ReadAhead, and those of store_settings by Paimon's and Hadoop's names; without obstore,
+    Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
+    `s3.path.style.access`; for HDFS `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises
+    InvalidInputError for an unknown scheme or a wrong option, StorageAccessError when the store refuses.
     """
     normal = normalize_path(path)
+    # Refused wherever the path leads, if they are wrong.
+    ReadAhead.of(options or {})
     scheme = normal.partition("://")[0] if "://" in normal else "file"
     if scheme == "file":
         return _LOCAL, normal

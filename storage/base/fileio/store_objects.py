@@ -18,11 +18,13 @@ from interbed.storage.base.fileio.store_errors import (
     store_error,
     was_cut_off,
 )
-from interbed.storage.base.fileio.store_files import WHOLE_BYTES
 from interbed.storage.base.fileio.store_settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+WHOLE_BYTES = 1 << 20
+"""A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
 
 BATCH = 1000
 """Objects that one request of S3 deletes; the others divide them further."""

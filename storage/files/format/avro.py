@@ -20,6 +20,7 @@ from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
+from interbed.storage.base.fileio.ahead.needs import prefetch, whole_file
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import timestamp_unit, type_to_arrow
@@ -74,6 +75,7 @@ class AvroReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
+            prefetch(source, lambda: whole_file(source.size()))
             plain = PlainBlocks(source)
             columns = [(f, plain.field_types[f.name]) for f in fields if f.name in plain.field_types]
             flat = FlatDecoder.of(plain.field_types)

@@ -1,7 +1,8 @@
 """Reading Parquet data files.
 
 Columns are found by name, as Paimon does. Memory: a page of each column, plus the batch; local files are mapped, others
-read through a buffer per column, never ahead of need.
+read through a buffer per column. The input is told which column chunks or pages are needed, so that one in a store
+fetches them by few requests and ahead of need.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.columnar.parquet_checks import opened
+from interbed.storage.base.fileio.ahead.needs import FetchesAhead, prefetch
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
@@ -24,6 +27,11 @@ from interbed.storage.files.format.pages.selection import PageRead, PageRequest
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
+_GROUPS_AHEAD = 4
+"""Row groups of which pages are chosen, and fetched, before those of the group before them are decoded."""
+
+_Found = Iterator[tuple[int, pa.RecordBatch]]
+"""Batches, each with the number of its first row."""
 
 
 class ParquetReader:
@@ -58,6 +66,7 @@ class ParquetReader:
             coded = [name for name in names if name in footer.dictionaries]
 
             def whole(groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+                prefetch(source, lambda: footer.chunks.of(names, groups))
                 with opened(
                     source,
                     footer.metadata,
@@ -126,10 +135,14 @@ def _by_pages(
     reader = PageRead(source, footer.pages(source), request)
     starts = footer.groups.starts
     together: list[int] = []
-    for number in range(len(starts) - 1) if groups is None else groups:
+
+    def begun(number: int) -> tuple[int, _Found | None]:
         start, end = starts[number : number + 2]
         inside = None if wanted is None else wanted[slice(*np.searchsorted(wanted, (start, end)))] - start
-        found = reader.group(number, inside)
+        return number, reader.group(number, inside)
+
+    numbers = range(len(starts) - 1) if groups is None else groups
+    for number, found in ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, FetchesAhead) else 0):
         if found is None:
             together.append(number)
             continue
@@ -138,7 +151,7 @@ def _by_pages(
             together = []
         for row, batch in found:
             for offset in range(0, batch.num_rows, request.batch_rows):
-                yield start + row + offset, batch.slice(offset, request.batch_rows)
+                yield starts[number] + row + offset, batch.slice(offset, request.batch_rows)
     if together:
         yield from whole(together)
 

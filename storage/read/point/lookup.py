@@ -5,15 +5,17 @@ nothing but the snapshot's file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.ahead import at_once
 from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -38,6 +40,10 @@ from interbed.storage.scan.support import check_readable
 KeyColumns = Sequence["pa.Array[Any]"]
 
 _PLANS = Recent(16)
+
+_BUCKETS_AT_ONCE = 4
+_FILES_AT_ONCE = 16
+"""Buckets that are looked through at the same time in a store, and files of each."""
 
 
 @dataclass(slots=True)
@@ -92,9 +98,9 @@ class PointLookup:
         plan = self._plan(snapshot)
         parts: list[pa.RecordBatch] = []
         places: list[Ints] = []
-        for bucket, numbers in self._routed(plan, asked):
-            columns = [_taken(asked.column(k), numbers) for k in self._keys]
-            rows = self._look_up(bucket, columns)
+        routed = list(self._routed(plan, asked))
+        keys_of = [[_taken(asked.column(k), numbers) for k in self._keys] for _, numbers in routed]
+        for (_, numbers), columns, rows in zip(routed, keys_of, self._looked_up(routed, keys_of), strict=True):
             if rows is None:
                 continue
             found = SortedKeys([rows.column(k) for k in self._keys]).find(columns)
@@ -180,20 +186,41 @@ class PointLookup:
 
     # -- what -------------------------------------------------------------------------------------------------------
 
-    def _look_up(self, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
+    def _looked_up(
+        self, routed: Sequence[tuple[_Bucket, Ints]], keys_of: Sequence[KeyColumns]
+    ) -> Iterator[pa.RecordBatch | None]:
+        """What _look_up finds in each bucket. In a store buckets are looked through at once, and files opened once."""
+        places = range(len(routed))
+        if not is_remote(self._store.file_io):
+            yield from (self._look_up(self._store, routed[i][0], keys_of[i]) for i in places)
+            return
+        from interbed.storage.base.fileio.ahead.held import HeldInputs
+
+        with HeldInputs(self._store.file_io) as held:
+            store = replace(self._store, file_io=held)
+            yield from at_once(lambda i: self._look_up(store, routed[i][0], keys_of[i]), places, most=_BUCKETS_AT_ONCE)
+
+    def _look_up(self, store: TableStore, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
         """The merged rows of the keys in one bucket, in key order; None without any."""
-        merge = MergeRead(self._store, self._output, merge_function_for(self._store, drop_deletes=True))
+        merge = MergeRead(store, self._output, merge_function_for(store, drop_deletes=True))
         columns = merge.fields
-        files = FileLookup(self._store, FileRead(self._store, columns), columns)
-        found: dict[str, pa.RecordBatch] = {}
-        runs: list[SortedRun] = []
-        for file, chosen in _in_range(bucket, keys):
+        files = FileLookup(store, FileRead(store, columns), columns)
+
+        def find(asked: tuple[DataFileMeta, Ints]) -> pa.RecordBatch | None:
+            file, chosen = asked
             hits = files.find(file, bucket.path_of(file), [_taken(k, chosen) for k in keys])
             rows = None if hits is None else hits.rows
             vector = bucket.deleted_of(file)
             if hits is not None and rows is not None and vector is not None:
                 kept: Any = from_numpy(~vector.contains(hits.positions))
                 rows = rows.filter(kept)
+            return rows
+
+        found: dict[str, pa.RecordBatch] = {}
+        runs: list[SortedRun] = []
+        asked_of = list(_in_range(bucket, keys))
+        rows_of = at_once(find, asked_of, most=_FILES_AT_ONCE if is_remote(store.file_io) else 1)
+        for (file, _), rows in zip(asked_of, rows_of, strict=True):
             if rows is not None and rows.num_rows:
                 found[file.file_name] = rows
                 runs.append(SortedRun(files=(file,)))

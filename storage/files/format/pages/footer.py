@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from interbed.storage.base.columnar.parquet_checks import check_footer, check_index, footer_of, metadata_of
 from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.files.format.pages.chunks import Chunks
 from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.row_groups import RowGroups
 
@@ -33,6 +34,7 @@ class Footer:
         self.metadata = metadata_of(content)
         self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
         self.groups = RowGroups(self.metadata, self.schema)
+        self.chunks = Chunks(self.metadata)
 
     @property
     def nbytes(self) -> int:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask, Positions, distinct
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
+from interbed.storage.base.fileio.ahead.needs import prefetch
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Comparison, Op, Predicate, columns_of, references_of
 from interbed.storage.base.predicate.reference import Reference, column_of
@@ -89,13 +90,18 @@ class PageRead:
         """Batches of the rows of a row group that are needed, each with its first row's number in the group.
 
         `wanted` are positions within the group. None when the whole group is to be read: where the file has no index of
-        its pages, or most of them are needed. Raises ValueError, LookupError and what Arrow raises for damaged bytes.
+        its pages, or most of them are needed. A file in a store begins to fetch pages when this is called. Raises
+        ValueError, LookupError and what Arrow raises for damaged bytes.
         """
         group = self._index.group(number, self._source)
         if group is None or not self._request.names or not group.is_even(self._request.names):
             return None
         pieces = self._pieces(group, wanted)
-        return None if pieces is None else self._read(group, pieces, wanted)
+        if pieces is None:
+            return None
+        first = self._request.compared if self._request.is_exact else self._request.names
+        prefetch(self._source, partial(_steps, group, first, [[piece] for piece in pieces]))
+        return self._read(group, pieces, wanted)
 
     def _pieces(self, group: GroupPages, wanted: Positions | None) -> list[Rows] | None:
         """The rows of pages that may hold what is asked for, each piece of `batch_rows` rows or of one page."""
@@ -132,6 +138,8 @@ class PageRead:
             grid = group.by_name[(request.rest or request.compared)[0]][0].rows
             stretches = _stretches(np.flatnonzero(matches) + start, grid)
             self._is_dense |= sum(high - low for low, high in stretches) > WORTHWHILE_SHARE * (end - start)
+            if request.rest:
+                prefetch(self._source, partial(_steps, group, request.rest, [stretches]))
             for low, high in stretches:
                 batch = compared.slice(low - start, high - low)
                 if request.rest:
@@ -153,6 +161,23 @@ class PageRead:
             use_threads=request.use_threads,
             noted=None if tally is None else partial(tally.add, reason),
         )
+
+
+def _steps(group: GroupPages, names: Sequence[str], steps: Sequence[Sequence[Rows]]) -> Iterator[list[tuple[int, int]]]:
+    """What is read of the file in each step, which is about some stretches of rows."""
+    for stretches in steps:
+        yield list(_bytes_of(group, names, stretches))
+
+
+def _bytes_of(group: GroupPages, names: Sequence[str], stretches: Sequence[Rows]) -> Iterator[tuple[int, int]]:
+    """From where to where the pages lie that hold the rows, and their dictionaries."""
+    for name in names:
+        for leaf in group.by_name[name]:
+            if leaf.begin < leaf.starts[0]:
+                yield leaf.begin, int(leaf.starts[0])
+            for start, end in stretches:
+                low, high = leaf.holding(start, end)
+                yield int(leaf.starts[low]), int(leaf.starts[high - 1] + leaf.sizes[high - 1])
 
 
 def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[Ints, PageBounds] | None:

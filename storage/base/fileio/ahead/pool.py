@@ -1,0 +1,90 @@
+"""The threads that fetch what files will be asked for, and how many bytes they may hold, for all files of the process.
+
+Nobody waits for room: who gets none reads when the bytes are needed, as if nothing were read ahead.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
+
+
+class FetchPool:
+    """Threads with a budget of bytes; safe for several threads. Use `pool_of`, so that all files share it."""
+
+    def __init__(self, limits: ReadAhead) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._held = 0
+        self._readers = 0
+        # Its threads begin with the first request.
+        self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="interbed-fetch")
+
+    @property
+    def held(self) -> int:
+        """Bytes that are fetched or on their way."""
+        return self._held
+
+    @property
+    def share(self) -> int:
+        """About what one of the files that are read now may hold."""
+        return self._limits.most_bytes // max(self._readers, 1)
+
+    def join(self) -> None:
+        """Count one more file."""
+        with self._lock:
+            self._readers += 1
+
+    def leave(self) -> None:
+        """Count one file less."""
+        with self._lock:
+            self._readers -= 1
+
+    def take(self, size: int, held: int) -> bool:
+        """Whether a file that holds so many bytes already may hold `size` more, which are counted then."""
+        with self._lock:
+            if self._held + size > self._limits.most_bytes:
+                return False
+            # A file that holds nothing gets its first piece even where shares are smaller.
+            if held and held + size > self.share:
+                return False
+            self._held += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Count so many bytes less."""
+        with self._lock:
+            self._held -= size
+
+    def begin(self, work: Callable[[], Any]) -> "Future[Any]":
+        """Have a thread do it."""
+        return self._threads.submit(work)
+
+
+_pools: dict[ReadAhead, FetchPool] = {}
+_pools_lock = threading.Lock()
+
+
+def pool_of(limits: ReadAhead) -> FetchPool | None:
+    """The pool of the process with these limits; None where nothing is to be read ahead."""
+    if not limits.most_bytes:
+        return None
+    with _pools_lock:
+        pool = _pools.get(limits)
+        if pool is None:
+            pool = _pools[limits] = FetchPool(limits)
+        return pool
+
+
+def _forget_pools() -> None:
+    """In a forked process: the threads stayed with the parent."""
+    global _pools_lock
+    _pools.clear()
+    _pools_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)

@@ -1,0 +1,49 @@
+"""What a store is asked for the data files of an Iceberg table that lies in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from interbed.iceberg.opening import load_iceberg_table, store_properties
+from tests.support.servers.http_servers import running_s3
+from tests.support.servers.store_proxy import Seen, StoreProxy
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[tuple[dict[str, str], StoreProxy]]:
+    """The store's own options, and a proxy before it."""
+    with running_s3(BUCKET) as options, StoreProxy.before(options) as found:
+        yield options, found
+
+
+def test_each_file_is_opened_by_one_request_and_several_are_at_once(
+    opened: tuple[dict[str, str], StoreProxy], tmp_path: Path
+) -> None:
+    options, proxy = opened
+    properties = store_properties({**proxy.options, "store.read-threads": "8"})
+    assert properties["store.read-threads"] == "8"
+    catalog = SqlCatalog(
+        "c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"s3://{BUCKET}/ice", **store_properties(options)
+    )
+    catalog.create_namespace("d")
+    rows = pa.table({"id": np.arange(300_000), **{f"c{i}": np.random.default_rng(i).random(300_000) for i in range(4)}})
+    table = catalog.create_table("d.t", rows.schema)
+    table.append(rows)
+    for start in range(0, 500, 100):
+        table.append(rows.slice(start, 100))
+    found = load_iceberg_table(table.metadata_location, properties)
+    proxy.latency_seconds = 0.03
+    with proxy.watched() as seen:
+        got = found.scan(columns=["id", "c2"]).to_arrow()
+    assert got.num_rows == 300_500
+    data = Seen([request for request in seen.requests if "/data/" in request.path])
+    ends = [request for request in data.requests if request.headers["range"].startswith("bytes=-")]
+    assert len(ends) == len({request.path for request in data.requests}) == 6
+    assert data.rounds <= 5
+    assert data.received_bytes < rows.nbytes / 2

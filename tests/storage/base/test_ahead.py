@@ -1,0 +1,112 @@
+"""What takes long to begin is begun before its turn, in order, and ends when it is not wanted."""
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from interbed.storage.base.ahead import Begun, ahead_of, at_once, one_after_another
+
+SECONDS_MAX = 60
+
+
+class Sources:
+    """Iterators of three items each; notes which were begun and closed. `together` of them begin at the same time."""
+
+    def __init__(self, together: int = 1) -> None:
+        self.begun: list[int] = []
+        self.closed: list[int] = []
+        self._together = threading.Barrier(together)
+
+    def of(self, number: int) -> Iterator[tuple[int, int]]:
+        self.begun.append(number)
+        try:
+            self._together.wait(SECONDS_MAX)
+            for item in range(3):
+                yield number, item
+        finally:
+            self.closed.append(number)
+
+
+def test_sources_come_in_order_and_begin_together() -> None:
+    sources = Sources(together=4)
+    found = one_after_another([partial(sources.of, i) for i in range(8)], [1] * 8, most=4, weight=4)
+    assert list(found) == [(number, item) for number in range(8) for item in range(3)]
+    assert sorted(sources.closed) == list(range(8))
+
+
+def test_heavy_sources_begin_two_at_a_time() -> None:
+    sources = Sources()
+    found = one_after_another([partial(sources.of, i) for i in range(5)], [100] * 5, most=4, weight=10)
+    assert next(found) == (0, 0)
+    found.close()
+    assert sorted(sources.begun) == [0, 1]
+    assert sorted(sources.closed) == [0, 1]
+
+
+def test_one_source_alone_needs_no_thread() -> None:
+    threads = threading.active_count()
+    found = one_after_another([partial(Sources().of, 0)], [1], most=4, weight=4)
+    next(found)
+    assert threading.active_count() == threads
+    assert len(list(found)) == 2
+
+
+def test_what_a_source_raises_is_raised_by_next_and_the_others_are_closed() -> None:
+    sources = Sources()
+
+    def failed(_: int) -> tuple[int, int]:
+        raise ValueError("no such file")
+
+    def failing() -> Iterator[tuple[int, int]]:
+        return map(failed, [0])
+
+    given: list[Callable[[], Iterator[tuple[int, int]]]] = [partial(sources.of, 0), failing, partial(sources.of, 2)]
+    found = one_after_another(given, [1] * 3, most=3, weight=3)
+    assert [next(found) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    with pytest.raises(ValueError, match="no such file"):
+        next(found)
+    assert list(found) == []
+    assert sorted(sources.closed) == [0, 2]
+
+
+def test_an_iterator_that_cannot_be_made_says_so() -> None:
+    def make() -> Iterator[int]:
+        raise ValueError("no")
+
+    begun = Begun(make)
+    with pytest.raises(ValueError, match="no"):
+        next(begun)
+    assert list(begun) == []
+    begun.close()
+
+
+def test_an_empty_iterator_ends() -> None:
+    assert list(Begun(lambda: iter(()))) == []
+
+
+def test_items_are_asked_for_ahead() -> None:
+    asked: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(5):
+            asked.append(number)
+            yield number
+
+    found = ahead_of(items(), 2)
+    assert (next(found), asked) == (0, [0, 1, 2])
+    assert (list(found), asked) == ([1, 2, 3, 4], [0, 1, 2, 3, 4])
+    assert list(ahead_of(iter([1, 2]), 0)) == [1, 2]
+
+
+def test_work_is_done_at_once_and_in_order() -> None:
+    together = threading.Barrier(3)
+
+    def work(item: int) -> int:
+        together.wait(SECONDS_MAX)
+        return 2 * item
+
+    assert at_once(work, [1, 2, 3], most=3) == [2, 4, 6]
+    assert at_once(lambda item: item, [1, 2], most=1) == [1, 2]
+    assert at_once(lambda item: item, [1], most=9) == [1]

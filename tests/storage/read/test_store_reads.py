@@ -1,0 +1,234 @@
+"""What a store is asked for data files while tables in it are read: few requests, many of them at the same time."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import StorageAccessError
+from tests.support.servers.http_servers import running_s3
+from tests.support.servers.store_proxy import Fault, Request, Seen, StoreProxy
+
+BUCKET = "lake"
+LATENCY_SECONDS = 0.03
+WHOLE_BYTES = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[StoreProxy]:
+    with running_s3(BUCKET) as options, StoreProxy.before(options) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def calm(proxy: StoreProxy) -> Iterator[None]:
+    yield
+    proxy.latency_seconds, proxy.fault = 0.0, None
+
+
+@pytest.fixture
+def lake(proxy: StoreProxy) -> interbed.Catalog:
+    lake = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/{uuid.uuid4()}", **proxy.options)
+    lake.create_database("d")
+    return lake
+
+
+def of_data(request: Request) -> bool:
+    return "/bucket-" in request.path
+
+
+@contextmanager
+def watched(proxy: StoreProxy) -> Iterator[Seen]:
+    """The requests for data files alone, with a network's latency."""
+    found = Seen()
+    proxy.latency_seconds = LATENCY_SECONDS
+    with proxy.watched() as seen:
+        yield found
+    found.requests.extend(request for request in seen.requests if of_data(request))
+
+
+def rounds_by_file(seen: Seen) -> dict[str, int]:
+    files: dict[str, list[Request]] = {}
+    for request in seen.requests:
+        files.setdefault(request.path, []).append(request)
+    return {path: Seen(requests).rounds for path, requests in files.items()}
+
+
+def rows(count: int, *, columns: int = 8, start: int = 0) -> pa.Table:
+    values = np.random.default_rng(start).integers(0, 1 << 60, (columns, count))
+    return pa.table({"id": np.arange(start, start + count), **{f"c{i}": values[i] for i in range(columns)}})
+
+
+@pytest.fixture(scope="module")
+def wide(proxy: StoreProxy) -> tuple[interbed.Table, pa.Table]:
+    """A table of one file with three full row groups, in each of which a column is a MiB, and a short one."""
+    lake = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/wide", **proxy.options)
+    lake.create_database("d")
+    content = rows(400_000)
+    table = lake.create_table("d.wide", content.schema, options={"bucket": "-1"})
+    table.append(content)
+    return table, content
+
+
+def test_some_columns_of_a_large_file_are_its_end_and_their_chunks_at_once(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
+) -> None:
+    table, content = wide
+    with watched(proxy) as seen:
+        found = table.scan(columns=["c1", "c6"]).to_arrow()
+    assert found.sort_by("c1").equals(content.select(["c1", "c6"]).sort_by("c1"))
+    # The last group is short, and came along with the footer.
+    assert len(seen.requests) == 1 + 2 * 3
+    assert [request.headers["range"] for request in seen.requests].count(f"bytes=-{WHOLE_BYTES}") == 1
+    assert seen.received_bytes <= WHOLE_BYTES + 1.02 * found.nbytes
+    assert seen.rounds <= 3
+
+
+def test_all_columns_of_a_large_file_come_by_requests_of_several_mib(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
+) -> None:
+    table, content = wide
+    with watched(proxy) as seen:
+        assert table.scan().to_arrow().num_rows == content.num_rows
+    assert seen.received_bytes <= 1.02 * content.nbytes
+    assert len(seen.requests) <= 1 + content.nbytes / (2 << 20)
+
+
+def test_small_files_are_read_whole_by_one_request_each_and_many_at_once(
+    lake: interbed.Catalog, proxy: StoreProxy
+) -> None:
+    table = lake.create_table("d.many", rows(1).schema, options={"bucket": "-1"})
+    for number in range(12):
+        table.append(rows(100, start=100 * number))
+    with watched(proxy) as seen:
+        found = table.scan().to_arrow()
+    assert found.sort_by("id")["id"].to_pylist() == list(range(1200))
+    assert len(seen.requests) == 12
+    assert seen.rounds <= 4
+
+
+def test_the_runs_of_a_merge_are_opened_at_once_and_fetch_ahead(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    content = rows(300_000)
+    options = {"bucket": "1", "write-only": "true"}
+    table = lake.create_table("d.merged", content.schema, primary_keys=["id"], options=options)
+    for start in (0, 100, 200, 300):
+        table.upsert(content.slice(start, 250_000))
+    with watched(proxy) as seen:
+        found = table.scan(columns=["id", "c3"]).to_arrow()
+    assert found.sort_by("id").to_pydict() == content.slice(0, 250_300).select(["id", "c3"]).to_pydict()
+    opened = [request for request in seen.requests if request.headers["range"].startswith("bytes=-")]
+    assert len(opened) == 4
+    assert Seen(opened).rounds == 1
+    assert seen.rounds <= 4
+
+
+def test_splits_that_come_next_are_opened_meanwhile(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    content = rows(8000)
+    options = {"bucket": "8", "write-only": "true"}
+    table = lake.create_table("d.split", content.schema, primary_keys=["id"], options=options)
+    table.upsert(content)
+    assert len(table.scan().plan.splits) == 8
+    with watched(proxy) as seen:
+        assert table.scan(threads=2).to_arrow().num_rows == content.num_rows
+    assert len(seen.requests) == 8
+    assert seen.rounds <= 4
+
+
+def test_a_cold_lookup_asks_for_ends_then_keys_then_rows(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    content = rows(200_000)
+    options = {"bucket": "1", "write-only": "true"}
+    table = lake.create_table("d.keyed", content.schema, primary_keys=["id"], options=options)
+    table.upsert(content)
+    table.upsert(content.slice(50_000, 150_000))
+    with watched(proxy) as seen:
+        found = table.get(123_456)
+    assert found == content.slice(123_456, 1).to_pylist()[0]
+    assert max(rounds_by_file(seen).values()) == 3
+    # Of each file its end, and a page of each column.
+    assert len(seen.requests) <= 2 * (1 + 1 + 9)
+    with watched(proxy) as seen:
+        assert table.get(123_456) == found
+    assert seen.requests == []
+
+
+def test_a_cold_lookup_in_small_files_asks_once_for_each(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    content = rows(3000)
+    options = {"bucket": "1", "write-only": "true"}
+    table = lake.create_table("d.small", content.schema, primary_keys=["id"], options=options)
+    for _ in range(3):
+        table.upsert(content)
+    with watched(proxy) as seen:
+        assert table.get(1234) == content.slice(1234, 1).to_pylist()[0]
+    assert (len(seen.requests), seen.rounds) == (3, 1)
+
+
+def test_pages_that_a_filter_needs_come_together(wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy) -> None:
+    table, content = wide
+    with watched(proxy) as seen:
+        found = table.scan(filter="id between 300000 and 300100").to_arrow()
+    assert found.sort_by("id").equals(content.slice(300_000, 101))
+    assert seen.rounds <= 3
+    assert seen.received_bytes < 3 << 20
+
+
+def test_a_look_at_a_few_rows_does_not_fetch_everything(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    content = pa.concat_tables([rows(400_000), rows(400_000, start=400_000)])
+    table = lake.create_table("d.head", content.schema, options={"bucket": "-1"})
+    table.append(content)
+    with watched(proxy) as seen:
+        assert table.scan(limit=5).to_arrow().num_rows == 5
+    assert seen.received_bytes <= 20 << 20 < content.nbytes / 2
+
+
+@pytest.mark.parametrize("ahead", ["0", "1 mb", "64 mb"])
+def test_the_rows_are_the_same_however_much_is_read_ahead(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy, ahead: str
+) -> None:
+    table, content = wide
+    other = interbed.load_catalog(
+        "lake",
+        **{**proxy.options, "warehouse": f"s3://{BUCKET}/wide", "store.read-ahead": ahead, "store.read-threads": "2"},
+    )
+    assert other.get_table("d.wide").scan(threads=1).to_arrow().sort_by("id").equals(content)
+    assert table.count() == content.num_rows
+
+
+def test_a_store_that_refuses_while_rows_are_read_ahead_is_named(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
+) -> None:
+    table, _ = wide
+
+    def refused(request: Request) -> Fault | None:
+        asked = request.headers.get("range", "")
+        return Fault(kind="answer", status=403) if of_data(request) and not asked.startswith("bytes=-") else None
+
+    proxy.fault = refused
+    with pytest.raises(StorageAccessError, match=r"d\.db/wide/bucket-0/data-.*do not allow it"):
+        table.scan(columns=["c2"]).to_arrow()
+    proxy.fault = None
+    assert table.scan(columns=["c2"]).to_arrow().num_rows == 400_000
+
+
+def test_a_read_that_is_given_up_leaves_no_request_behind(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
+) -> None:
+    table, _ = wide
+    begun = ended = 0
+
+    def counted(request: Request) -> Fault | None:
+        nonlocal begun
+        begun += of_data(request)
+        return None
+
+    proxy.fault = counted
+    with watched(proxy) as seen:
+        reader = table.scan(columns=["c1", "c2", "c5"]).to_arrow_batch_reader()
+        reader.read_next_batch()
+        del reader
+        ended = begun
+    # The proxy notes a request when it is over.
+    assert len(seen.requests) == ended
