@@ -166,3 +166,18 @@ def test_a_plan_of_many_commits_takes_few_rounds(many_commits: Path, proxy: Stor
     # By now the process knows the manifests.
     again = seen(proxy, lambda: Table("orders", open_store(root, io)).new_scan().plan())
     assert [name.rpartition("/")[2] for name in again.names if "/manifest/" in name] == []
+
+
+def test_what_was_asked_for_is_shown(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    table = orders(lake)
+    table.upsert([{"id": 1, "v": "a"}])
+    with proxy.watched() as found:
+        explanation = table.explain(analyze=True)
+    assert explanation.requests is not None
+    total = explanation.requests.total
+    # What says that a file is not there has a body as well.
+    content = sum(request.received_bytes for request in found.requests if request.status < 400)
+    assert (total.requests, total.failed, total.read_bytes) == (len(found.requests), 0, content)
+    assert total.wait_seconds >= LATENCY_SECONDS
+    assert "requests (" in str(explanation)
+    assert explanation.to_json()["requests"]["kinds"].keys() == {"get"}

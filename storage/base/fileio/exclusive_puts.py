@@ -25,6 +25,7 @@ from interbed.storage.base.fileio.store_errors import (
 )
 from interbed.storage.base.fileio.store_objects import WRITER, StoreObjects
 from interbed.storage.base.fileio.store_settings import StoreSettings
+from interbed.storage.base.fileio.stores import requests
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,6 @@ class ExclusivePuts:
 
         An error other than a refusal is asked about again, and then the object decides. Raises StorageAccessError.
         """
-        import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         word, unclear = uuid.uuid4().hex, False
@@ -82,7 +82,7 @@ class ExclusivePuts:
         for attempt in range(1, self._tries + 1):
             last = attempt == self._tries or time.monotonic() - began >= self._patience.retry_seconds
             try:
-                obstore.put(self._store, key, content, mode="create", attributes={WRITER: word})
+                requests.put(self._store, key, content, mode="create", attributes={WRITER: word})
                 return True
             except AlreadyExistsError as error:
                 mine = self._is_mine(key, word, content if unclear else None, path, error)
@@ -140,15 +140,14 @@ class ExclusivePuts:
         raise AssertionError("unreachable")
 
     def _try_once(self, directory: str, prefix: str) -> bool:
-        import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         key = f"{directory}/.exclusive-{uuid.uuid4()}.tmp".lstrip("/")
         path = f"{prefix}{key}"
         try:
-            obstore.put(self._store, key, b"1", mode="create")
+            requests.put(self._store, key, b"1", mode="create")
             try:
-                obstore.put(self._store, key, b"2", mode="create")
+                requests.put(self._store, key, b"2", mode="create")
             except AlreadyExistsError:
                 return True
             return False

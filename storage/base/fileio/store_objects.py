@@ -19,6 +19,7 @@ from interbed.storage.base.fileio.store_errors import (
     was_cut_off,
 )
 from interbed.storage.base.fileio.store_settings import StoreSettings
+from interbed.storage.base.fileio.stores import requests
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -58,63 +59,50 @@ class StoreObjects:
 
     def read(self, key: str) -> bytes:
         """The whole object."""
-        import obstore
-
-        return self.repeated(lambda: bytes(obstore.get(self.store, key).bytes()))
+        return self.repeated(lambda: requests.read(self.store, key))
 
     def read_range(self, key: str, start: int, end: int) -> Any:
         """Some bytes of an object."""
-        import obstore
-
-        return self.repeated(lambda: obstore.get_range(self.store, key, start=start, end=end))
+        return self.repeated(lambda: requests.get_range(self.store, key, start=start, end=end))
 
     def put(self, key: str, content: Any) -> None:
         """Create or replace an object."""
-        import obstore
-
-        self.repeated(lambda: obstore.put(self.store, key, content, use_multipart=False))
+        self.repeated(lambda: requests.put(self.store, key, content, use_multipart=False))
 
     def size(self, key: str) -> int:
         """In bytes."""
-        import obstore
-
-        return int(self.repeated(lambda: obstore.head(self.store, key))["size"])
+        return int(self.repeated(lambda: requests.head(self.store, key))["size"])
 
     def attribute(self, key: str, name: str) -> str | None:
         """A word among an object's metadata."""
-        import obstore
-
-        found = self.repeated(lambda: obstore.get(self.store, key, options={"head": True}))
+        found = self.repeated(lambda: requests.get(self.store, key, options={"head": True}))
         word = found.attributes.get(name)
         return None if word is None else str(word)
 
     def entries(self, key: str) -> Any:
         """What lies directly in a directory, as obstore lists it."""
-        import obstore
-
-        return self.repeated(lambda: obstore.list_with_delimiter(self.store, key or None))
+        return self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
 
     def end_of(self, key: str) -> tuple[int, int, Any]:
         """The size of an object, and its end, or all of it, with where that begins."""
         return self.repeated(lambda: self._end_of(key))
 
     def _end_of(self, key: str) -> tuple[int, int, Any]:
-        import obstore
         from obstore.exceptions import BaseError, NotSupportedError
 
         try:
             try:
-                found = obstore.get(self.store, key, options={"range": {"suffix": WHOLE_BYTES}})
+                found = requests.get(self.store, key, options={"range": {"suffix": WHOLE_BYTES}})
             except NotSupportedError:
                 # Azure has no ranges that are counted from the end.
-                found = obstore.get(self.store, key, options={"range": (0, WHOLE_BYTES)})
+                found = requests.get(self.store, key, options={"range": (0, WHOLE_BYTES)})
             start, size = found.range[0], int(found.meta["size"])
             return size, start, found.bytes().to_bytes()
         except FileNotFoundError:
             raise
         except BaseError as error:
             # An empty object has no range, and each store says that in its own words.
-            if was_cut_off(error) or int(obstore.head(self.store, key)["size"]) > 0:
+            if was_cut_off(error) or int(requests.head(self.store, key)["size"]) > 0:
                 raise
             return 0, 0, b""
 
@@ -128,24 +116,20 @@ class StoreObjects:
         return True
 
     def is_directory(self, key: str) -> bool:
-        import obstore
-
         def is_there() -> bool:
-            return any(True for some in obstore.list(self.store, key or None, chunk_size=1) if some)
+            return any(True for some in requests.list_pages(self.store, key or None, chunk_size=1) if some)
 
         return self.repeated(is_there)
 
     def below(self, key: str) -> Iterator[list[str]]:
         """The keys of a directory's files, some at a time, in the order of their names."""
-        import obstore
-
         last: str | None = None
         listing: Any = None
 
         def following() -> Any:
             nonlocal listing
             try:
-                listing = listing or iter(obstore.list(self.store, key or None, offset=last, chunk_size=BATCH))
+                listing = listing or iter(requests.list_pages(self.store, key or None, offset=last, chunk_size=BATCH))
                 return next(listing, None)
             except BaseException:
                 # It goes on after what has come.
@@ -159,12 +143,11 @@ class StoreObjects:
                 yield keys
 
     def remove(self, keys: list[str]) -> None:
-        import obstore
         from obstore.exceptions import BaseError
 
         if self._deletes_many:
             try:
-                self.repeated(lambda: obstore.delete(self.store, keys))
+                self.repeated(lambda: requests.delete(self.store, keys))
             except FileNotFoundError:
                 # One that is not there ends the whole request in some stores; the others may be there.
                 pass
@@ -178,10 +161,8 @@ class StoreObjects:
             self._remove_one(key)
 
     def _remove_one(self, key: str) -> None:
-        import obstore
-
         try:
-            self.repeated(lambda: obstore.delete(self._single, key))
+            self.repeated(lambda: requests.delete(self._single, key))
         except FileNotFoundError as error:
             if is_missing_store(error):
                 raise
@@ -194,19 +175,16 @@ class StoreObjects:
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object over whatever is there."""
-        import obstore
-
-        self.repeated(lambda: obstore.copy(self.store, source, target))
+        self.repeated(lambda: requests.copy(self.store, source, target))
 
     def copy_new(self, source: str, target: str) -> bool:
         """Copy an object where there is none; False where there is another one."""
-        import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
 
         if self.is_file(target):
             return False
         try:
-            self.repeated(lambda: obstore.copy(self.store, source, target, overwrite=False))
+            self.repeated(lambda: requests.copy(self.store, source, target, overwrite=False))
         except (AlreadyExistsError, NotModifiedError, PreconditionError):
             # It may be what a try has made whose answer was lost; one copy is as good as another.
             return self._are_equal(source, target)

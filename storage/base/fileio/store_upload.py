@@ -14,6 +14,7 @@ from typing import Any
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.store_errors import is_missing_store, may_have_happened
 from interbed.storage.base.fileio.store_objects import WRITER, StoreObjects
+from interbed.storage.base.fileio.stores import requests
 
 PART_BYTES = 8 << 20
 """The parts of an upload; 10,000 of them, the most that S3 takes, are 80 GB."""
@@ -70,10 +71,9 @@ class Upload:
             _give_up(self._parts)
 
     def _begun(self, more: memoryview) -> Any:
-        import obstore
         from obstore.exceptions import BaseError
 
-        parts = obstore.open_writer(
+        parts = requests.open_writer(
             self._objects.store,
             self._key,
             attributes={WRITER: self._word},

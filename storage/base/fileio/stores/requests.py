@@ -51,6 +51,16 @@ def get(store: Any, path: str, *, options: Any = None) -> Any:
         return found
 
 
+def read(store: Any, path: str) -> bytes:
+    """All bytes of an object, by obstore.get."""
+    import obstore
+
+    with _counted("get") as content:
+        found = bytes(obstore.get(store, path).bytes())
+        content.read = len(found)
+        return found
+
+
 def get_range(store: Any, path: str, *, start: int, end: int) -> Any:
     """See obstore.get_range."""
     import obstore
@@ -115,13 +125,11 @@ def copy(store: Any, from_: str, to: str, *, overwrite: bool = True) -> None:
         obstore.copy(store, from_, to, overwrite=overwrite)
 
 
-def open_writer(store: Any, path: str, *, buffer_size: int, max_concurrency: int) -> "CountedWriter":
+def open_writer(store: Any, path: str, *, buffer_size: int, **more: Any) -> "CountedWriter":
     """See obstore.open_writer."""
     import obstore
 
-    return CountedWriter(
-        obstore.open_writer(store, path, buffer_size=buffer_size, max_concurrency=max_concurrency), buffer_size
-    )
+    return CountedWriter(obstore.open_writer(store, path, buffer_size=buffer_size, **more), buffer_size)
 
 
 class CountedWriter:
