@@ -1,5 +1,6 @@
 """How many requests a store gets, and how many of them one after the other; counted on the wire."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,9 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import interbed
+from interbed.catalog.cli.long_run import StoreMetrics
+from interbed.cli import main
 from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.stores.tally import counted_requests, requests_so_far
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
@@ -181,3 +186,31 @@ def test_what_was_asked_for_is_shown(lake: interbed.Catalog, proxy: StoreProxy) 
     assert total.wait_seconds >= LATENCY_SECONDS
     assert "requests (" in str(explanation)
     assert explanation.to_json()["requests"]["kinds"].keys() == {"get"}
+
+
+@pytest.mark.parametrize("arguments", [["head", "--stats"], ["--stats", "head"], ["head", "--stats", "--json"]])
+def test_a_command_says_what_it_asked_for(
+    lake: interbed.Catalog, proxy: StoreProxy, request: pytest.FixtureRequest, arguments: list[str]
+) -> None:
+    orders(lake).upsert([{"id": 1, "v": "a"}])
+    options = {"warehouse": f"s3://lake/{request.node.name}", **proxy.options}
+    given = [text for name, value in options.items() for text in ("-o", f"{name}={value}")]
+    with counted_requests() as requests:
+        result = CliRunner().invoke(main, ["table", *arguments, "shop.orders", *given])
+    assert result.exit_code == 0, result.output
+    if "--json" in arguments:
+        assert json.loads(result.stderr)["store"]["total"]["requests"] >= requests.total.requests > 0
+    else:
+        assert result.stderr.startswith("store: ")
+        assert " get" in result.stderr
+
+
+def test_pages_of_metrics_have_it() -> None:
+    so_far = requests_so_far().kinds
+    families = {family.name: family for family in StoreMetrics().collect()}
+    assert families.keys() == {
+        f"interbed_store_{name}"
+        for name in ("requests", "failed_requests", "read_bytes", "written_bytes", "wait_seconds")
+    }
+    samples = {s.labels["kind"]: s.value for s in families["interbed_store_requests"].samples}
+    assert samples == {kind: counts.requests for kind, counts in so_far.items()}
