@@ -69,7 +69,7 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_the_page_of_stores_does_what_it_says() -> None:
     with running_s3("lake") as store:
         assert Page("stores.md").run_python(store=store) == 8
-    assert Page("stores.md").check_commands() == 2
+    assert Page("stores.md").check_commands() == 3
 
 
 @pytest.mark.parametrize(("name", "examples"), [("tutorial.md", 20), ("sql.md", 5)])
