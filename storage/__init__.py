@@ -57,7 +57,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.api",
         "base.fileio.at_once",
         "base.fileio.disk",
-        "base.fileio.hadoop_settings",
+        "base.fileio.stores.hadoop_settings",
         "base.fileio.resolve",
         "base.fileio.stores.tally",
         "base.fileio.writing",

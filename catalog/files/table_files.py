@@ -14,7 +14,7 @@ from functools import partial
 from interbed.catalog.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import at_once
+from interbed.storage.base.fileio.at_once import asked_at_once
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def check_no_remains(file_io: FileIO, location: str) -> None:
     """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was."""
     parts = ("snapshot", "tag", "branch", "changelog", "consumer")
     for part, entries in zip(
-        parts, at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
+        parts, asked_at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
     ):
         left = sorted(e.name for e in entries if not e.name.startswith("."))
         if left:

@@ -25,7 +25,7 @@ from interbed.spark_ext.handle.session_options import with_session_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.hadoop_settings import hadoop_scheme
+from interbed.storage.base.fileio.stores.hadoop_settings import hadoop_scheme
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema

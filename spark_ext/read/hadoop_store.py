@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from interbed.storage.base.fileio.hadoop_settings import hadoop_scheme, hadoop_settings
+from interbed.storage.base.fileio.stores.hadoop_settings import hadoop_scheme, hadoop_settings
 
 # interbed.spark.read.CatalogFileSystem, and what it looks for in its configuration.
 _CLASS = "interbed.spark.read.CatalogFileSystem"

@@ -19,7 +19,8 @@ from interbed.storage.base.errors import (
     InterbedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.base.fileio.at_once import both, is_remote
+from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.fileio.at_once import both
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue
 from interbed.storage.commit.committed import CommittedParts

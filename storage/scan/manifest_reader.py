@@ -11,8 +11,8 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, at_once, is_remote
+from interbed.storage.base.fileio.api import FileIO, is_remote
+from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.manifest_file import read_manifest
@@ -95,7 +95,7 @@ class ManifestReader:
 
     def data(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of data files, in order of creation."""
-        base, delta = at_once(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
+        base, delta = asked_at_once(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
         return [*base, *delta]
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[ManifestEntry]:
@@ -122,7 +122,7 @@ class ManifestReader:
             return
         for start in range(0, len(manifests), REQUESTS_AT_ONCE):
             some = manifests[start : start + REQUESTS_AT_ONCE]
-            yield from at_once(self._file_io, [partial(self.manifest, m) for m in some])
+            yield from asked_at_once(self._file_io, [partial(self.manifest, m) for m in some])
 
     def _list(self, name: str, size: int | None, snapshot: Snapshot) -> list[ManifestFileMeta]:
         try:

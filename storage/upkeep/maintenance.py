@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.at_once import is_remote
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.automatic_tags import create_automatic_tags

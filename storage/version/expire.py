@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, at_once, is_remote
+from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
@@ -294,7 +295,7 @@ class SnapshotExpiry:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return result
-            at_once(store.file_io, [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going])
+            asked_at_once(store.file_io, [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going])
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(
@@ -323,7 +324,7 @@ class SnapshotExpiry:
 
     def _found(self, ids: Sequence[int]) -> list[Snapshot]:
         """The snapshots of these ids whose files are there, in the same order."""
-        found = at_once(self.store.file_io, [partial(self._find, number) for number in ids])
+        found = asked_at_once(self.store.file_io, [partial(self._find, number) for number in ids])
         return [snapshot for snapshot in found if snapshot is not None]
 
     def _plan(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryPlan:

@@ -8,8 +8,8 @@ import pytest
 
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
 from tests.support.servers.http_servers import running_s3

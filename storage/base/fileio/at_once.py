@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.writing import write_file
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ _pool: "tuple[int, ThreadPoolExecutor] | None" = None
 _guard = Lock()
 
 
-def is_remote(file_io: FileIO) -> bool:
-    """Whether an answer of it takes long enough to do something else meanwhile."""
-    return file_io.scheme != "file"
-
-
-def at_once(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
+def asked_at_once(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
     """What the steps return, in their order; the first error of them, in that order, after all have come to an end.
 
     Each step is a few requests to the store, and asks for nothing at once itself.
@@ -45,7 +40,7 @@ def at_once(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
 
 
 def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> tuple[_T, _S]:
-    """What the two return; errors as of `at_once`. The first is done by the thread that asks, and may ask for more."""
+    """What the two return; errors as of `asked_at_once`. The thread that asks does the first, which may ask more."""
     if not is_remote(file_io):
         return first(), second()
     from concurrent.futures import wait

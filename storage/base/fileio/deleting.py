@@ -6,7 +6,7 @@ from functools import partial
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import at_once
+from interbed.storage.base.fileio.at_once import asked_at_once
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
         return None
 
     given = list(paths)
-    outcomes = at_once(file_io, [partial(tried, path) for path in given])
+    outcomes = asked_at_once(file_io, [partial(tried, path) for path in given])
     left = {path: error for path, error in zip(given, outcomes, strict=True) if error is not None}
     for path, error in left.items():
         _log.warning("Left %s behind: %s", path, error)

@@ -13,7 +13,7 @@ from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.store_settings import SCHEMES, store_settings
+from interbed.storage.base.fileio.stores.settings import SCHEMES, store_settings
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -80,7 +80,7 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 @lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
     if scheme in SCHEMES and is_installed("obstore"):
-        from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
+        from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 
         return ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
     import pyarrow as pa

@@ -12,8 +12,8 @@ from functools import partial
 from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import at_once, is_remote
+from interbed.storage.base.fileio.api import FileIO, is_remote
+from interbed.storage.base.fileio.at_once import asked_at_once
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
@@ -240,7 +240,7 @@ class SnapshotManager:
             return None if self._exists(snapshot_id + 1) else self._content(snapshot_id)
         # Whether a file is there takes a store no less than its content.
         steps = [partial(self._content, i) for i in (snapshot_id + 1, snapshot_id)]
-        following, found = at_once(self._file_io, steps)
+        following, found = asked_at_once(self._file_io, steps)
         return found if following is None else None
 
     def _content(self, snapshot_id: int) -> bytes | None:

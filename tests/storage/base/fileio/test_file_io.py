@@ -13,8 +13,8 @@ from pyarrow import fs as pafs
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
-from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 from tests.support.servers.http_servers import (
     AZURITE_ACCOUNT,
     running_azurite,

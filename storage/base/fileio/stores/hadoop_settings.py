@@ -8,8 +8,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from interbed.storage.base.fileio.store_patience import S3_NAMES
-from interbed.storage.base.fileio.store_settings import S3_OPTIONS, FixedKeys, StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.patience import S3_NAMES
+from interbed.storage.base.fileio.stores.settings import S3_OPTIONS, FixedKeys, StoreSettings, store_settings
 
 S3A = "s3a"
 """The scheme of Hadoop's client for S3."""

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.store_errors import is_missing_store, may_have_happened
-from interbed.storage.base.fileio.store_objects import WRITER, StoreObjects
 from interbed.storage.base.fileio.stores import requests
+from interbed.storage.base.fileio.stores.errors import is_missing_store, may_have_happened
+from interbed.storage.base.fileio.stores.objects import WRITER, StoreObjects
 
 PART_BYTES = 8 << 20
 """The parts of an upload; 10,000 of them, the most that S3 takes, are 80 GB."""

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.store_errors import (
+from interbed.storage.base.fileio.stores import requests
+from interbed.storage.base.fileio.stores.errors import (
     is_missing_store,
     is_not_implemented,
     may_have_happened,
     status_of,
     store_error,
 )
-from interbed.storage.base.fileio.store_objects import WRITER, StoreObjects
-from interbed.storage.base.fileio.store_settings import StoreSettings
-from interbed.storage.base.fileio.stores import requests
+from interbed.storage.base.fileio.stores.objects import WRITER, StoreObjects
+from interbed.storage.base.fileio.stores.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 

@@ -15,12 +15,13 @@ from pyarrow import fs as pafs
 
 import interbed
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
-from interbed.storage.base.fileio import obstore_store, resolve, store_objects
+from interbed.storage.base.fileio import resolve
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
-from interbed.storage.base.fileio.obstore_store import ObstoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
-from interbed.storage.base.fileio.store_patience import Patience
+from interbed.storage.base.fileio.stores import file_io, objects
+from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
+from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.writing import give_up
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 
@@ -175,8 +176,8 @@ def test_a_directory_of_many_files_is_deleted_and_renamed_in_batches(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
-    monkeypatch.setattr(store_objects, "BATCH", 3)
-    monkeypatch.setattr(obstore_store, "BATCH", 3)
+    monkeypatch.setattr(objects, "BATCH", 3)
+    monkeypatch.setattr(file_io, "BATCH", 3)
     for n in range(8):
         files.overwrite(f"{root}/t/{n % 2}/{n}", str(n).encode())
     assert files.rename(f"{root}/t", f"{root}/u")

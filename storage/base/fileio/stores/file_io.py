@@ -19,11 +19,11 @@ from interbed.storage.base.fileio.ahead.content import RangedContent
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.pool import pool_of
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.exclusive_puts import ExclusivePuts
-from interbed.storage.base.fileio.store_errors import is_missing_store, store_error
-from interbed.storage.base.fileio.store_objects import BATCH, StoreObjects, opened
-from interbed.storage.base.fileio.store_settings import StoreSettings, store_settings
-from interbed.storage.base.fileio.store_upload import Upload, UploadedFile
+from interbed.storage.base.fileio.stores.errors import is_missing_store, store_error
+from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
+from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects, opened
+from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.upload import Upload, UploadedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,8 @@ import pytest
 
 from interbed.catalog.masking import masked
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.store_patience import Patience
-from interbed.storage.base.fileio.store_settings import StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.patience import Patience
+from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
 KEY = {"s3.access-key": "A", "s3.secret-key": "S"}

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from interbed.storage.base.fileio.store_errors import (
+from interbed.storage.base.fileio.stores import requests
+from interbed.storage.base.fileio.stores.errors import (
     is_missing_store,
     is_not_implemented,
     status_of,
     store_error,
     was_cut_off,
 )
-from interbed.storage.base.fileio.store_settings import StoreSettings
-from interbed.storage.base.fileio.stores import requests
+from interbed.storage.base.fileio.stores.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.store_patience import AZURE_NAMES, GCS_NAMES, S3_NAMES, Patience
+from interbed.storage.base.fileio.stores.patience import AZURE_NAMES, GCS_NAMES, S3_NAMES, Patience
 
 S3_SCHEMES = frozenset({"s3"})
 GCS_SCHEMES = frozenset({"gs"})
