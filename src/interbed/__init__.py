@@ -32,6 +32,7 @@ InterbedError
 ├── BranchNotFoundError (LookupError)    no branch of that name
 ├── SnapshotGoneError                    a snapshot expired while it was read; read the newest one
 ├── StorageAccessError (OSError)         the warehouse can't be reached, read or written
+│   ├── AccessRefusedError               the store does not take the credentials, or they have expired
 │   ├── FileGoneError                    a data file that a plan names is not there; plan the read again
 │   └── SyncFailedError                  what was written may not outlive a power cut
 ├── LogUnavailableError (OSError)        the log of a table can't be reached; its files are as they were
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from interbed.spark_ext.prerequisites import SparkSetupError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
     from interbed.storage.base.errors import (
+        AccessRefusedError,
         BranchNotFoundError,
         CommitConflictError,
         CommitError,
@@ -183,6 +185,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessRefusedError",
     "ArrayType",
     "AtomicType",
     "BadMessageError",
@@ -331,8 +334,9 @@ _HOLDS = {
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
     "interbed.spark_ext.prerequisites": "SparkSetupError",
     "interbed.storage.base.errors": (
-        "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
-        "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
+        "AccessRefusedError BranchNotFoundError CommitConflictError CommitError CommitFailedError "
+        "CommitStateUnknownError CorruptFileError FileGoneError FilterError InterbedError InvalidInputError "
+        "InvalidOptionError "
         "LogUnavailableError MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError "
         "SnapshotNotFoundError StorageAccessError SyncFailedError TagNotFoundError UnsupportedVersionError "
         "UsedTwiceError"

@@ -15,6 +15,7 @@ InterbedError
 ├── TagNotFoundError             no tag of that name; names the ones that exist
 ├── BranchNotFoundError          no branch of that name; names the ones that exist
 ├── StorageAccessError           the warehouse can't be reached, read or written
+│   ├── AccessRefusedError       the store does not take the credentials, or they have expired; nothing was changed
 │   └── FileGoneError            a data file that a plan names is not there
 ├── LogUnavailableError          the log of a table can't be reached; its files are as they were
 ├── CommitError                  a commit did not come to be
@@ -87,6 +88,13 @@ class BranchNotFoundError(InterbedError, LookupError, ValueError):
 
 class StorageAccessError(InterbedError, OSError):
     """The warehouse can't be reached, read or written."""
+
+
+class AccessRefusedError(StorageAccessError):
+    """The store has refused a request because of its credentials: wrong, expired, or without the right to it.
+
+    The request has changed nothing. Give other credentials and do the same again.
+    """
 
 
 class SyncFailedError(StorageAccessError):

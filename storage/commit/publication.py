@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from interbed.storage.base.errors import (
+    AccessRefusedError,
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
@@ -220,7 +221,7 @@ class Publication:
         """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
         try:
             return self._store.publisher.publish(snapshot)
-        except CommitStateUnknownError:
+        except (CommitStateUnknownError, AccessRefusedError):
             raise
         except (InterbedError, OSError) as error:
             try:

@@ -53,6 +53,7 @@ def told_story(store: dict[str, str], proxy: StoreProxy, seed: int, kind: str, s
     steps_taken = sum((one.steps for one in told), Counter[str]())
     errors = sum((one.errors for one in told), Counter[str]())
     there = sum(len(one.there) for one in told)
+    print(*wrong, sep="\n", end="")
     print(
         f"{kind} {seed}: {weather.count} faults {dict(weather.counts)}; steps {dict(steps_taken)}; errors "
         f"{dict(errors)}; {there} groups there, {sum(len(one.unknown) for one in told)} unknown"

@@ -104,6 +104,10 @@ NAMED = {
     "TagNotFoundError": ("Choose one of the tags that the message names.", Retry.NO),
     "BranchNotFoundError": ("Choose one of the branches that the message names.", Retry.NO),
     "StorageAccessError": ("Check the path, the credentials and the network.", Retry.SAME),
+    "AccessRefusedError": (
+        "Give the store other credentials, as the message says; nothing was changed.",
+        Retry.SAME,
+    ),
     "SyncFailedError": (
         "Look into the disk and the system's log. Nothing was committed; anything else that was written is there, but "
         "may be gone after the machine stops.",

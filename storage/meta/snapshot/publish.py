@@ -3,7 +3,13 @@
 import logging
 from typing import Protocol
 
-from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, NotSupportedError, SyncFailedError
+from interbed.storage.base.errors import (
+    AccessRefusedError,
+    CommitStateUnknownError,
+    InterbedError,
+    NotSupportedError,
+    SyncFailedError,
+)
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import needs_lock
 from interbed.storage.meta.paths import TablePaths
@@ -59,10 +65,12 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
     can't have been created, CommitStateUnknownError when that is unknown, or whether it outlives a power cut.
     """
     try:
-        if file_io.create_exclusive(path, snapshot.to_json().encode()):
+        if _created(file_io, path, snapshot):
             return True
         # A store that repeats a request by itself reports our own file as somebody else's; the uuid decides.
         return bool(_is_ours(file_io, path, snapshot))
+    except _NotCreatedError as refused:
+        raise AccessRefusedError(f"{refused} Nothing was committed; the same work may be done again.") from None
     except OSError as error:
         try:
             ours = _is_ours(file_io, path, snapshot)
@@ -77,6 +85,17 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
             # What a local file system refused and does not show is not going to appear later.
             raise
         raise _unknown(snapshot, path, error) from error
+
+
+class _NotCreatedError(Exception):
+    """The store has refused to create the file, which is known without reading it, which would be refused, too."""
+
+
+def _created(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
+    try:
+        return file_io.create_exclusive(path, snapshot.to_json().encode())
+    except AccessRefusedError as error:
+        raise _NotCreatedError(str(error)) from error
 
 
 def _is_ours(file_io: FileIO, path: str, snapshot: Snapshot) -> bool | None:

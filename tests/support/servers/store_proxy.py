@@ -51,15 +51,16 @@ class Request:
 class Fault:
     """What goes wrong with one request.
 
-    `kind`: "answer" is an answer of `status` that the store never hears of; "refuse" hangs up before the store hears of
-    it; "lose" hangs up after the store has carried it out; "cut" hangs up after `after_bytes` of the answer's body;
-    "twice" carries it out two times, as a repeated packet does, and hands on the second answer; "stall" lets
-    `seconds` pass before the store hears of it.
+    `kind`: "answer" is an answer of `status` and `body`, and the store never hears of the request; "refuse" hangs up
+    before the store hears of it; "lose" hangs up after the store has carried it out; "cut" hangs up after `after_bytes`
+    of the answer's body; "twice" carries it out two times, as a repeated packet does, and hands on the second answer;
+    "stall" lets `seconds` pass before the store hears of it.
     """
 
     kind: Literal["answer", "refuse", "lose", "cut", "twice", "stall"]
     status: int = 503
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
     after_bytes: int = 0
     seconds: float = 0.0
 
@@ -256,11 +257,13 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(fault.seconds)
         if fault is not None and kind == "answer":
             self.send_response(fault.status)
-            for name, value in {"Content-Length": "0", **fault.headers}.items():
+            for name, value in {"Content-Length": str(len(fault.body)), **fault.headers}.items():
                 self.send_header(name, value)
             self._answered_at = time.monotonic()
             self.end_headers()
-            return fault.status, 0
+            if self.command != "HEAD":
+                self.wfile.write(fault.body)
+            return fault.status, len(fault.body)
         if kind == "refuse":
             raise _HangUpError
         if kind == "twice":

@@ -6,7 +6,7 @@ headers and whatever is signed are not, because they may hold keys; for the same
 
 import re
 
-from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.errors import AccessRefusedError, StorageAccessError
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
@@ -64,27 +64,40 @@ _REFUSALS = frozenset(
 )
 
 
-def store_error(action: str, path: str, error: BaseException) -> StorageAccessError:
-    """The error to raise for one of the store's."""
+def is_expired(error: BaseException) -> bool:
+    """Whether the store says that the credentials have expired."""
+    return _EXPIRED.search(str(error)) is not None
+
+
+def store_error(action: str, path: str, error: BaseException, source: str = "") -> StorageAccessError:
+    """The error to raise for one of the store's: AccessRefusedError where other credentials would help.
+
+    `source` says where the credentials come from.
+    """
+    kind = StorageAccessError
     text, name = str(error), type(error).__name__
     store = "/".join(path.split("/", 3)[:3])
     if is_missing_store(error):
         way = f"{store} does not exist; create it, or correct the location or the endpoint."
-    elif _EXPIRED.search(text):
-        way = f"the credentials for {store} have expired; get new ones."
+    elif is_expired(error):
+        kind = AccessRefusedError
+        whose = f", which come from {source}," if source else ""
+        way = f"the session token of the credentials for {store}{whose} has expired; give new ones and do it again."
     elif name == "UnauthenticatedError" or status_of(error) == 401 or _NO_CREDENTIALS.search(text):
+        kind = AccessRefusedError
         way = (
             f"there are no credentials that {store} takes; give them as options of the catalog or in the environment "
             "(docs/stores.md)."
         )
     elif name == "PermissionDeniedError" or status_of(error) == 403:
+        kind = AccessRefusedError
         way = f"the credentials for {store} do not allow it; give them the right to, or use others."
     elif status_of(error) in (301, 307) or "PermanentRedirect" in text:
         way = f"{store} is in another region; set s3.region."
     else:
         way = ""
     said = _said(text)
-    return StorageAccessError(f"Can't {action} {path}: {way} ({said})" if way else f"Can't {action} {path}: {said}")
+    return kind(f"Can't {action} {path}: {way} ({said})" if way else f"Can't {action} {path}: {said}")
 
 
 def _said(text: str) -> str:

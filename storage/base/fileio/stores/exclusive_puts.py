@@ -13,11 +13,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
+    is_expired,
     is_missing_store,
     is_not_implemented,
     may_have_happened,
@@ -25,7 +25,6 @@ from interbed.storage.base.fileio.stores.errors import (
     store_error,
 )
 from interbed.storage.base.fileio.stores.objects import WRITER, StoreObjects
-from interbed.storage.base.fileio.stores.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 
@@ -37,13 +36,11 @@ _trying = threading.Lock()
 class ExclusivePuts:
     """Puts of one bucket; threads may share it.
 
-    `store` must not repeat requests by itself, for then it would not be known whose object is there.
+    They go by what does not repeat requests by itself, for then it would not be known whose object is there.
     """
 
-    def __init__(
-        self, store: Any, objects: StoreObjects, settings: StoreSettings, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._store = store
+    def __init__(self, objects: StoreObjects, sleep: Callable[[float], None] = time.sleep) -> None:
+        settings = objects.settings
         self._objects = objects
         self._key = (settings.endpoint or "", settings.bucket)
         self._known = settings.heeds_conditions
@@ -77,12 +74,13 @@ class ExclusivePuts:
         """
         from obstore.exceptions import AlreadyExistsError, BaseError
 
-        word, unclear = uuid.uuid4().hex, False
-        began = time.monotonic()
-        for attempt in range(1, self._tries + 1):
+        word, unclear, renewed = uuid.uuid4().hex, False, False
+        began, attempt = time.monotonic(), 1
+        while True:
             last = attempt == self._tries or time.monotonic() - began >= self._patience.retry_seconds
+            used = self._objects.store
             try:
-                requests.put(self._store, key, content, mode="create", attributes={WRITER: word})
+                requests.put(self._objects.once, key, content, mode="create", attributes={WRITER: word})
                 return True
             except AlreadyExistsError as error:
                 mine = self._is_mine(key, word, content if unclear else None, path, error)
@@ -91,21 +89,29 @@ class ExclusivePuts:
                 # Nothing is there. S3 answers 409 when two came at the same moment, of which neither may have won.
                 if status_of(error) != 409 or last:
                     if unclear:
-                        raise store_error("create", path, error) from None
+                        raise self._error("create", path, error) from None
                     return False
             except (BaseError, OSError, ValueError) as error:
+                if is_expired(error) and not renewed and self._objects.renew(used):
+                    renewed = True
+                    continue
                 if not may_have_happened(error):
-                    raise store_error("create", path, error) from None
+                    refused = self._error("create", path, error)
+                    # It says nothing about an earlier try.
+                    raise (StorageAccessError(str(refused)) if unclear else refused) from None
                 if last:
                     mine = self._is_mine(key, word, content, path, error)
                     if mine is not None:
                         return mine
                     # It may yet appear: whoever called knows what that means to them.
-                    raise store_error("create", path, error) from None
+                    raise self._error("create", path, error) from None
                 unclear = True
-            _log.info("Creating %s again, try %d of %d.", path, attempt + 1, self._tries)
-            self._pause(attempt)
-        raise AssertionError("unreachable")
+            attempt += 1
+            _log.info("Creating %s again, try %d of %d.", path, attempt, self._tries)
+            self._pause(attempt - 1)
+
+    def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
+        return store_error(action, path, error, self._objects.settings.source)
 
     def _pause(self, attempt: int) -> None:
         self._sleep(self._patience.pause_seconds(attempt - 1))
@@ -123,10 +129,11 @@ class ExclusivePuts:
             return theirs == word if theirs is not None or content is None else self._objects.read(key) == content
         except FileNotFoundError as missing:
             if is_missing_store(missing):
-                raise store_error("create", path, error) from None
+                raise self._error("create", path, error) from None
             return None
         except (BaseError, OSError):
-            raise store_error("create", path, error) from None
+            # Not the kind of error that means that nothing has happened.
+            raise StorageAccessError(str(self._error("create", path, error))) from None
 
     def _try(self, directory: str, prefix: str) -> bool:
         for attempt in range(1, self._tries + 1):
@@ -145,9 +152,9 @@ class ExclusivePuts:
         key = f"{directory}/.exclusive-{uuid.uuid4()}.tmp".lstrip("/")
         path = f"{prefix}{key}"
         try:
-            requests.put(self._store, key, b"1", mode="create")
+            requests.put(self._objects.once, key, b"1", mode="create")
             try:
-                requests.put(self._store, key, b"2", mode="create")
+                requests.put(self._objects.once, key, b"2", mode="create")
             except AlreadyExistsError:
                 return True
             return False
@@ -157,9 +164,9 @@ class ExclusivePuts:
         except (BaseError, OSError, ValueError) as error:
             if is_not_implemented(error):
                 return False
-            raise store_error("try exclusive creation by", path, error) from None
+            raise self._error("try exclusive creation by", path, error) from None
         finally:
             try:
                 self._objects.remove([key])
             except (BaseError, OSError) as error:
-                _log.debug("Left %s: %s", path, store_error("delete", path, error))
+                _log.debug("Left %s: %s", path, self._error("delete", path, error))

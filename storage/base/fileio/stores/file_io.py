@@ -21,7 +21,7 @@ from interbed.storage.base.fileio.ahead.pool import pool_of
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.stores.errors import is_missing_store, store_error
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
-from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects, opened
+from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
 from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
 from interbed.storage.base.fileio.stores.upload import Upload, UploadedFile
 
@@ -59,7 +59,7 @@ class ObstoreFileIO:
         self._prefix = f"{scheme}://{authority}/"
         self._settings = settings
         self._objects = StoreObjects(settings)
-        self._puts = ExclusivePuts(opened(settings, retries=0), self._objects, settings)
+        self._puts = ExclusivePuts(self._objects)
         self._sweep = sweep
         self._read_ahead = read_ahead or ReadAhead()
         self._written_in = ""
@@ -248,10 +248,10 @@ class ObstoreFileIO:
             raise
         except FileNotFoundError as error:
             if is_missing_store(error):
-                raise store_error(action, path, error) from None
+                raise store_error(action, path, error, self._settings.source) from None
             raise FileNotFoundError(path) from None
         except (BaseError, OSError, ValueError) as error:
-            raise store_error(action, path, error) from None
+            raise store_error(action, path, error, self._settings.source) from None
 
     def _check_process(self) -> None:
         global _used_by

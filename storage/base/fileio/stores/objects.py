@@ -7,12 +7,14 @@ comes through as it is, FileNotFoundError among it.
 
 import functools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
+    is_expired,
     is_missing_store,
     is_not_implemented,
     status_of,
@@ -37,23 +39,46 @@ class StoreObjects:
     """The objects of one bucket or container by their keys; threads may share it."""
 
     def __init__(self, settings: StoreSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self.store = opened(settings)
+        self.once = opened(settings, retries=0)
+        """The same without retries, for what must not be repeated unseen."""
         self._deletes_many = True
+        self._guard = threading.Lock()
+
+    def renew(self, used: Any) -> bool:
+        """Open the store anew, with the credentials that there are by now; False where they are always the same.
+
+        `used` is the `store` that was told that its credentials have expired: another thread may have renewed it.
+        """
+        if not self.settings.renews:
+            return False
+        with self._guard:
+            if self.store is used:
+                _log.info("The credentials for %s have expired; they are asked for again.", self.settings.bucket)
+                self.store, self.once = opened(self.settings), opened(self.settings, retries=0)
+                self.__dict__.pop("_single", None)
+        return True
 
     def repeated(self, step: Callable[[], _T]) -> _T:
-        """What the step returns, which may be taken several times: again when its answer broke off."""
+        """What the step returns, which may be taken several times: again when its answer broke off, and once with new
+        credentials when they have expired.
+        """
         from obstore.exceptions import BaseError
 
-        patience, began, retry = self._settings.patience, time.monotonic(), 0
+        patience, began, retry, renewed = self.settings.patience, time.monotonic(), 0, False
         while True:
+            used = self.store
             try:
                 return step()
             except BaseError as error:
+                if is_expired(error) and not renewed and self.renew(used):
+                    renewed = True
+                    continue
                 late = time.monotonic() - began >= patience.retry_seconds
                 if retry == patience.retries or late or not was_cut_off(error):
                     raise
-                _log.info("An answer of %s broke off; retry %d.", self._settings.bucket, retry + 1)
+                _log.info("An answer of %s broke off; retry %d.", self.settings.bucket, retry + 1)
             time.sleep(patience.pause_seconds(retry))
             retry += 1
 
@@ -71,13 +96,27 @@ class StoreObjects:
 
     def size(self, key: str) -> int:
         """In bytes."""
-        return int(self.repeated(lambda: requests.head(self.store, key))["size"])
+        return int(self.repeated(lambda: self._with_words(key, lambda: requests.head(self.store, key)))["size"])
 
     def attribute(self, key: str, name: str) -> str | None:
         """A word among an object's metadata."""
-        found = self.repeated(lambda: requests.get(self.store, key, options={"head": True}))
+        found = self.repeated(
+            lambda: self._with_words(key, lambda: requests.get(self.store, key, options={"head": True}))
+        )
         word = found.attributes.get(name)
         return None if word is None else str(word)
+
+    def _with_words(self, key: str, step: Callable[[], _T]) -> _T:
+        """What the step returns, whose answers have no content that would say why it was refused; another one's has."""
+        from obstore.exceptions import BaseError
+
+        try:
+            return step()
+        except BaseError as error:
+            if status_of(error) in (400, 401, 403):
+                for _ in requests.list_pages(self.store, key, chunk_size=1):
+                    break
+            raise
 
     def entries(self, key: str) -> Any:
         """What lies directly in a directory, as obstore lists it."""
@@ -102,7 +141,8 @@ class StoreObjects:
             raise
         except BaseError as error:
             # An empty object has no range, and each store says that in its own words.
-            if was_cut_off(error) or int(requests.head(self.store, key)["size"]) > 0:
+            refused = is_expired(error) or status_of(error) in (401, 403)
+            if refused or was_cut_off(error) or int(requests.head(self.store, key)["size"]) > 0:
                 raise
             return 0, 0, b""
 
@@ -170,8 +210,8 @@ class StoreObjects:
     @functools.cached_property
     def _single(self) -> Any:
         """The store, by requests that each delete one object."""
-        more = {"disable_bulk_delete": True} if self._settings.kind == "S3Store" else {}
-        return opened(self._settings, more=more)
+        more = {"disable_bulk_delete": True} if self.settings.kind == "S3Store" else {}
+        return opened(self.settings, more=more)
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object over whatever is there."""

@@ -75,7 +75,7 @@ _TUNING = re.compile(
 _AWS = re.compile(r"https://([a-z0-9.-]+\.)?amazonaws\.com(\.cn)?")
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
-_PROFILE_MINUTES = 5
+_RENEWAL_MINUTES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,10 @@ class StoreSettings:
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     credentials: Callable[[], Any] | None = field(default=None, repr=False)
     patience: Patience = field(default_factory=Patience)
+    source: str = ""
+    """Where the credentials come from, for messages."""
+    renews: bool = True
+    """Whether they may be others when they are asked for again."""
 
 
 def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
@@ -162,6 +166,7 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
     if region:
         config["region"] = region
     credentials: Callable[[], Any] | None = None
+    source = ""
     if _is_anonymous(options):
         if access is not None:
             raise InvalidOptionError(
@@ -171,8 +176,12 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
     elif access is not None:
         # Given as a provider, so that a session token of the environment is not taken for theirs.
         credentials = FixedKeys(access, str(secret), token)
+        source = f"the option '{options.name('access' if token is None else 'token')}'"
+    elif os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+        credentials, source = _EnvironmentKeys(), "AWS_SESSION_TOKEN and its like in the environment"
     elif not _environment_has_keys():
         credentials = _profile_credentials(profile)
+        source = f"the profile '{os.environ.get('AWS_PROFILE') or 'default'}'" if credentials is not None else ""
     endpoint, style = options.get("endpoint"), options.flag("path_style")
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"{'http' if options.flag('ssl') is False else 'https'}://{endpoint}"
@@ -193,6 +202,8 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
         config=config,
         credentials=credentials,
         patience=Patience.of(options.get, S3_NAMES),
+        source=source,
+        renews=access is None,
     )
 
 
@@ -235,6 +246,18 @@ class FixedKeys:
             "secret_access_key": self.secret,
             "token": self.token,
             "expires_at": None,
+        }
+
+
+class _EnvironmentKeys:
+    """The keys of the environment as it has them by now."""
+
+    def __call__(self) -> Any:
+        return {
+            "access_key_id": os.environ.get("AWS_ACCESS_KEY_ID", ""),
+            "secret_access_key": os.environ.get("AWS_SECRET_ACCESS_KEY", ""),
+            "token": os.environ.get("AWS_SESSION_TOKEN") or None,
+            "expires_at": datetime.now(UTC) + timedelta(minutes=_RENEWAL_MINUTES),
         }
 
 
@@ -303,7 +326,7 @@ class _ProfileKeys:
             "access_key_id": profile.get("aws_access_key_id", ""),
             "secret_access_key": profile.get("aws_secret_access_key", ""),
             "token": profile.get("aws_session_token"),
-            "expires_at": datetime.now(UTC) + timedelta(minutes=_PROFILE_MINUTES),
+            "expires_at": datetime.now(UTC) + timedelta(minutes=_RENEWAL_MINUTES),
         }
 
 

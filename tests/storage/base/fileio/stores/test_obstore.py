@@ -236,7 +236,7 @@ def test_a_bucket_that_is_not_there_is_named(options: dict[str, str], operation:
     [
         ("status code: 403 Forbidden: <Error><Code>AccessDenied</Code>", "do not allow it"),
         ("status code: 403: <Code>InvalidAccessKeyId</Code><AWSAccessKeyId>AKIA77</AWSAccessKeyId>", "no credentials"),
-        ("status code: 400 Bad Request: <Code>ExpiredToken</Code><Token-0>s3cr3t</Token-0>", "have expired"),
+        ("status code: 400 Bad Request: <Code>ExpiredToken</Code><Token-0>s3cr3t</Token-0>", "has expired"),
         ("Error performing PUT http://169.254.169.254/latest/api/token: timed out", "no credentials"),
         ("status code: 301 Moved: <Code>PermanentRedirect</Code>", "set s3.region"),
         ("GET https://a.blob.core.windows.net/c/x?sv=1&sig=s3cr3t%3D failed", r"sig=\*\*\*\*\*\*"),
