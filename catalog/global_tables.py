@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from interbed.catalog.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
-from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import Partition, epoch_millis, partition_name
 from interbed.further_tables import FURTHER_TABLES
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.masking import masked
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.outline import SchemaOutline
 from interbed.storage.views.system.column import Row, bigint, integer, text

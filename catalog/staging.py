@@ -277,6 +277,7 @@ class StagedTables(ABC):
 
     def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
         """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
+        from interbed.storage.meta.options.known.check import check_public
         from interbed.storage.table.option_rules import check_options
 
         options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
@@ -291,6 +292,7 @@ class StagedTables(ABC):
             comment=given.comment,
         ).to_table_schema()
         check_options(schema)
+        check_public(options)
         return schema, given.options.get("path")
 
 

@@ -6,7 +6,7 @@ import shlex
 import click
 
 from interbed.catalog.command_group import SuggestingGroup
-from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, SESSION_CATALOG_CLASS, spark_settings
+from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, REDACTION, SESSION_CATALOG_CLASS, spark_settings
 
 
 @click.group("spark", cls=SuggestingGroup)
@@ -48,6 +48,8 @@ def settings_command(
         click.echo("\n".join(f"{key} {value}" for key, value in settings.items()))
     else:
         jars = settings.pop(JARS)
+        # No shell takes the pattern without quotes, nor quotes from a $(…); the jar sets it when the session starts.
+        del settings[REDACTION]
         arguments = ["--jars", jars, *(a for key, value in settings.items() for a in ("--conf", f"{key}={value}"))]
         click.echo(shlex.join(arguments))
 

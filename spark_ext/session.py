@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 JARS = "spark.jars"
 EXTENSIONS = "spark.sql.extensions"
 PYTHON = "spark.pyspark.python"
+REDACTION = "spark.redaction.regex"
+SECRETS = "(?i)secret|password|token|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]"
+"""The settings and options that Spark shows nowhere: those of its own pattern, and those that open stores. The jar has
+the same (interbed.spark.catalog.Redaction).
+"""
 EXTENSION_CLASS = "interbed.spark.SparkExtensions"
 CATALOGS = "spark.sql.catalog"
 CATALOG_CLASS = "interbed.spark.SparkCatalog"
@@ -55,6 +60,7 @@ def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
     settings = {
         JARS: _appended(known.get(JARS), str(jar_path())),
         EXTENSIONS: _appended(known.get(EXTENSIONS), EXTENSION_CLASS),
+        REDACTION: _widened(known.get(REDACTION)),
     }
     if PYTHON not in known and "PYSPARK_PYTHON" not in os.environ:
         settings[PYTHON] = sys.executable
@@ -86,6 +92,10 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
 def _appended(existing: str | None, value: str) -> str:
     items = [item.strip() for item in (existing or "").split(",") if item.strip()]
     return ",".join(items if value in items else [*items, value])
+
+
+def _widened(pattern: str | None) -> str:
+    return SECRETS if pattern is None else pattern if SECRETS in pattern else f"{pattern}|{SECRETS}"
 
 
 def _check_running(settings: Mapping[str, str]) -> None:

@@ -64,6 +64,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.extras",
         "base.incoming",
         "base.kafka_errors",
+        "base.masking",
         "base.predicate.expr",
         "base.predicate.parse",
         "base.predicate.reference",

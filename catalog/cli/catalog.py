@@ -74,7 +74,7 @@ def drop_database(chosen: CatalogChoice, name: str, if_exists: bool, cascade: bo
 def show_configuration(chosen: CatalogChoice, as_json: bool) -> None:
     """The name and options of the catalog that commands work on, and where each comes from. Secrets are hidden."""
     from interbed.catalog.configuration import load_configuration
-    from interbed.catalog.masking import masked
+    from interbed.storage.base.masking import masked
 
     configuration = load_configuration()
     name, options = configuration.resolved(chosen.name, chosen.options)

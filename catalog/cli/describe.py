@@ -103,7 +103,7 @@ def _state(found: dict[str, Any]) -> str:
 
 
 def _description(table: "Table") -> dict[str, Any]:
-    from interbed.catalog.masking import masked
+    from interbed.storage.base.masking import masked
 
     found = table.schema
     latest = table.latest_snapshot()
@@ -129,7 +129,7 @@ def _description(table: "Table") -> dict[str, Any]:
 
 def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[str, Any]:
     """What is known of a table that can't be read, in the form of _description."""
-    from interbed.catalog.masking import masked
+    from interbed.storage.base.masking import masked
 
     return {
         "table": name,

@@ -62,7 +62,7 @@ def show_snapshots(table: "IcebergTable", as_json: bool) -> None:
 
 def describe(table: "IcebergTable") -> dict[str, Any]:
     """What `interbed table describe` tells of a table, in the form of interbed's own; types are Iceberg's."""
-    from interbed.catalog.masking import masked
+    from interbed.storage.base.masking import masked
 
     metadata = table.metadata.metadata
     schema, spec, latest = metadata.schema(), metadata.spec(), metadata.current_snapshot()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.masking import masked
 from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
 from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.wire import (
@@ -16,6 +15,7 @@ from interbed.optimizer.service.wire import (
     verdict_to_wire,
 )
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.masking import masked
 from interbed.thrift_idl.optimizing import constants, ttypes
 
 THREADS_MAX = 1024

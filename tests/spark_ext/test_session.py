@@ -1,5 +1,6 @@
 """configure adds to what the user has set and replaces none of it."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from interbed.spark_ext import SparkSetupError, configure, jar_path, spark_settings
+from interbed.spark_ext.session import REDACTION, SECRETS
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,27 @@ def test_what_the_builder_holds_is_kept() -> None:
     assert options["spark.jars"] == f"/a.jar,/b.jar,{jar_path()}"
     assert options["spark.sql.extensions"] == "org.example.Extensions,interbed.spark.SparkExtensions"
     assert options["spark.pyspark.python"] == "/opt/python"
+
+
+def test_the_pattern_of_secrets_is_added_to_the_users() -> None:
+    alone = _options(configure(SparkSession.Builder()))
+    beside = _options(configure(SparkSession.Builder().config(REDACTION, "(?i)mine")))
+
+    assert (alone[REDACTION], beside[REDACTION]) == (SECRETS, f"(?i)mine|{SECRETS}")
+
+
+def test_the_pattern_finds_what_opens_stores_and_nothing_else_of_theirs() -> None:
+    secret = (
+        *("s3.access-key", "s3.secret-key", "s3.session-token", "fs.s3a.access.key", "fs.s3a.secret.key"),
+        *("fs.azure.account.key", "fs.azure.account.key.a.dfs.core.windows.net", "fs.azure.sas.fixed.token"),
+        *("fs.azure.sas.c.a.blob.core.windows.net", "fs.azure.account.oauth2.client.secret", "s3.access.key"),
+    )
+    shown = (
+        *("s3.endpoint", "s3.region", "fs.s3a.path.style.access", "s3.conditional-put", "fs.azure.account.name"),
+        *("fs.gs.auth.service.account.json.keyfile", "fs.azure.endpoint", "fs.azure.account.auth.type", "warehouse"),
+    )
+
+    assert [key for key in (*secret, *shown) if re.search(SECRETS, f"spark.sql.catalog.lake.{key}")] == [*secret]
 
 
 def test_configuring_twice_changes_nothing() -> None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from interbed.cli import main
 from interbed.spark_ext import jar_path
+from interbed.spark_ext.session import REDACTION, SECRETS
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,9 @@ def test_they_are_json_and_lines_of_a_file() -> None:
     assert as_json["spark.sql.catalog.spark_catalog"] == "interbed.spark.SparkSessionCatalog"
     assert as_json["spark.pyspark.python"] == "./env/bin/python"
     assert f"spark.jars {jar_path()}" in _settings("--properties").splitlines()
+    # In a file the pattern needs no quotes, which arguments would.
+    assert f"{REDACTION} {SECRETS}" in _settings("--properties").splitlines()
+    assert REDACTION not in _settings()
 
 
 @pytest.mark.parametrize("arguments", [["-o", "a=b"], ["-c", "lake", "-o", "novalue"]])

@@ -13,6 +13,7 @@ from interbed.storage.base.types.casting.rules import has_cast, is_implicit
 from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.options.core import PARTITION, PRIMARY_KEY
+from interbed.storage.meta.options.known.check import check_public
 from interbed.storage.meta.schema.change import (
     AddColumn,
     ColumnPath,
@@ -57,6 +58,8 @@ def apply_changes(
     result = schema
     for change in changes:
         if isinstance(change, SetOption | RemoveOption):
+            if isinstance(change, SetOption):
+                check_public({change.key: change.value})
             check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
         result = _apply(result, change)
     result = replace(

@@ -51,12 +51,17 @@ class SparkProcess:
             **(variables or {}),
         }
         command = [sys.executable, str(program), json.dumps(values)]
-        self._process = PeerProcess(command, home / "stderr.log", timeout_seconds, environment)
+        self._log = home / "stderr.log"
+        self._process = PeerProcess(command, self._log, timeout_seconds, environment)
 
     def version(self) -> str:
         """Spark's version; answered when the session is up."""
         version: str = self._process.call("version")
         return version
+
+    def log(self) -> str:
+        """What the process has said beside its answers."""
+        return self._log.read_text(errors="replace")
 
     def close(self) -> None:
         """End the process."""
@@ -86,6 +91,11 @@ class SparkPeer(SparkProcess):
         """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
         answer: Rows = self._process.call("run", sql=statement)
         return answer
+
+    def web(self) -> tuple[str, str]:
+        """The address of the session's pages, which tell all that was done so far, and the application's id."""
+        address, application = self._process.call("web")
+        return address, application
 
     def stream(self, source: str, columns: Sequence[str], target: str, checkpoint: Path) -> None:
         """Stream expressions of the columns of one table into another, to the end of what there is."""

@@ -44,6 +44,11 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
             with ThreadPoolExecutor(len(scripts)) as threads:
                 running = [threads.submit(script, spark.newSession(), statements) for statements in scripts]
                 return [one.result() for one in running]
+        case "web":
+            context = spark.sparkContext
+            # Its pages tell what has come to them.
+            context._jsc.sc().listenerBus().waitUntilEmpty()
+            return [context.uiWebUrl, context.applicationId]
         case "stream":
             source = spark.readStream.table(request["source"]).selectExpr(*request["columns"])
             writer = source.writeStream.option("checkpointLocation", request["checkpoint"])

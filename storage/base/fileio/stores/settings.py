@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.stores.patience import AZURE_NAMES, GCS_NAMES, S3_NAMES, Patience
@@ -185,6 +186,10 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
     endpoint, style = options.get("endpoint"), options.flag("path_style")
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"{'http' if options.flag('ssl') is False else 'https'}://{endpoint}"
+    if endpoint is not None and not _is_address(endpoint):
+        raise InvalidOptionError(
+            f"The option '{options.name('endpoint')}' is no address such as https://host:port; correct it."
+        )
     virtual = style is False
     if endpoint is not None:
         endpoint = endpoint.rstrip("/")
@@ -205,6 +210,17 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
         source=source,
         renews=access is None,
     )
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        # Raises for what is no address, or no port. A name and a password would be shown wherever the address is.
+        parts = urlsplit(endpoint)
+        return (
+            parts.scheme in ("http", "https") and parts.port != 0 and bool(parts.hostname) and "@" not in parts.netloc
+        )
+    except ValueError:
+        return False
 
 
 def _heeds_conditions(options: _Options, endpoint: str | None) -> bool | None:

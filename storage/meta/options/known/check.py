@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.masking import is_secret
 from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.meta.options.known.families import family_of, is_note, resembles
 from interbed.storage.meta.options.known.harmless import HARMLESS
@@ -17,6 +18,7 @@ from interbed.storage.meta.options.known.honoured import HONOURED, OWN
 from interbed.storage.meta.options.known.refused import REFUSED
 from interbed.storage.meta.options.known.standing import Blocks, KnownOption, Standing
 
+_OF_STORES = ("s3.", "s3a.", "fs.", "google.", "hadoop.", "dfs.")
 _ANY = re.compile(r"<[^>]+>")
 
 
@@ -81,6 +83,18 @@ def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None
         option = known_option(key)
         if option is not None and option.refuses(options[key]):
             raise NotSupportedError(_not_carried_out(option, key, options[key]))
+
+
+def check_public(options: Mapping[str, str]) -> None:
+    """Raise InvalidOptionError for what opens a store and is secret, among options that a table is to keep: they are in
+    the open in its schema file, and in a metastore.
+    """
+    for key in options:
+        if key.startswith(_OF_STORES) and is_secret(key):
+            raise InvalidOptionError(
+                f"The option '{key}' is secret and would be in the open in the table's files; give it to the catalog, "
+                "or with each read."
+            )
 
 
 def judged(options: Mapping[str, str]) -> Judgement:

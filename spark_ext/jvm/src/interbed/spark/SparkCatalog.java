@@ -1,6 +1,7 @@
 package interbed.spark;
 
 import interbed.spark.catalog.ConstraintCatalog;
+import interbed.spark.catalog.HeldSecrets;
 import interbed.spark.catalog.NamespaceCatalog;
 import interbed.spark.catalog.SessionSettings;
 import interbed.spark.catalog.StagedTables;
@@ -51,7 +52,7 @@ public class SparkCatalog
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
-    reference = new CatalogRef(name, new HashMap<>(options.asCaseSensitiveMap()));
+    reference = new CatalogRef(name, HeldSecrets.withSecrets(options.asCaseSensitiveMap()));
     Planner.askOrThrow(
         planner -> {
           planner.openCatalog(reference);

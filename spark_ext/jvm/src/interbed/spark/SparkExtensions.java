@@ -1,6 +1,7 @@
 package interbed.spark;
 
 import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.catalog.Redaction;
 import interbed.spark.function.IncrementalFunctions;
 import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.FrameMerge;
@@ -49,6 +50,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    Redaction.widen();
     if (CatalogRegistry.isConfigured()) {
       Planner.prepare();
     }

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.masking import masked
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
+from interbed.storage.base.masking import masked
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
 KEY = {"s3.access-key": "A", "s3.secret-key": "S"}
@@ -69,6 +69,16 @@ def test_without_an_endpoint_it_is_aws_whose_promise_counts() -> None:
     assert store_settings("s3", "b", KEY).heeds_conditions is True
     assert store_settings("s3", "b", {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}).heeds_conditions is True
     assert store_settings("s3", "b", {"s3.endpoint": "https://amazonaws.com.example.org"}).heeds_conditions is None
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://h:1234567", "http://h:0", "ftp://h", "http://", "http://user:word@h:1", "h:port", "http://[::1"],
+)
+def test_an_endpoint_is_an_address(endpoint: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"'s3.endpoint' is no address") as refused:
+        store_settings("s3", "b", {**KEY, "s3.endpoint": endpoint})
+    assert "word" not in str(refused.value)
 
 
 def test_a_bucket_may_be_part_of_the_host() -> None:

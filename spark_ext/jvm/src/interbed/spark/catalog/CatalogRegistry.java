@@ -79,7 +79,8 @@ public final class CatalogRegistry {
       throw new IllegalArgumentException(
           "The catalog " + catalog + " already exists; drop it first or write CREATE CATALOG IF NOT EXISTS");
     }
-    options.forEach((key, value) -> conf.setConfString(confKey(catalog) + "." + key, value));
+    HeldSecrets.withoutSecrets(options)
+        .forEach((key, value) -> conf.setConfString(confKey(catalog) + "." + key, value));
     conf.setConfString(confKey(catalog), ConfiguredNames.CATALOG);
     try {
       invoke(manager, "catalog", catalog);
@@ -119,6 +120,7 @@ public final class CatalogRegistry {
         settings.add(setting);
       }
     }
+    HeldSecrets.forget(conf.getConfString(key + "." + HeldSecrets.KEY, null));
     settings.forEach(conf::unsetConf);
     // CatalogManager guards its map by its own monitor.
     synchronized (manager) {

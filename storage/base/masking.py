@@ -25,6 +25,12 @@ _SEPARATORS = re.compile(r"[^a-z0-9]")
 _USER_IN_URI = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 
 
+def is_secret(key: str) -> bool:
+    """Whether the value of this key is masked, wholly or but for its end."""
+    plain = _SEPARATORS.sub("", key.lower())
+    return _IDENTIFYING in plain or any(word in plain for word in _SECRET)
+
+
 def masked(key: str, value: str) -> str:
     """The value as it may be shown: `******` for a secret, the last four letters of an access key, a URI without its
     password.
