@@ -75,14 +75,18 @@ def run(*command: str | Path, timeout_seconds: float = BUILD_TIMEOUT_SECONDS) ->
     return done.stdout
 
 
-def java_jars() -> Path:
-    """A directory of jars: Java Paimon, Hadoop's client and a silent logger, as tests/interop/java/pom.xml says."""
+def java_jars(hadoop: str | None = None) -> Path:
+    """A directory of jars: Java Paimon, Hadoop's client and a silent logger, as tests/interop/java/pom.xml says; with
+    another version of Hadoop where one is given.
+    """
     pom = INTEROP / "java" / "pom.xml"
+    more = [] if hadoop is None else [f"-Dhadoop.version={hadoop}"]
 
     def build(directory: Path) -> None:
-        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+        run("mvn", "-q", "-B", *more, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
 
-    return built_once(f"java-paimon-1.4.2-{fingerprint(pom)}", build)
+    of_hadoop = "" if hadoop is None else f"hadoop-{hadoop}-"
+    return built_once(f"java-paimon-1.4.2-{of_hadoop}{fingerprint(pom)}", build)
 
 
 def java_sources(directory: Path) -> list[Path]:
@@ -90,9 +94,9 @@ def java_sources(directory: Path) -> list[Path]:
     return sorted([*directory.glob("*.java"), *(INTEROP / "java_shared").glob("*.java")])
 
 
-def java_classpath() -> str:
-    """The class path of PaimonPeer: its compiled classes and the jars."""
-    jars = java_jars()
+def java_classpath(hadoop: str | None = None) -> str:
+    """The class path of PaimonPeer: its compiled classes and the jars of java_jars."""
+    jars = java_jars(hadoop)
     sources = java_sources(INTEROP / "java")
 
     def build(directory: Path) -> None:

@@ -5,7 +5,7 @@ Rows go in and out as JSON (`tests.support.peers.json`), through the public API 
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,17 @@ KIND_COLUMN = "_row_kind"
 
 @dataclass(frozen=True, slots=True)
 class InterbedTable:
-    """The table `database.table` of a warehouse directory; it is loaded anew for every call."""
+    """The table `database.table` of a warehouse, a directory or a URI that options open; it is loaded anew for every
+    call.
+    """
 
     warehouse: str
     name: str
+    options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def _catalog(self) -> interbed.Catalog:
-        return interbed.load_catalog("test", warehouse=f"file:{self.warehouse}")
+        warehouse = self.warehouse if "://" in self.warehouse else f"file:{self.warehouse}"
+        return interbed.load_catalog("test", warehouse=warehouse, **self.options)
 
     def load(self) -> Table:
         """The table itself."""
@@ -107,9 +111,9 @@ class InterbedTable:
         return PeerRows(names=tuple(found.column_names), types=types, rows=rows, kinds=["+I"] * len(rows))
 
 
-def interbed_table(warehouse: str | Path, name: str) -> InterbedTable:
-    """The table `database.table` of a warehouse directory; nothing is looked up yet."""
-    return InterbedTable(str(warehouse), name)
+def interbed_table(warehouse: str | Path, name: str, options: Mapping[str, str] | None = None) -> InterbedTable:
+    """The table `database.table` of a warehouse; nothing is looked up yet."""
+    return InterbedTable(str(warehouse), name, options=options or {})
 
 
 def fields_of(columns: Sequence[tuple[str, TypeJson]]) -> tuple[DataField, ...]:

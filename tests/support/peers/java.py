@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from tests.support.peers.json import (
     table_to_rows,
 )
 from tests.support.peers.process import JvmPeer, PeerProcess
+from tests.support.peers.spark import HADOOP_OF_AWS, hadoop_aws_jars
 
 JVM_OPTIONS = (
     "-Xmx512m",
@@ -243,16 +245,31 @@ def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
     )
 
 
+def _classpath_with_s3(home: Path, settings: Mapping[str, str]) -> str:
+    """The class path with Hadoop's client for S3, which a directory with its settings comes before."""
+    site = ElementTree.Element("configuration")
+    for name, value in settings.items():
+        entry = ElementTree.SubElement(site, "property")
+        ElementTree.SubElement(entry, "name").text = name
+        ElementTree.SubElement(entry, "value").text = value
+    ElementTree.ElementTree(site).write(home / "core-site.xml")
+    return ":".join([str(home), java_classpath(HADOOP_OF_AWS), *map(str, hadoop_aws_jars())])
+
+
 class JavaPaimon(JvmPeer):
     """The JVM; close it (or leave its `with`) to end it."""
 
-    def __init__(self, timeout_seconds: float = 120, *, zone: str = "UTC") -> None:
+    def __init__(
+        self, timeout_seconds: float = 120, *, zone: str = "UTC", hadoop: Mapping[str, str] | None = None
+    ) -> None:
+        """`hadoop` is for a JVM with Hadoop's client for S3, and is what its core-site.xml says."""
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-")
         home = Path(self._directory.name)
         spill = home / "spill"
         spill.mkdir()
+        classpath = java_classpath() if hadoop is None else _classpath_with_s3(home, hadoop)
         self._process = PeerProcess(
-            ["java", *JVM_OPTIONS, f"-Duser.timezone={zone}", "-cp", java_classpath(), "PaimonPeer", str(spill)],
+            ["java", *JVM_OPTIONS, f"-Duser.timezone={zone}", "-cp", classpath, "PaimonPeer", str(spill)],
             home / "stderr.log",
             timeout_seconds,
         )

@@ -19,6 +19,9 @@ BUNDLED_CLIENT = "2.3.10"
 HIVE_3_CLIENT = "3.1.3"
 HIVE_4_CLIENT = "4.0.1"
 
+HADOOP_OF_AWS = "3.4.2"
+"""That of Hadoop in Spark 4.1."""
+
 Rows = list[list[str | None]]
 
 
@@ -146,8 +149,8 @@ def hive_jars(version: str) -> Path:
 
 
 def hadoop_aws_jars() -> list[Path]:
-    """Hadoop's client for S3, for Spark's version of Hadoop, which itself is not among them."""
-    return sorted(maven_jars("hadoop_aws", "hadoop-aws-3.4.2").glob("*.jar"))
+    """Hadoop's client for S3, of the version HADOOP_OF_AWS; what it needs of Hadoop itself is not among them."""
+    return sorted(maven_jars("hadoop_aws", f"hadoop-aws-{HADOOP_OF_AWS}").glob("*.jar"))
 
 
 def maven_jars(peer: str, name: str, *more: str) -> Path:
