@@ -3,12 +3,14 @@ then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kaf
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
 million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
 from a commit to a reader of its log, how evenly two share the compaction of unequal buckets, what a step of the
-optimizer's scheduler costs, and Iceberg's tables read by interbed, by pyiceberg and by Spark.
+optimizer's scheduler costs, Iceberg's tables read by interbed, by pyiceberg and by Spark, and a table in a store behind
+a network.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
                                 [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety] [--skip-ingest]
                                 [--skip-log] [--skip-balance] [--skip-optimizer] [--skip-iceberg]
+                                [--skip-stores]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
@@ -54,6 +56,7 @@ from tests.benchmarks import (
     soak,
     spark_compaction,
     spark_peers,
+    stores,
 )
 from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.ingest import comparison as from_kafka
@@ -144,6 +147,7 @@ def main() -> None:
     parser.add_argument("--skip-balance", action="store_true", help="leave the compaction of unequal buckets out")
     parser.add_argument("--skip-optimizer", action="store_true", help="leave the optimizer's scheduler out")
     parser.add_argument("--skip-iceberg", action="store_true", help="leave reading Iceberg's tables out")
+    parser.add_argument("--skip-stores", action="store_true", help="leave a table in a store out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
@@ -222,6 +226,9 @@ def main() -> None:
     theirs = {} if arguments.skip_iceberg else iceberg.measure(console, arguments.rows)
     if theirs:
         iceberg.show(theirs, console)
+    stored = {} if arguments.skip_stores else stores.measure(console, arguments.rows)
+    if stored:
+        stores.show(stored, console)
     kept = {} if arguments.skip_iceberg else iceberg_rewrites.measure(console, arguments.rows)
     if kept:
         iceberg_rewrites.show(kept, console)
@@ -247,6 +254,7 @@ def main() -> None:
             "balance": balance.as_json(shared),
             "optimizer": optimizer.as_json(scheduled),
             "iceberg": iceberg.as_json(theirs),
+            "stores": stores.as_json(stored) if stored else {},
             "iceberg rewrites": iceberg_rewrites.as_json(kept),
         }
         print(json.dumps(found_all, indent=2))

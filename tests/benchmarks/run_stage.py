@@ -1,8 +1,10 @@
 """Runs one stage of the work by one engine, in a process of its own (see stage.py)."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,25 @@ Figures = dict[str, Any]
 
 
 def stage(
-    engine: str, name: str, directory: Path, warehouse: Path, table: str, file_format: str = "parquet"
+    engine: str,
+    name: str,
+    directory: Path,
+    warehouse: Path | str,
+    table: str,
+    file_format: str = "parquet",
+    *,
+    store: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Figures:
-    """What the stage took: CPU and wall seconds, rows, peak memory in MB."""
+    """What the stage took: CPU and wall seconds, rows, peak memory in MB.
+
+    `store` has by engine what opens the store of the warehouse.
+    """
     python = sys.executable if engine.startswith("interbed") else str(pypaimon_python())
     command = [python, str(STAGE), engine, name, str(directory), str(warehouse), table, file_format]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    environment = {**os.environ, "INTERBED_BENCH_STORE": json.dumps(store or {})}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=environment
+    )
     if done.returncode:
         raise SystemExit(f"{engine}, {name}: {done.stderr[-2000:]}")
     figures: Figures = json.loads(done.stdout.splitlines()[-1])

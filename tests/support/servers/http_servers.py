@@ -67,18 +67,19 @@ def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def running_s3proxy(bucket: str) -> Iterator[dict[str, str]]:
-    """S3Proxy over a store in memory, with an empty bucket: one that overlooks the conditions of puts.
+def running_s3proxy(bucket: str, directory: Path | None = None) -> Iterator[dict[str, str]]:
+    """S3Proxy over a store in memory, or in a directory, with an empty bucket: it overlooks the conditions of puts.
 
     Its options go by Hadoop's names.
     """
+    provider = "transient" if directory is None else f"filesystem\njclouds.filesystem.basedir={directory}"
     port = _free_port()
     jar = next(maven_jars("s3proxy", "s3proxy-2.6.0").glob("*.jar"))
     with tempfile.TemporaryDirectory(prefix="interbed-s3proxy-") as name:
         settings = Path(name) / "s3proxy.conf"
         settings.write_text(
             f"s3proxy.authorization=none\ns3proxy.endpoint=http://127.0.0.1:{port}\n"
-            "jclouds.provider=transient\njclouds.identity=a\njclouds.credential=b\n"
+            f"jclouds.provider={provider}\njclouds.identity=a\njclouds.credential=b\n"
         )
         with _running([*_JAVA, "-jar", str(jar), "--properties", str(settings)], port, "/"):
             status, answer = request(port, "PUT", f"/{bucket}")
