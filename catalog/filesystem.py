@@ -22,7 +22,7 @@ from interbed.storage.base.errors import CommitStateUnknownError, InterbedError,
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -117,12 +117,11 @@ class FileSystemCatalog(Catalog):
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 
     def _load_table(self, identifier: Identifier) -> Table:
-        location = self._table_path(identifier)
-        schema = schema_manager(location, self._file_io).latest()
-        if schema is None:
+        store = find_store(self._table_path(identifier), self._file_io)
+        if store is None:
             self.get_database(identifier.database)
             raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
-        return Table(str(identifier), open_store(location, self._file_io, schema=schema))
+        return Table(str(identifier), store)
 
     def _location_of(self, identifier: Identifier) -> str:
         return self._table_path(identifier)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, is_remote
+from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
@@ -249,16 +250,40 @@ def open_store(
     there is no table, BranchNotFoundError, InvalidOptionError for a dynamic option that changes how existing files are
     laid out, StorageAccessError and CorruptFileError.
     """
+    found = find_store(
+        location, file_io, hooks=hooks, schema=schema, dynamic_options=dynamic_options, environment=environment
+    )
+    if found is not None:
+        return found
+    _, location = _resolved(location, file_io, None)
+    branch = (dynamic_options or {}).get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
+    if branch != MAIN_BRANCH:
+        raise BranchNotFoundError(f"There is no branch {branch!r} of the table at {location}.")
+    raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
+
+
+def find_store(
+    location: str,
+    file_io: FileIO | None = None,
+    *,
+    hooks: StoreHooks,
+    schema: TableSchema | None = None,
+    dynamic_options: Mapping[str, str] | None = None,
+    environment: StoreEnvironment | None = None,
+) -> TableStore | None:
+    """What open_store opens; None where there is no table, or no such branch."""
     dynamic = dict(dynamic_options or {})
     file_io, location = _resolved(location, file_io, dynamic)
     branch = dynamic.get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
     schemas = SchemaManager(file_io, table_paths(location, None, branch), hooks.check_options)
+    noted: int | None = None
     if schema is None:
-        schema = schemas.latest()
-    if schema is None and branch != MAIN_BRANCH:
-        raise BranchNotFoundError(f"There is no branch {branch!r} of the table at {location}.")
+        # Whoever opens a table wants a snapshot of it next: in a store the hint comes along with the schemas.
+        hints = SnapshotManager(file_io, table_paths(location, None, branch))
+        look = hints.noted_latest if is_remote(file_io) else _nothing
+        schema, noted = both(file_io, schemas.latest, look)
     if schema is None:
-        raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
+        return None
     if dynamic:
         from interbed.storage.meta.schema.option_changes import check_dynamic_options
 
@@ -283,12 +308,18 @@ def open_store(
         paths=paths,
         schemas=schemas,
         # What a catalog keeps of a table it keeps of the main branch.
-        snapshots=SnapshotManager(file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None),
+        snapshots=SnapshotManager(
+            file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None, noted=noted
+        ),
         publisher=publisher,
         hooks=hooks,
         dynamic_options=dynamic,
         environment=environment,
     )
+
+
+def _nothing() -> None:
+    return None
 
 
 def _sources(paths: TablePaths, schema: TableSchema, dynamic: Mapping[str, str]) -> dict[str, str]:

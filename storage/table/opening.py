@@ -85,6 +85,11 @@ def open_store(
     )
 
 
+def find_store(location: str, file_io: FileIO) -> TableStore | None:
+    """The store of the table at the location, None where there is no table; errors as of open_store."""
+    return store.find_store(location, file_io, hooks=HOOKS)
+
+
 def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
     """The schema manager of a location, whether or not there is a table."""
     return store.schema_manager(location, file_io, rules=_check_options)

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, is_remote
+from interbed.storage.base.fileio.at_once import both
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.paths import LINE_JOURNAL, TablePaths
@@ -40,7 +42,15 @@ class SchemaManager:
 
         A replacement (schema.replacement) counts from its first snapshot on.
         """
+        if is_remote(self._file_io) and not self._cache:
+            # Most tables have one schema, which comes along with the listing then.
+            ids, _ = both(self._file_io, self.ids, self._read_first)
+            return self.newest_of(ids)
         return self.newest_of(self.ids())
+
+    def _read_first(self) -> None:
+        with suppress(CorruptFileError, OSError):
+            self.schema(0)
 
     def newest_of(self, ids: Sequence[int]) -> TableSchema | None:
         """The newest schema that counts, of ascending ids that were just looked up; None without any."""

@@ -29,11 +29,17 @@ _READ_RETRIES = 5
 class SnapshotManager:
     """The snapshots of one table; safe to share between threads.
 
-    `known_latest` is where a catalog keeps the newest id that it knows of; like a hint, it is verified.
+    `known_latest` is where a catalog keeps the newest id that it knows of, `noted` what the hint has said already; like
+    a hint that is read, both are verified.
     """
 
     def __init__(
-        self, file_io: FileIO, paths: TablePaths, known_latest: Callable[[], int | None] | None = None
+        self,
+        file_io: FileIO,
+        paths: TablePaths,
+        known_latest: Callable[[], int | None] | None = None,
+        *,
+        noted: int | None = None,
     ) -> None:
         self._file_io = file_io
         self._paths = paths
@@ -42,7 +48,7 @@ class SnapshotManager:
         self._marks = ExpiryMarks(file_io, paths)
         self._cache: OrderedDict[int, Snapshot] = OrderedDict()
         self._guard = Lock()
-        self._newest_id: int | None = None
+        self._newest_id: int | None = noted
         self._oldest_id: int | None = None
         self._has_earliest_hint = False
 
@@ -197,6 +203,11 @@ class SnapshotManager:
         """The newest snapshot that the user committed; None when there is none among those that exist."""
         return next((s for s in self.descending() if s.commit_user == commit_user), None)
 
+    def noted_latest(self) -> int | None:
+        """What the hint says of the newest snapshot; None where there is none that can be read."""
+        noted = self._hint(self._paths.latest_hint)
+        return noted if noted is not None and noted > 0 else None
+
     def write_hints(self, latest: int) -> None:
         """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
         self._newest_id = latest
@@ -230,8 +241,8 @@ class SnapshotManager:
         first = max((i for i in known if i is not None), default=0)
         if first > 0:
             yield first
-        noted = self._hint(self._paths.latest_hint)
-        if noted is not None and noted > 0 and noted != first:
+        noted = self.noted_latest()
+        if noted is not None and noted != first:
             yield noted
 
     def _content_of_newest(self, snapshot_id: int) -> bytes | None:
