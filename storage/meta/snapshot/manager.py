@@ -55,21 +55,18 @@ class SnapshotManager:
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots."""
         for hint in self._hints():
-            if is_remote(self._file_io):
-                is_newest = self._content_of_newest(hint) is not None
-            else:
-                is_newest = not self._exists(hint + 1) and self._exists(hint)
-            if is_newest:
+            following, found = asked_at_once(self._file_io, [partial(self._is_there, i) for i in (hint + 1, hint)])
+            if found and not following:
                 self._newest_id = hint
                 return hint
-        self._newest_id = max(self.ids(), default=None)
+        self._newest_id = self._newest_of(self.ids())
         return self._newest_id
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
         hint = self._hint(self._paths.earliest_hint)
         if hint is None or not self._exists(hint) or self._is_expiring(hint):
-            hint = min(self.ids(), default=None)
+            hint = next((i for i in self.ids() if self._is_there(i)), None)
         self._oldest_id = hint
         return hint
 
@@ -89,7 +86,7 @@ class SnapshotManager:
                 self._newest_id = hint
                 return self._parsed(hint, found)
         for _ in range(_READ_RETRIES):
-            newest = max(self.ids(), default=None)
+            newest = self._newest_of(self.ids())
             if newest is None:
                 return None
             try:
@@ -160,6 +157,17 @@ class SnapshotManager:
     def stored_ids(self) -> list[int]:
         """The ids of all snapshot files, ascending, those of snapshots that are being expired among them."""
         return self._listed()[0]
+
+    def _newest_of(self, listed: list[int]) -> int | None:
+        """The newest snapshot, of which a listing may not know yet, as it may show those that are gone."""
+        newest = next((number for number in reversed(listed) if self._is_there(number)), 0)
+        while self._is_there(newest + 1):
+            newest += 1
+        return newest or None
+
+    def _is_there(self, snapshot_id: int) -> bool:
+        # Whether a file is there takes a store no less than its content.
+        return self._content(snapshot_id) is not None if is_remote(self._file_io) else self._exists(snapshot_id)
 
     def _listed(self) -> tuple[list[int], bool]:
         names = [s.name for s in self._file_io.list(self._directory) if not s.is_directory]
@@ -249,7 +257,6 @@ class SnapshotManager:
         """The snapshot's file as it is now; None when it is not there, or one after it is."""
         if not is_remote(self._file_io):
             return None if self._exists(snapshot_id + 1) else self._content(snapshot_id)
-        # Whether a file is there takes a store no less than its content.
         steps = [partial(self._content, i) for i in (snapshot_id + 1, snapshot_id)]
         following, found = asked_at_once(self._file_io, steps)
         return found if following is None else None

@@ -15,6 +15,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     StorageAccessError,
 )
+from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.meta.paths import TablePaths
@@ -71,6 +72,22 @@ def test_the_newest_snapshot_is_found_whatever_the_hint_says(paths: TablePaths, 
     assert SnapshotManager(LocalFileIO(), paths, lambda: 98).latest_id() == 5
     if hint != "5":
         assert manager.earliest_id() == 3
+
+
+@pytest.mark.parametrize("listed", [(), (1, 2), (1, 2, 3, 5, 6)])
+def test_the_newest_and_the_oldest_are_found_though_the_store_lists_late(
+    paths: TablePaths, monkeypatch: pytest.MonkeyPatch, listed: tuple[int, ...]
+) -> None:
+    made(paths, 2, 3, 4)
+    if not listed:
+        made(paths, 1)
+    files = LocalFileIO()
+    names = [f"snapshot-{number}" for number in listed]
+    entries = [FileStatus(path=n, name=n, is_directory=False, size=1, modified_millis=None) for n in names]
+    monkeypatch.setattr(files, "list", lambda path: entries)
+    manager = SnapshotManager(files, paths)
+    assert manager.latest_id() == 4
+    assert manager.earliest_id() == (2 if listed else None)
 
 
 def test_hints_are_written_and_believed(paths: TablePaths) -> None:

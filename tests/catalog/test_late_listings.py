@@ -1,0 +1,40 @@
+"""Writers on a store whose listings come late, of new files and of deleted ones, and which serves old hints."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from tests.catalog.store_stories import KINDS, check_afterwards, create, tell
+from tests.support.late_store import LateStore
+from tests.support.shares import each_run
+from tests.support.tally import Tally
+
+WRITERS = 4
+STEPS = 12
+PIECES = 40
+
+
+@pytest.mark.parametrize("piece", each_run(range(PIECES), lambda piece: piece < len(KINDS)))
+def test_what_is_listed_late_loses_nothing(piece: int, tmp_path: Path, tally: Tally) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    create(catalog, "d.t", KINDS[piece % len(KINDS)])
+    store = LateStore(catalog._file_io, random.Random(piece))
+
+    def opened(_: int) -> FileSystemCatalog:
+        found = FileSystemCatalog(catalog.name, catalog.options)
+        found._file_io = store
+        return found
+
+    catalogs = [opened(number) for number in range(WRITERS)]
+    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, WRITERS, STEPS)
+    errors = [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors]
+    print(store.late, errors)
+    store.is_late = False
+    tally("listings and hints that were not true", store.late)
+    wrong = check_afterwards(lambda: catalogs[0].get_table("d.t"), told)
+    assert not wrong, "\n".join(wrong)
