@@ -15,8 +15,11 @@ $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrif
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,postgres]"
 	touch $@
 
+# A store with S3's interface comes from an environment of its own, as the reader that agrees at the end does.
+DEMO_STORE = $(if $(findstring s3,$(ARGS)),--moto-python "$$($(BIN)/python -m tests.support.servers.http_servers)")
+
 demo: $(READY) ## The main job on embedded defaults and real data.
-	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers.cache)" $(ARGS)
+	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers.cache)" $(DEMO_STORE) $(ARGS)
 
 # Every process of the tests finds the modules compiled, whatever the environment says: a server starts in half the time.
 test test-long: export PYTHONDONTWRITEBYTECODE :=

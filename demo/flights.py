@@ -4,7 +4,9 @@ A catalog server starts on SQLite; Spark creates a catalog and a primary-key tab
 Python upserts what really happened, month by month; both query the result, travel back to the first snapshot, and
 compact; at the end pypaimon, an independent reader of the format, reads the table and agrees on every row.
 
-    python demo/flights.py [--keep DIRECTORY] [--json]
+    python demo/flights.py [--store s3] [--keep DIRECTORY] [--json]
+
+With `--store s3` the lake is in a store with S3's interface, moto's server, which is there for as long as the demo.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,12 +33,25 @@ from rich.table import Table as RichTable
 
 import interbed
 from interbed import spark_ext
-from interbed.testing import metastore
+from interbed.testing import metastore, s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEY = ["year", "month", "day", "carrier", "flight", "origin"]
+IN_THE_ENVIRONMENT = {
+    "AWS_ENDPOINT_URL": "s3.endpoint",
+    "AWS_ACCESS_KEY_ID": "s3.access-key",
+    "AWS_SECRET_ACCESS_KEY": "s3.secret-key",
+    "AWS_REGION": "s3.region",
+}
+"""How the catalog server, which makes and deletes directories, is told of a store."""
+OF_PYPAIMON = {
+    "fs.s3.endpoint": "s3.endpoint",
+    "fs.s3.accessKeyId": "s3.access-key",
+    "fs.s3.accessKeySecret": "s3.secret-key",
+    "fs.s3.region": "s3.region",
+}
 ACTUAL = ["dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"]
 MONTHS = range(1, 13)
 
@@ -131,41 +147,65 @@ def spark_session(directory: Path) -> "SparkSession":
     return spark_ext.configure(builder).getOrCreate()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the lake is: in the directory of the demo, or in a store; `moto_python` is one that has moto."""
+
+    store: Literal["local", "s3"]
+    moto_python: str | None
+
+    @contextlib.contextmanager
+    def open(self, directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
+        """The warehouse, and the options that open it."""
+        if self.store == "local":
+            yield f"file:{directory / 'lake'}", {}
+            return
+        with s3("lake", python=self.moto_python) as options:
+            os.environ.update({variable: options[option] for variable, option in IN_THE_ENVIRONMENT.items()})
+            yield "s3://lake/warehouse", options
+
+
 def show_levels(report: Report, name: str, title: str, table: interbed.Table) -> None:
     """The files of each level, over all buckets."""
     rows = [[str(r.level), r.files, r.rows, r.bytes // 1024] for r in table.levels().by_level()]
     report.table(name, title, ["level", "files", "rows", "KiB"], rows)
 
 
-def read_with_pypaimon(python: str, warehouse: str, target: Path) -> pa.Table:
-    """The whole table as pypaimon reads it, in its own environment."""
+def read_with_pypaimon(python: str, options: dict[str, str], target: Path) -> pa.Table:
+    """The whole table as pypaimon reads it, in its own environment; `options` are those of its catalog."""
     script = (
-        "import sys, pypaimon, pyarrow.parquet as pq\n"
-        "t = pypaimon.CatalogFactory.create({'warehouse': sys.argv[1]}).get_table('air.flights')\n"
+        "import json, sys, pypaimon, pyarrow.parquet as pq\n"
+        "t = pypaimon.CatalogFactory.create(json.loads(sys.argv[1])).get_table('air.flights')\n"
         "b = t.new_read_builder()\n"
         "pq.write_table(b.new_read().to_arrow(b.new_scan().plan().splits()), sys.argv[2])\n"
     )
-    subprocess.run([python, "-c", script, warehouse, str(target)], check=True, capture_output=True, timeout=170)
+    subprocess.run(
+        [python, "-c", script, json.dumps(options), str(target)], check=True, capture_output=True, timeout=170
+    )
     return pq.read_table(target)
 
 
-def run(directory: Path, report: Report, peer_python: str | None) -> None:
-    """The whole demo, in one directory."""
-    warehouse = f"file:{directory / 'lake'}"
+def run(directory: Path, report: Report, peer_python: str | None, place: "Place") -> None:
+    """The whole demo, in one directory, and in a store if the place is one."""
     with contextlib.ExitStack() as stack:
+        warehouse, store = stack.enter_context(place.open(directory))
+        if store:
+            report.say("store", f"a store with S3's interface at {store['s3.endpoint']}", warehouse)
         uri = stack.enter_context(metastore(db=f"sqlite:///{directory / 'catalog.sqlite'}", warehouse=warehouse))
         report.say("server", f"catalog server on SQLite at {uri}", uri)
 
         with report.step("starting Spark"):
             spark = spark_session(directory)
             stack.callback(spark.stop)
-        options = f"'type' = 'interbed', 'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = '{warehouse}'"
+        given = {"type": "interbed", "metastore": "hive", "uri": uri, "warehouse": warehouse, **store}
+        options = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
         spark.sql(f"CREATE CATALOG lake WITH ({options})")
         spark.sql("CREATE NAMESPACE lake.air")
         spark.sql(CREATE_TABLE)
         report.say("spark", f"Spark {spark.version}: CREATE CATALOG lake, CREATE TABLE lake.air.flights", spark.version)
 
-        catalog = stack.enter_context(interbed.load_catalog("lake", metastore="hive", uri=uri, warehouse=warehouse))
+        lake = interbed.load_catalog("lake", metastore="hive", uri=uri, warehouse=warehouse, **store)
+        catalog = stack.enter_context(lake)
         table = catalog.get_table("air.flights")
         rows = flights(table.arrow_schema)
 
@@ -210,7 +250,9 @@ def run(directory: Path, report: Report, peer_python: str | None) -> None:
             report.say("peer", "no environment with pypaimon was given (--peer-python), so no second opinion", None)
             return
         with report.step("pypaimon reads the same table"):
-            theirs = read_with_pypaimon(peer_python, str(directory / "lake"), directory / "peer.parquet").sort_by(order)
+            known = {name: store[option] for name, option in OF_PYPAIMON.items() if option in store}
+            reached = {"warehouse": warehouse.removeprefix("file:"), **known}
+            theirs = read_with_pypaimon(peer_python, reached, directory / "peer.parquet").sort_by(order)
         if not theirs.cast(rows.schema).equals(ours.cast(rows.schema)):
             raise SystemExit("pypaimon reads other rows than interbed.")
         report.say("peer", f"pypaimon agrees on all {theirs.num_rows:,} rows", theirs.num_rows)
@@ -220,6 +262,8 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, help="leave lake and catalog in this new directory")
+    parser.add_argument("--store", choices=["local", "s3"], default="local", help="where the lake is")
+    parser.add_argument("--moto-python", help="Python of an environment that has moto, for --store s3")
     parser.add_argument("--peer-python", help="Python of an environment that has pypaimon")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     arguments = parser.parse_args()
@@ -229,7 +273,8 @@ def main() -> None:
         sys.exit(f"{directory} exists; name a new directory.")
     os.makedirs(directory, exist_ok=True)
     try:
-        run(directory.resolve(), report, arguments.peer_python)
+        place = Place(store=arguments.store, moto_python=arguments.moto_python)
+        run(directory.resolve(), report, arguments.peer_python, place)
     finally:
         if not arguments.keep:
             shutil.rmtree(directory, ignore_errors=True)

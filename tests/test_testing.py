@@ -1,6 +1,7 @@
-"""interbed.testing: a server for the length of a block."""
+"""interbed.testing: servers for the length of a block."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import interbed
 from interbed import testing
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError
+from tests.support.servers.http_servers import moto_python
 from tests.support.servers.metastore import table
 from tests.support.servers.postgres import postgres_server
 
@@ -111,3 +115,36 @@ def test_it_ends_with_a_program_that_is_interrupted(tmp_path: Path) -> None:
     assert result.stdout.startswith("thrift://")
     assert "KeyboardInterrupt" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_there_in_the_block_and_gone_after_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with testing.s3(python=str(moto_python())) as one, testing.s3("other", python=str(moto_python())) as two:
+        assert one["s3.endpoint"] != two["s3.endpoint"]
+        with interbed.load_catalog("test", warehouse="s3://lake/warehouse", **one) as catalog:
+            catalog.create_database("db")
+            assert catalog.list_databases() == ["db"]
+        with interbed.load_catalog("test", warehouse="s3://other/warehouse", **two) as catalog:
+            assert catalog.list_databases() == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(one["s3.endpoint"].rpartition(":")[2])), timeout=10)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_moto_a_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "moto", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'moto\[s3,server\]'"), testing.s3():
+        pass
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho there is no moto >&2\nexit 1\n")
+    other.chmod(0o755)
+    with (
+        pytest.raises(StorageAccessError, match=r"pip install .*it said: there is no moto"),
+        testing.s3(python=str(other)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("bucket", ["", "ab", "My", "a_b", "a/b", "-ab"])
+def test_a_bucket_has_a_name_that_s3_takes(bucket: str) -> None:
+    with pytest.raises(InvalidInputError, match="no name of a bucket"), testing.s3(bucket):
+        pass

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 
+from interbed import testing
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.spark import PEERS, maven_jars
 
@@ -37,18 +38,8 @@ S3_REQUIREMENTS = PEERS / "s3" / "requirements.txt"
 @contextmanager
 def running_s3(bucket: str) -> Iterator[dict[str, str]]:
     """A store with an empty bucket; what opens it, by the names of interbed's options."""
-    port = _free_port()
-    command = [str(_moto_python()), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, port, "/moto-api/"):
-        status, answer = request(port, "PUT", f"/{bucket}")
-        if status != http.client.OK:
-            raise RuntimeError(f"The store answers {status}: {answer!r}")
-        yield {
-            "s3.endpoint": f"http://127.0.0.1:{port}",
-            "s3.access-key": "a",
-            "s3.secret-key": "b",
-            "s3.region": "us-east-1",
-        }
+    with testing.s3(bucket, python=str(moto_python())) as options:
+        yield options
 
 
 @contextmanager
@@ -206,7 +197,8 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str |
     raise RuntimeError(f"The server did not start (it ended with {process.poll()}):\n{said}")
 
 
-def _moto_python() -> Path:
+def moto_python() -> Path:
+    """The interpreter of an environment with moto."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def build(directory: Path) -> None:
@@ -222,3 +214,7 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+if __name__ == "__main__":
+    print(moto_python())
