@@ -47,7 +47,7 @@ KNOWN = frozenset(
         "client-pool-cache.keys",
     }
 )
-PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.")
+PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache.")
 UNNAMED = "default"
 """The name of a catalog that is described by options alone, and of the catalog that is meant when none is named."""
 LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})

@@ -56,6 +56,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.ahead.held",
         "base.fileio.api",
         "base.fileio.at_once",
+        "base.fileio.cached.counts",
         "base.fileio.disk",
         "base.fileio.stores.hadoop_settings",
         "base.fileio.resolve",

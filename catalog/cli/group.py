@@ -157,8 +157,15 @@ def _counted(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 def _show_requests(*, as_json: bool) -> None:
     import json
+    from dataclasses import asdict
 
+    from interbed.storage.base.fileio.cached.counts import COUNTER
     from interbed.storage.base.fileio.stores.tally import requests_so_far
 
-    report = requests_so_far()
-    click.echo(json.dumps({"store": report.to_json()}) if as_json else f"store: {report}", err=True)
+    report, cached = requests_so_far(), COUNTER.counts
+    if as_json:
+        click.echo(json.dumps({"store": report.to_json(), "localCache": asdict(cached)}), err=True)
+        return
+    click.echo(f"store: {report}", err=True)
+    if cached.hits or cached.misses:
+        click.echo(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)

@@ -11,13 +11,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from interbed.storage.base.fileio.cached.counts import COUNTER
 from interbed.storage.base.fileio.stores.tally import requests_so_far
 
 REFRESH_PER_SECOND = 2
 
 
 class StoreMetrics:
-    """A collector of Prometheus: what this process has asked object stores for; see docs/stores.md."""
+    """A collector of Prometheus: what this process has asked object stores for, and what its cache spared it.
+
+    See docs/stores.md.
+    """
 
     def collect(self) -> Iterator[Metric]:
         """The figures at this time."""
@@ -33,6 +37,16 @@ class StoreMetrics:
             for kind, counts in sorted(kinds.items()):
                 family.add_metric([kind], getattr(counts, attribute))
             yield family
+        cached = COUNTER.counts
+        for name, meaning in (
+            ("hits", "Blocks of files that the local cache had."),
+            ("misses", "Blocks of files that the local cache did not have."),
+            ("hit_bytes", "Bytes of the blocks that the local cache had."),
+            ("missed_bytes", "Bytes of the blocks that the local cache did not have."),
+            ("damaged", "Files of the local cache that were thrown away because they were damaged."),
+            ("evicted", "Files of the local cache that made room for others."),
+        ):
+            yield CounterMetricFamily(f"interbed_local_cache_{name}", meaning, value=getattr(cached, name))
 
 
 @contextmanager

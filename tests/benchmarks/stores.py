@@ -95,7 +95,7 @@ def _measure(console: Console, directory: Path, local: Path, proxy: PacedProxy, 
             note(name, engine if far else "local disk", figures, before)
 
     for _ in range(TURNS):
-        for engine in ("interbed", "pypaimon-rust", "pypaimon"):
+        for engine in ("interbed", "pypaimon-rust"):
             run("two columns, cold", engine, "cold two columns")
         for engine, name in (("pyiceberg", "pyiceberg"), ("interbed", "interbed, Iceberg")):
             with console.status(f"stores: two columns, cold: {name}"):
@@ -149,12 +149,6 @@ def _store(endpoint: str) -> dict[str, dict[str, str]]:
         # One process writes at a time, and S3Proxy does not tell that it overlooks conditions.
         "interbed": {**paimon, "s3.conditional-put": "etag"},
         "pypaimon-rust": paimon,
-        "pypaimon": {
-            "fs.s3.endpoint": endpoint,
-            "fs.s3.accessKeyId": "a",
-            "fs.s3.accessKeySecret": "b",
-            "fs.s3.region": "us-east-1",
-        },
     }
 
 

@@ -212,6 +212,8 @@ def test_pages_of_metrics_have_it() -> None:
     assert families.keys() == {
         f"interbed_store_{name}"
         for name in ("requests", "failed_requests", "read_bytes", "written_bytes", "wait_seconds")
+    } | {
+        f"interbed_local_cache_{name}" for name in ("hits", "misses", "hit_bytes", "missed_bytes", "damaged", "evicted")
     }
     samples = {s.labels["kind"]: s.value for s in families["interbed_store_requests"].samples}
     assert samples == {kind: counts.requests for kind, counts in so_far.items()}

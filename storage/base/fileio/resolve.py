@@ -12,6 +12,8 @@ from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.cached.options import PREFIX as CACHE
+from interbed.storage.base.fileio.cached.options import CacheOptions
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.stores.settings import SCHEMES, store_settings
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Schemes that are other names of one."""
-_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD)
+_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
 _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
 
@@ -59,14 +61,15 @@ def needs_lock(file_io: FileIO, path: str) -> str:
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path in the form that it takes.
 
-    `options` may hold those of ReadAhead, and those of store_settings by Paimon's and Hadoop's names; without obstore,
-    Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
+    `options` may hold those of ReadAhead, CacheOptions and, by Paimon's and Hadoop's names, store_settings; without
+    obstore, Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
     `s3.path.style.access`; for HDFS `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises
     InvalidInputError for an unknown scheme or a wrong option, StorageAccessError when the store refuses.
     """
     normal = normalize_path(path)
     # Refused wherever the path leads, if they are wrong.
     ReadAhead.of(options or {})
+    CacheOptions.of(options or {})
     scheme = normal.partition("://")[0] if "://" in normal else "file"
     if scheme == "file":
         return _LOCAL, normal
@@ -82,7 +85,13 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
     if scheme in SCHEMES and is_installed("obstore"):
         from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 
-        return ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
+        store = ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
+        cache = CacheOptions.of(dict(options))
+        if cache is None:
+            return store
+        from interbed.storage.base.fileio.cached.file_io import CachedFileIO
+
+        return CachedFileIO(store, cache)
     import pyarrow as pa
     from pyarrow import fs as pafs
 

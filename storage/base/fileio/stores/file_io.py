@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
@@ -19,6 +20,7 @@ from interbed.storage.base.fileio.ahead.content import RangedContent
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.pool import pool_of
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores.errors import is_missing_store, store_error
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
@@ -61,7 +63,7 @@ class ObstoreFileIO:
         self._objects = StoreObjects(settings)
         self._puts = ExclusivePuts(self._objects)
         self._sweep = sweep
-        self._read_ahead = read_ahead or ReadAhead()
+        self.read_ahead = read_ahead or ReadAhead()
         self._written_in = ""
 
     @staticmethod
@@ -88,14 +90,20 @@ class ObstoreFileIO:
 
         from interbed.storage.base.fileio.ahead.file import RangedInput
 
-        size, start, held = self._call("open", path, lambda key: self._objects.end_of(key))
-        if len(held) == size:
-            return pa.BufferReader(held)
+        end = self.end_of(path)
+        assert end is not None
+        if len(end.held) == end.size:
+            return pa.BufferReader(end.held)
+        content = RangedContent(partial(self.range_of, path), end.size, end.start, end.held, pool_of(self.read_ahead))
+        return RangedInput.over(content)
 
-        def fetch(first: int, end: int) -> Any:
-            return self._call("read", path, lambda key: self._objects.read_range(key, first, end))
+    def end_of(self, path: str, *, unless: str | None = None) -> StoredEnd | None:
+        """See VersionedFiles."""
+        return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless))
 
-        return RangedInput.over(RangedContent(fetch, size, start, held, pool_of(self._read_ahead)))
+    def range_of(self, path: str, start: int, end: int) -> Any:
+        """See VersionedFiles."""
+        return self._call("read", path, lambda key: self._objects.read_range(key, start, end))
 
     def open_output(self, path: str) -> UploadedFile:
         """A file that appears whole when it is closed; it is durable then."""
@@ -265,7 +273,7 @@ class ObstoreFileIO:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.scheme, self._authority, self._settings, self._sweep, self._read_ahead)
+        return _rebuilt, (self.scheme, self._authority, self._settings, self._sweep, self.read_ahead)
 
 
 def _rebuilt(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
     is_expired,
@@ -122,29 +123,34 @@ class StoreObjects:
         """What lies directly in a directory, as obstore lists it."""
         return self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
 
-    def end_of(self, key: str) -> tuple[int, int, Any]:
-        """The size of an object, and its end, or all of it, with where that begins."""
-        return self.repeated(lambda: self._end_of(key))
+    def end_of(self, key: str, *, unless: str | None = None) -> StoredEnd | None:
+        """The end of an object, or all of it; None where it has that version still."""
+        return self.repeated(lambda: self._end_of(key, unless))
 
-    def _end_of(self, key: str) -> tuple[int, int, Any]:
-        from obstore.exceptions import BaseError, NotSupportedError
+    def _end_of(self, key: str, unless: str | None) -> StoredEnd | None:
+        from obstore.exceptions import BaseError, NotModifiedError, NotSupportedError
 
+        condition = {} if unless is None else {"if_none_match": unless}
         try:
             try:
-                found = requests.get(self.store, key, options={"range": {"suffix": WHOLE_BYTES}})
+                found = requests.get(self.store, key, options={**condition, "range": {"suffix": WHOLE_BYTES}})
             except NotSupportedError:
                 # Azure has no ranges that are counted from the end.
-                found = requests.get(self.store, key, options={"range": (0, WHOLE_BYTES)})
+                found = requests.get(self.store, key, options={**condition, "range": (0, WHOLE_BYTES)})
             start, size = found.range[0], int(found.meta["size"])
-            return size, start, found.bytes().to_bytes()
+            # Others than those of S3 may have none.
+            version = found.meta["e_tag"] or f"{size}-{found.meta['last_modified'].timestamp()}"
+            return StoredEnd(size=size, start=start, held=found.bytes().to_bytes(), version=version)
         except FileNotFoundError:
             raise
+        except NotModifiedError:
+            return None
         except BaseError as error:
             # An empty object has no range, and each store says that in its own words.
             refused = is_expired(error) or status_of(error) in (401, 403)
             if refused or was_cut_off(error) or int(requests.head(self.store, key)["size"]) > 0:
                 raise
-            return 0, 0, b""
+            return StoredEnd(size=0, start=0, held=b"", version="empty")
 
     def is_file(self, key: str) -> bool:
         if not key:

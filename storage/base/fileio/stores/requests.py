@@ -25,9 +25,8 @@ def _counted(kind: str) -> Iterator[_Bytes]:
     try:
         yield content
         failed = 0
-    except FileNotFoundError:
-        # An answer like any other.
-        failed = 0
+    except BaseException as error:
+        failed = int(not _is_answer(error))
         raise
     finally:
         counts = RequestCounts(
@@ -38,6 +37,13 @@ def _counted(kind: str) -> Iterator[_Bytes]:
             wait_seconds=time.perf_counter() - started,
         )
         count(kind, counts)
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Whether it only says that something is not there, or is there already, or unchanged."""
+    from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
+
+    return isinstance(error, FileNotFoundError | AlreadyExistsError | NotModifiedError | PreconditionError)
 
 
 def get(store: Any, path: str, *, options: Any = None) -> Any:

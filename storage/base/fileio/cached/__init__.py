@@ -1,0 +1,1 @@
+"""A cache on local disk of files in stores that never change."""
