@@ -54,6 +54,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.columnar.schema",
         "base.errors",
         "base.fileio.ahead.held",
+        "base.fileio.ahead.needs",
         "base.fileio.api",
         "base.fileio.at_once",
         "base.fileio.cached.counts",

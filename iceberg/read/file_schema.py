@@ -16,6 +16,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.pages.footer import read_footer
@@ -28,9 +29,17 @@ _VERSION: Literal[3] = 3
 
 
 def read_file_schema(
-    path: str, file_format: str, file_io: FileIO, wanted: Iterable[int], mapping: str | None
+    path: str,
+    file_format: str,
+    file_io: FileIO,
+    wanted: Iterable[int],
+    mapping: str | None,
+    *,
+    size: int | None = None,
 ) -> Schema:
     """The columns of the file among those wanted by id, with the file's names; `mapping` is the table's name mapping.
+
+    The file is said to have `size` bytes, where that is known.
 
     Raises NotSupportedError for a column whose type in the file is unknown and for another format, CorruptFileError,
     and StorageAccessError.
@@ -40,7 +49,7 @@ def read_file_schema(
         raise NotSupportedError(
             f"The data file {path} is of the format '{file_format}'; of Iceberg's {', '.join(_READERS)} are read."
         )
-    with data_file_errors(path), file_io.open_input(path) as source:
+    with data_file_errors(path), open_sized(file_io, path, size) as source:
         try:
             return read(source, path, frozenset(wanted), mapping)
         except UnsupportedPyArrowTypeException as error:

@@ -122,7 +122,7 @@ class TableFiles:
         batch_rows: int,
         use_threads: bool,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        of_file = read_file_schema(path, file.file_format, file_io, wanted.field_ids, self.mapping)
+        of_file = read_file_schema(path, file.file_format, file_io, wanted.field_ids, self.mapping, size=file.size)
         columns = FileColumns(wanted, of_file, self._constants(file))
         found = reader_for(file.file_format, path).positioned(
             path,
@@ -131,7 +131,7 @@ class TableFiles:
             batch_rows=batch_rows,
             predicate=columns.predicate(predicate),
             use_threads=use_threads,
-            checks=ReadChecks(rows=file.records),
+            checks=ReadChecks(rows=file.records, size=file.size),
         )
         for position, batch in found:
             with data_file_errors(path):

@@ -99,7 +99,9 @@ class FileRead:
             predicate=mapping.file_predicate(options.predicate),
             wanted=wanted,
             use_threads=options.use_threads,
-            checks=ReadChecks(rows=file.row_count, checksums=self._store.options.read_verify_checksums),
+            checks=ReadChecks(
+                rows=file.row_count, size=file.file_size, checksums=self._store.options.read_verify_checksums
+            ),
             tally=self._tally,
         )
         for position, batch in found:

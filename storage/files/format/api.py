@@ -69,11 +69,13 @@ class FileWriter(Protocol):
 class ReadChecks:
     """What of a file is compared while it is read: its `rows` where they are known, and the checksums of its parts.
 
-    Without `checksums` those are not verified that cost time; damage may then come back as other values.
+    Without `checksums` those are not verified that cost time; damage may then come back as other values. The `size` of
+    the file in bytes, where it is known, is not compared: a store sends less when it is told.
     """
 
     rows: int | None = None
     checksums: bool = True
+    size: int | None = None
 
     def expect_rows(self, found: int) -> None:
         """Raise ValueError when the file has another number of rows."""

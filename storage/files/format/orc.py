@@ -14,6 +14,7 @@ from pyarrow import orc
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.columnar.orc_checks import check_orc
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
@@ -44,7 +45,7 @@ class OrcReader:
         tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
-        with data_file_errors(path), file_io.open_input(path) as source:
+        with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
             if checks.checksums and isinstance(source, pa.MemoryMappedFile):
                 check_orc(source)
             file = orc.ORCFile(source)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.columnar.parquet_checks import opened
-from interbed.storage.base.fileio.ahead.needs import FetchesAhead, prefetch
+from interbed.storage.base.fileio.ahead.needs import FetchesAhead, open_sized, prefetch
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
@@ -54,7 +54,7 @@ class ParquetReader:
         tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
-        with data_file_errors(path), file_io.open_input(path) as source:
+        with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
             # A mapped file is decoded in place; a buffer would only copy it.
             buffer_size = 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
             pages = MappedPages(source)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy, rows_taken
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
@@ -132,7 +133,7 @@ class FileLookup:
     def _groups(self, file: DataFileMeta, path: str) -> Stretches:
         if file.format.lower() != "parquet":
             return whole_file(file.row_count)
-        with data_file_errors(path), self._store.file_io.open_input(path) as source:
+        with data_file_errors(path), open_sized(self._store.file_io, path, file.file_size) as source:
             footer = read_footer(source, path, verify=self._store.options.read_verify_checksums)
             if footer.metadata.num_rows != file.row_count:
                 raise ValueError(f"it has {footer.metadata.num_rows} rows where the manifest says {file.row_count}")
@@ -146,7 +147,7 @@ class FileLookup:
     def _made_pages(self, file: DataFileMeta, path: str, groups: Stretches, group: int) -> Stretches:
         start, end = groups.starts[group : group + 2].tolist()
         if file.format.lower() == "parquet":
-            with data_file_errors(path), self._store.file_io.open_input(path) as source:
+            with data_file_errors(path), open_sized(self._store.file_io, path, file.file_size) as source:
                 footer = read_footer(source, path, verify=self._store.options.read_verify_checksums)
                 pages = footer.pages(source).group(group, source)
                 if pages is not None:

@@ -10,12 +10,13 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.stores.objects import end_bytes
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, Seen, StoreProxy
 
 BUCKET = "lake"
-LATENCY_SECONDS = 0.03
-WHOLE_BYTES = 1 << 20
+LATENCY_SECONDS = 0.15
+"""Long beside what a busy machine needs to begin a thread."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def proxy() -> Iterator[StoreProxy]:
 @pytest.fixture(autouse=True)
 def calm(proxy: StoreProxy) -> Iterator[None]:
     yield
-    proxy.latency_seconds, proxy.fault = 0.0, None
+    proxy.fault = None
 
 
 @pytest.fixture
@@ -43,12 +44,20 @@ def of_data(request: Request) -> bool:
 
 @contextmanager
 def watched(proxy: StoreProxy) -> Iterator[Seen]:
-    """The requests for data files alone, with a network's latency."""
+    """The requests for data files alone, each of which takes a while."""
     found = Seen()
-    proxy.latency_seconds = LATENCY_SECONDS
+    stall = Fault(kind="stall", seconds=LATENCY_SECONDS)
+    if proxy.fault is None:
+        proxy.fault = lambda request: stall if of_data(request) else None
     with proxy.watched() as seen:
         yield found
     found.requests.extend(request for request in seen.requests if of_data(request))
+
+
+def size_of(table: interbed.Table) -> int:
+    """The bytes of its one file."""
+    ((file,),) = [split.files for split in table.scan().plan.splits]
+    return file.file_size
 
 
 def rounds_by_file(seen: Seen) -> dict[str, int]:
@@ -81,10 +90,11 @@ def test_some_columns_of_a_large_file_are_its_end_and_their_chunks_at_once(
     with watched(proxy) as seen:
         found = table.scan(columns=["c1", "c6"]).to_arrow()
     assert found.sort_by("c1").equals(content.select(["c1", "c6"]).sort_by("c1"))
-    # The last group is short, and came along with the footer.
-    assert len(seen.requests) == 1 + 2 * 3
-    assert [request.headers["range"] for request in seen.requests].count(f"bytes=-{WHOLE_BYTES}") == 1
-    assert seen.received_bytes <= WHOLE_BYTES + 1.02 * found.nbytes
+    # The last group is short, its second column came along with the footer.
+    assert 1 + 2 * 3 <= len(seen.requests) <= 1 + 2 * 4
+    first = min(seen.requests, key=lambda request: request.started)
+    assert first.received_bytes == end_bytes(size_of(table)) < 256 << 10
+    assert seen.received_bytes <= first.received_bytes + 1.02 * found.nbytes
     assert seen.rounds <= 3
 
 
@@ -120,9 +130,11 @@ def test_the_runs_of_a_merge_are_opened_at_once_and_fetch_ahead(lake: interbed.C
     with watched(proxy) as seen:
         found = table.scan(columns=["id", "c3"]).to_arrow()
     assert found.sort_by("id").to_pydict() == content.slice(0, 250_300).select(["id", "c3"]).to_pydict()
-    opened = [request for request in seen.requests if request.headers["range"].startswith("bytes=-")]
+    opened: dict[str, Request] = {}
+    for request in sorted(seen.requests, key=lambda request: request.started):
+        opened.setdefault(request.path, request)
     assert len(opened) == 4
-    assert Seen(opened).rounds == 1
+    assert Seen(list(opened.values())).rounds == 1
     assert seen.rounds <= 4
 
 
@@ -202,9 +214,11 @@ def test_a_store_that_refuses_while_rows_are_read_ahead_is_named(
 ) -> None:
     table, _ = wide
 
+    size = size_of(table)
+
     def refused(request: Request) -> Fault | None:
-        asked = request.headers.get("range", "")
-        return Fault(kind="answer", status=403) if of_data(request) and not asked.startswith("bytes=-") else None
+        is_end = request.headers.get("range", "").endswith(f"-{size - 1}")
+        return Fault(kind="answer", status=403) if of_data(request) and not is_end else None
 
     proxy.fault = refused
     with pytest.raises(StorageAccessError, match=r"d\.db/wide/bucket-0/data-.*do not allow it"):

@@ -6,6 +6,7 @@ from typing import Self
 import pyarrow as pa
 
 from interbed.storage.base.fileio.ahead.file import RangedInput
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 
@@ -24,12 +25,16 @@ class HeldInputs(WrappedFileIO):
 
     def open_input(self, path: str) -> pa.NativeFile:
         """See FileIO; what is returned stays open in fact until the block ends."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized."""
         with self._lock:
             held = self._held.get(path)
         if held is not None:
             return _over(held)
         # Threads may do it twice at once, and then keep one.
-        found = self.inner.open_input(path)
+        found = open_sized(self.inner, path, size)
         if isinstance(found, RangedInput):
             held = found
         elif isinstance(found, pa.BufferReader):

@@ -19,7 +19,7 @@ class ReadAhead:
     """What may be read before it is needed: so many bytes, none for 0, by so many requests at once."""
 
     most_bytes: int = 64 << 20
-    threads: int = 16
+    threads: int = 32
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "ReadAhead":

@@ -1,7 +1,12 @@
-"""Telling an open file what will be read of it."""
+"""Telling a store what is known of a file, and an open file what will be read of it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from interbed.storage.base.fileio.api import FileIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Range = tuple[int, int]
 """From one byte to before another."""
@@ -18,6 +23,20 @@ class FetchesAhead(Protocol):
     def prefetch(self, steps: Iterable[Sequence[Range]]) -> None:
         """See RangedContent.prefetch."""
         ...
+
+
+@runtime_checkable
+class OpensSized(Protocol):
+    """A FileIO that sends less where it is known how large a file is."""
+
+    def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
+        """As open_input; where the size, which need not be right, is not known, it is None."""
+        ...
+
+
+def open_sized(file_io: FileIO, path: str, size: int | None) -> "pa.NativeFile":
+    """A seekable input of a file that is said to have so many bytes; raises FileNotFoundError."""
+    return file_io.open_sized(path, size) if isinstance(file_io, OpensSized) else file_io.open_input(path)
 
 
 def prefetch(source: Any, steps: Callable[[], Iterable[Sequence[Range]]]) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from interbed.storage.base.fileio.ahead.content import RangedContent
 from interbed.storage.base.fileio.ahead.file import RangedInput
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.fileio.ahead.pool import pool_of
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.cached.blocks import BlockFiles
@@ -58,8 +59,12 @@ class CachedFileIO(WrappedFileIO):
 
     def open_input(self, path: str) -> pa.NativeFile:
         """See FileIO."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized."""
         if not self._is_kept(path):
-            return self.inner.open_input(path)
+            return open_sized(self.inner, path, size)
         version, end = self._opened(path)
         size = version[1]
         if end is not None and end.start == 0:

@@ -22,8 +22,11 @@ class VersionedFiles(Protocol):
 
     read_ahead: ReadAhead
 
-    def end_of(self, path: str, *, unless: str | None = None) -> StoredEnd | None:
-        """The end of a file by one request; None where it has that version still. Raises FileNotFoundError."""
+    def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
+        """The end of a file by one request; None where it has that version still. Raises FileNotFoundError.
+
+        The `size` is what it is said to have, which need not be right.
+        """
         ...
 
     def range_of(self, path: str, start: int, end: int) -> Any:

@@ -86,20 +86,24 @@ class ObstoreFileIO:
 
     def open_input(self, path: str) -> "pa.NativeFile":
         """A seekable input, opened by the request that reads its end; raises FileNotFoundError."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
+        """See OpensSized."""
         import pyarrow as pa
 
         from interbed.storage.base.fileio.ahead.file import RangedInput
 
-        end = self.end_of(path)
+        end = self.end_of(path, size=size)
         assert end is not None
         if len(end.held) == end.size:
             return pa.BufferReader(end.held)
         content = RangedContent(partial(self.range_of, path), end.size, end.start, end.held, pool_of(self.read_ahead))
         return RangedInput.over(content)
 
-    def end_of(self, path: str, *, unless: str | None = None) -> StoredEnd | None:
+    def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
         """See VersionedFiles."""
-        return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless))
+        return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless, size=size))
 
     def range_of(self, path: str, start: int, end: int) -> Any:
         """See VersionedFiles."""

@@ -30,6 +30,12 @@ _T = TypeVar("_T")
 WHOLE_BYTES = 1 << 20
 """A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
 
+_LEAST_END_BYTES = 128 << 10
+_END_SHARE = 128
+"""The end of a file whose size is known is a part of it like that."""
+
+_NO_SUCH_RANGE = 416
+
 BATCH = 1000
 """Objects that one request of S3 deletes; the others divide them further."""
 WRITER = "interbedwriter"
@@ -123,9 +129,37 @@ class StoreObjects:
         """What lies directly in a directory, as obstore lists it."""
         return self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
 
-    def end_of(self, key: str, *, unless: str | None = None) -> StoredEnd | None:
-        """The end of an object, or all of it; None where it has that version still."""
+    def end_of(self, key: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
+        """The end of an object, or all of it; None where it has that version still.
+
+        Where a `size` is told, it is the end of an object of that size, if it is.
+        """
+        if size is not None and size > WHOLE_BYTES:
+            told = size
+            try:
+                end = self.repeated(lambda: self._range_end(key, unless, told))
+            except _NoSuchRangeError:
+                # It is shorter.
+                return self.repeated(lambda: self._end_of(key, unless))
+            if end is None or end.start + len(end.held) == end.size:
+                return end
         return self.repeated(lambda: self._end_of(key, unless))
+
+    def _range_end(self, key: str, unless: str | None, size: int) -> StoredEnd | None:
+        from obstore.exceptions import BaseError, NotModifiedError
+
+        condition = {} if unless is None else {"if_none_match": unless}
+        place = (size - end_bytes(size), size)
+        try:
+            return _stored_end(requests.get(self.store, key, options={**condition, "range": place}))
+        except FileNotFoundError:
+            raise
+        except NotModifiedError:
+            return None
+        except BaseError as error:
+            if status_of(error) == _NO_SUCH_RANGE:
+                raise _NoSuchRangeError from None
+            raise
 
     def _end_of(self, key: str, unless: str | None) -> StoredEnd | None:
         from obstore.exceptions import BaseError, NotModifiedError, NotSupportedError
@@ -137,10 +171,7 @@ class StoreObjects:
             except NotSupportedError:
                 # Azure has no ranges that are counted from the end.
                 found = requests.get(self.store, key, options={**condition, "range": (0, WHOLE_BYTES)})
-            start, size = found.range[0], int(found.meta["size"])
-            # Others than those of S3 may have none.
-            version = found.meta["e_tag"] or f"{size}-{found.meta['last_modified'].timestamp()}"
-            return StoredEnd(size=size, start=start, held=found.bytes().to_bytes(), version=version)
+            return _stored_end(found)
         except FileNotFoundError:
             raise
         except NotModifiedError:
@@ -249,6 +280,22 @@ class StoreObjects:
             for start in range(0, size, WHOLE_BYTES)
             for end in (min(start + WHOLE_BYTES, size),)
         )
+
+
+class _NoSuchRangeError(Exception):
+    """An object ends before the range begins that was asked for."""
+
+
+def _stored_end(found: Any) -> StoredEnd:
+    size = int(found.meta["size"])
+    # Others than those of S3 may have none.
+    version = found.meta["e_tag"] or f"{size}-{found.meta['last_modified'].timestamp()}"
+    return StoredEnd(size=size, start=found.range[0], held=found.bytes().to_bytes(), version=version)
+
+
+def end_bytes(size: int) -> int:
+    """How much of the end of a file is read when it is opened: about what its footer and its index of pages take."""
+    return max(_LEAST_END_BYTES, min(size // _END_SHARE, WHOLE_BYTES))
 
 
 def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping[str, Any] | None = None) -> Any:

@@ -149,6 +149,22 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
         assert ranged.calls == 2
 
 
+@pytest.mark.parametrize("told", [None, 3 << 20, (3 << 20) + 1, 2 << 20, 9 << 20, 10])
+def test_a_file_is_opened_by_the_size_that_is_told_be_it_wrong(
+    io: tuple[ObstoreFileIO, str], told: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = io
+    content = os.urandom(3 << 20)
+    files.overwrite(f"{root}/file", content)
+    got = Failing("get", 0, carried_out=True)
+    monkeypatch.setattr(obstore, "get", got)
+    with files.open_sized(f"{root}/file", told) as source:
+        assert source.read() == content
+    assert got.calls == (2 if told in (2 << 20, 9 << 20) else 1)
+    with pytest.raises(FileNotFoundError):
+        files.open_sized(f"{root}/none", told)
+
+
 def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]) -> None:
     hadoops = {
         "fs.s3a.endpoint": options["s3.endpoint"],
