@@ -18,9 +18,9 @@ from interbed.catalog.errors import (
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
-from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
@@ -85,7 +85,7 @@ class FileSystemCatalog(Catalog):
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
-        from interbed.catalog.files.table_files import drop_directory
+        from interbed.catalog.files.table_files import delete_table_files, drop_directory
         from interbed.catalog.files.table_log import delete_log, table_with_log
 
         tables = self.list_tables(name)
@@ -97,6 +97,9 @@ class FileSystemCatalog(Catalog):
         outside = [files_outside(self._file_io, f"{path}/{table}") for table in tables]
         logged = [table_with_log(self._file_io, f"{path}/{table}") for table in tables]
         if not drop_directory(self._file_io, path):
+            # Each table by itself, so that none is half there.
+            for name_of_table in tables:
+                delete_table_files(self._file_io, f"{path}/{name_of_table}")
             self._file_io.delete(path, recursive=True)
         for files in outside:
             delete_files_outside(self._file_io, files)
@@ -117,7 +120,11 @@ class FileSystemCatalog(Catalog):
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 
     def _load_table(self, identifier: Identifier) -> Table:
-        store = find_store(self._table_path(identifier), self._file_io)
+        location = self._table_path(identifier)
+        store = find_store(location, self._file_io)
+        if store is not None and store.schema.id > 0 and not (store.schemas.is_known(0) or self._has_schema(location)):
+            # It is being dropped.
+            store = None
         if store is None:
             self.get_database(identifier.database)
             raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
@@ -129,13 +136,14 @@ class FileSystemCatalog(Catalog):
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:
-        from interbed.catalog.files.table_files import check_no_remains, take_back_schema
+        from interbed.catalog.files.table_files import check_no_remains, finish_drop, take_back_schema
 
         _, location = self._new_location(identifier, path)
         if location != self._table_path(identifier):
             self._create_staged(identifier, schema, location, fill)
             return
         schemas = schema_manager(location, self._file_io)
+        finish_drop(self._file_io, location)
         if not schemas.ids():
             check_no_remains(self._file_io, location)
         is_made = schemas.commit(schema)
@@ -207,11 +215,12 @@ class FileSystemCatalog(Catalog):
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
-        from interbed.catalog.files.table_files import delete_table_files
+        from interbed.catalog.files.table_files import delete_table_files, finish_drop
         from interbed.catalog.files.table_log import delete_log, table_with_log
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):
+            finish_drop(self._file_io, self._table_path(name))
             if ignore_if_not_exists:
                 return
             raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
@@ -230,6 +239,12 @@ class FileSystemCatalog(Catalog):
                 return
             raise TableNotFoundError(f"There is no table '{old}' in the catalog '{self.name}'.")
         self.get_database(new.database)
+        if not renames_directories(self._file_io):
+            raise NotSupportedError(
+                f"'{old}' is a directory in {self._warehouse}, whose store can't rename one in one step: others would "
+                "see half a table, and a commit meanwhile could be lost. A Hive catalog renames the entry and leaves "
+                "the files; here, make a new table of its rows (create_table_as) and drop the old one."
+            )
         if self.table_exists(new) or not self._file_io.rename(self._table_path(old), self._table_path(new)):
             raise TableExistsError(f"There is a table or directory '{new}' in the catalog '{self.name}' already.")
 

@@ -1,10 +1,10 @@
 """The directory of a table as a whole: taken away in an order that never shows half a table, and looked at before a
 new table moves in.
 
-A drop moves the directory out of sight in one step and deletes it there. Where the store can't do that, it takes the
-snapshots first, the schemas next and the rest last, because a table is what its schema files say, and its rows are what
-its snapshots say: a process that dies in between leaves an empty table, which can be dropped again, or files that
-nobody knows, but never old rows that come back with the next table of that name.
+A drop moves the directory out of sight in one step and deletes it there. Where the store can't do that, it notes itself
+in the directory (`.dropped`) and deletes the table's first schema, which is the step: a table is what its schema files
+say. Then all else goes, and the note last: whoever finds it beside no first schema knows that nobody misses the rest,
+and deletes it, so that old rows never come back with the next table of that name.
 """
 
 import logging
@@ -19,16 +19,44 @@ from interbed.storage.base.fileio.at_once import asked_at_once
 _log = logging.getLogger(__name__)
 
 _DELETE_TRIES = 5
+_FIRST_SCHEMA = "schema/schema-0"
 _DROPPED = ".dropped"
-"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table."""
+"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
+
+In the directory of a table, in an object store: it is being deleted.
+"""
 
 
 def delete_table_files(file_io: FileIO, location: str) -> None:
     """Delete a table's directory; there may be none. Raises StorageAccessError."""
     if drop_directory(file_io, location):
         return
-    for part in ("snapshot", "schema"):
-        _delete_all(file_io, f"{location}/{part}")
+    first = f"{location}/{_FIRST_SCHEMA}"
+    if file_io.exists(first):
+        file_io.overwrite(f"{location}/{_DROPPED}", b"")
+        file_io.delete(first)
+    _delete_dropped(file_io, location)
+
+
+def finish_drop(file_io: FileIO, location: str) -> bool:
+    """Delete what a drop that was killed has left of a table's directory in a store; whether there was any."""
+    if file_io.scheme == "file" or not file_io.exists(f"{location}/{_DROPPED}"):
+        return False
+    if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
+        # It was never begun.
+        return False
+    _log.info("Deleting what a drop has left in %s.", location)
+    _delete_dropped(file_io, location)
+    return True
+
+
+def _delete_dropped(file_io: FileIO, location: str) -> None:
+    """Delete a directory whose table is gone, and the note that says so last."""
+    for name in ("schema", "snapshot"):
+        _delete_all(file_io, f"{location}/{name}")
+    for entry in file_io.list(location):
+        if entry.name != _DROPPED:
+            _delete_all(file_io, entry.path)
     _delete_all(file_io, location)
 
 
@@ -66,7 +94,12 @@ def remove_dropped(file_io: FileIO, location: str) -> list[str]:
 
 
 def check_no_remains(file_io: FileIO, location: str) -> None:
-    """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was."""
+    """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was.
+
+    What a drop is known to have left there is deleted.
+    """
+    if finish_drop(file_io, location):
+        return
     parts = ("snapshot", "tag", "branch", "changelog", "consumer")
     for part, entries in zip(
         parts, asked_at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True

@@ -164,7 +164,7 @@ class HiveCatalog(Catalog):
         return super().stage_table(name, schema, replace=replace, create=create)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
-        location = self._entries.new_table_location(identifier) if path is None else self._entries.uri(path)
+        location = self._entries.free_table_location(identifier) if path is None else self._entries.uri(path)
         return self._entries.file_io, self._entries.path(location)
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:

@@ -3,22 +3,36 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
-from interbed.catalog.hive.change_mark import ChangeMark, read_mark
+from interbed.catalog.errors import (
+    DatabaseNotFoundError,
+    NotAnInterbedTableError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from interbed.catalog.hive.change_mark import ChangeMark, MarkedChange, read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.hive.location import Locations
+from interbed.catalog.hive.location import Locations, same_location
 from interbed.catalog.hive.publisher import HivePublisher, LockSettings
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
-from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier, check_database_name
+from interbed.catalog.identifier import (
+    DB_SUFFIX,
+    DEFAULT_DATABASE,
+    Identifier,
+    check_database_name,
+    parse_table_name,
+)
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.table.opening import open_store, schema_manager
 
 MOVED_FROM = "interbed.moved-from"
 """Parameter of an entry whose directory may still be where it was (renames.py)."""
+
+_PLACES_MAX = 100
+"""How many tables may have had one name and been renamed, where their files stay in place."""
 
 
 class Entries:
@@ -57,6 +71,45 @@ class Entries:
     def new_table_location(self, identifier: Identifier) -> str:
         """Where a new table lives by default."""
         return f"{self.database_location(self.database(identifier.database)).rstrip('/')}/{identifier.table}"
+
+    def free_table_location(self, identifier: Identifier) -> str:
+        """Where a new table lives: in its default place, or beside it where that is another table's.
+
+        A table that was renamed in an object store is still in the place of its old name.
+        """
+        default = self.new_table_location(identifier)
+        if renames_directories(self.file_io):
+            return default
+        places = (default, *(f"{default}-{number}" for number in range(2, _PLACES_MAX + 1)))
+        for location in places:
+            owner = self.owner_of(location, identifier.database)
+            if owner is None or owner == identifier:
+                return location
+        raise TableExistsError(
+            f"{default} and {_PLACES_MAX - 1} places beside it are those of tables that were renamed; give "
+            f"'{identifier}' a place of its own by the option 'path'."
+        )
+
+    def owner_of(self, location: str, database: str) -> Identifier | None:
+        """The table of this metastore that lives there: the one that a rename has noted, or one of the database."""
+        directory = self.path(location)
+        if not schema_manager(directory, self.file_io).ids():
+            return None
+        mark = read_mark(self.file_io, directory)
+        if mark is not None and mark.change is MarkedChange.RENAME:
+            noted = parse_table_name(mark.table)
+            for entry in self.client.get_table_objects(noted.database, [noted.table]):
+                if self._lives_in(entry, location):
+                    return noted
+        names = self.client.get_tables(database)
+        for start in range(0, len(names), self._list_batch):
+            for entry in self.client.get_table_objects(database, names[start : start + self._list_batch]):
+                if is_ours(entry) and self._lives_in(entry, location):
+                    return Identifier(database=database, table=entry.tableName)
+        return None
+
+    def _lives_in(self, entry: Any, location: str) -> bool:
+        return same_location(self.path(self.locations.of(entry)), self.path(location))
 
     def table(self, identifier: Identifier) -> Any:
         """The Table structure. TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats."""

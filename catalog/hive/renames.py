@@ -3,6 +3,9 @@
 A metastore moves the directory of a managed table in its default place. Where it did not (it can't reach the files, or
 keeps their place in a parameter) it is moved here. The entry says first where the directory will be, and in a parameter
 where it was; as long as the directory with its mark (change_mark.py) is still there, it counts.
+
+In an object store, where a directory would be copied file by file, the files stay in place and the entry alone changes;
+the mark stays as well, so that no new table comes to lie there.
 """
 
 import logging
@@ -17,7 +20,8 @@ from interbed.catalog.hive.location import same_location
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import is_external
 from interbed.catalog.identifier import Identifier, parse_table_name
-from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.errors import InterbedError, NotSupportedError
+from interbed.storage.base.fileio.resolve import renames_directories
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +48,9 @@ class HiveRenames:
             taken = self._entries.locations.in_parameters and self._entries.file_io.exists(self._entries.path(wanted))
             if is_external(found) or taken:
                 self._tell(old, new, found)
+                return
+            if not renames_directories(self._entries.file_io):
+                self._rename_in_place(old, new, found)
                 return
             mark = ChangeMark(change=MarkedChange.RENAME, table=str(new), source=before, target=wanted)
             mark.write(self._entries.file_io, self._entries.path(before))
@@ -78,6 +85,35 @@ class HiveRenames:
             return False
         with self._entries.lock.hold(self._client, identifier):
             return self.finish(identifier, self._entries.table(identifier))
+
+    def _rename_in_place(self, old: Identifier, new: Identifier, found: Any) -> None:
+        """Change the entry alone, where a directory would be copied file by file; a mark in it says whose it is then.
+
+        A metastore that moves directories by itself does so only when it is told of the same place, letter by letter.
+        """
+        file_io, location = self._entries.file_io, self._entries.locations.of(found)
+        if old.database.lower() != new.database.lower():
+            raise NotSupportedError(
+                f"The files of '{old}' stay in {location} when it is renamed, because its store can't rename a "
+                f"directory in one step, and would go with the database '{old.database}'. Make '{new}' of its rows "
+                "(create_table_as) and drop it."
+            )
+        directory = self._entries.path(location)
+        before = read_mark(file_io, directory)
+        place = location.rstrip("/")
+        ChangeMark(change=MarkedChange.RENAME, table=str(new), source=place, target=place).write(file_io, directory)
+        if not self._entries.locations.in_parameters:
+            found.sd.location = place if location.endswith("/") else f"{place}/"
+        try:
+            self._tell(old, new, found)
+        except CallStateUnknownError:
+            raise
+        except (InterbedError, OSError):
+            if before is None:
+                remove_mark(file_io, directory)
+            else:
+                before.write(file_io, directory)
+            raise
 
     def _tell(self, old: Identifier, new: Identifier, found: Any) -> None:
         found.dbName, found.tableName = new.database, new.table

@@ -34,6 +34,7 @@ from interbed.catalog.identifier import DB_SUFFIX, Identifier, parse_table_name
 from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
@@ -140,6 +141,9 @@ class MetastoreRepair:
                 # It was never begun, or is done.
                 remove_mark(file_io, directory)
             return False
+        if not renames_directories(file_io) and self._entries.owner_of(directory, identifier.database) is not None:
+            # It is repaired under the name that it was given.
+            return True
         if was_dropped(file_io, directory, identifier):
             self._note(RepairKind.DROP_TABLE, str(identifier), f"{directory} is what a drop has left")
             if not self._dry_run:

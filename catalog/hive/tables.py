@@ -16,7 +16,13 @@ from interbed.catalog.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.files.files_outside import delete_files_outside, files_outside
-from interbed.catalog.files.table_files import check_no_remains, delete_table_files, remove_dropped, take_back_schema
+from interbed.catalog.files.table_files import (
+    check_no_remains,
+    delete_table_files,
+    finish_drop,
+    remove_dropped,
+    take_back_schema,
+)
 from interbed.catalog.files.table_log import delete_log, table_with_log
 from interbed.catalog.hive.change_mark import (
     ChangeMark,
@@ -77,7 +83,7 @@ class HiveTables:
         check_columns(schema)
         external = path is not None or self.is_external_by_default(schema)
         entries = self._entries
-        location = entries.new_table_location(identifier) if path is None else entries.uri(path)
+        location = entries.free_table_location(identifier) if path is None else entries.uri(path)
         with entries.lock.hold(self._client, identifier) as held:
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
@@ -112,7 +118,7 @@ class HiveTables:
         """Take out of the way what killed processes have left where a new table's rows are to be written."""
         with self._entries.lock.hold(self._client, identifier) as held:
             if not self._entries.has_table(identifier):
-                directory = self._entries.path(self._entries.new_table_location(identifier))
+                directory = self._entries.path(self._entries.free_table_location(identifier))
                 self._clear(identifier, directory, locked=held is not None)
 
     def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
@@ -157,7 +163,11 @@ class HiveTables:
         That is a table that was dropped, or has another name and place, or was never made: the last one is kept aside.
         """
         file_io = self._entries.file_io
-        if self.remove_dropped(identifier, directory) or self._renames.finish_from(directory):
+        if (
+            finish_drop(file_io, directory)
+            or self.remove_dropped(identifier, directory)
+            or self._renames.finish_from(directory)
+        ):
             return
         mark = read_mark(file_io, directory)
         if mark is None or mark.change is not MarkedChange.CREATE or not mark.is_of(identifier) or not locked:

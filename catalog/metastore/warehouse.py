@@ -268,6 +268,11 @@ def rename_directory(old: str, new: str) -> bool:
         parents = {os.path.dirname(old_path.rstrip("/")), os.path.dirname(new_path.rstrip("/"))}
         _checked(lambda: LOCAL_DISK.sync_names(parents), f"Unable to move {old} to {new} for good")
         return True
+    if not renames_directories(old):
+        raise InvalidOperationError(
+            f"cannot move data from {old} to {new}: an object store copies a directory file by file, and a crash would "
+            "leave a part of it in each; write the data to the new place instead"
+        )
     filesystem, old_remote = _remote(old)
     _, new_remote = _remote(new)
     if not _checked(lambda: filesystem.exists(old_remote), f"cannot look at {old}"):

@@ -8,7 +8,8 @@ documentation page `maintenance/manage-branches`, paimon-core's FileSystemBranch
 
 from collections.abc import Mapping
 
-from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError
+from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
@@ -78,10 +79,18 @@ class BranchManager:
         self._take_away(name)
 
     def rename(self, name: str, new_name: str) -> None:
-        """Give a branch another name; raises BranchNotFoundError, InvalidInputError."""
+        """Give a branch another name; raises BranchNotFoundError, InvalidInputError.
+
+        NotSupportedError where the store has no such step.
+        """
         self._check_exists(name)
         check_branch_name(new_name)
         paths = self._store.paths
+        if not renames_directories(self._file_io):
+            raise NotSupportedError(
+                f"The branch {name!r} is a directory in {paths.location}, whose store can't rename one in one step: a "
+                "commit meanwhile could be lost. Create a branch of the other name, and delete this one."
+            )
         if not self._file_io.rename(paths.branch_directory(name), paths.branch_directory(new_name)):
             raise InvalidInputError(f"There is a branch {new_name!r} already.")
 

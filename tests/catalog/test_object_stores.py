@@ -1,6 +1,7 @@
 """Whole tables in a store with S3's interface: without any lock in a file-system catalog, and by a Hive catalog."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -8,10 +9,13 @@ import pytest
 
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 from interbed.testing import metastore
+from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
+from tests.support.dying_disk import Killed
 from tests.support.servers.http_servers import running_s3
 from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
@@ -95,11 +99,7 @@ def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
             log.append([{"id": n, "v": "a", "day": day[0]}])
         log.compact()
         assert sorted(values(catalog.get_table("shop.log"))) == [0, 1, 2]
-        catalog.rename_table("shop.log", "shop.log2")
-        assert catalog.list_tables("shop") == ["log2", "orders"]
-        assert sorted(values(catalog.get_table("shop.log2"))) == [0, 1, 2]
-
-        for name in ("orders", "log2"):
+        for name in ("orders", "log"):
             catalog.drop_table(f"shop.{name}")
         assert catalog.list_tables("shop") == []
         catalog.drop_database("shop")
@@ -123,3 +123,123 @@ def test_four_processes_lose_nothing(options: dict[str, str], commits: int) -> N
         rows_each = 1 + len(SHARED_KEYS)
         assert [s.total_record_count for s in snapshots] == [rows_each * i for i in ids]
         assert own_keys(table) == sorted(set().union(*(keys_of(done, i) for i, done in enumerate(told))))
+
+
+def test_a_catalog_of_files_does_not_rename_what_it_would_copy(store: dict[str, str]) -> None:
+    options = {"warehouse": f"s3a://{BUCKET}/files", **store}
+    with interbed.CatalogFactory.create(options) as catalog:
+        catalog.create_database("shop")
+        log = catalog.create_table("shop.log", SCHEMA, options={"bucket": "-1"})
+        log.append([{"id": 1, "v": "a", "day": None}])
+        log.create_branch("b")
+        with pytest.raises(NotSupportedError, match="create_table_as"):
+            catalog.rename_table("shop.log", "shop.log2")
+        with pytest.raises(NotSupportedError, match="Create a branch of the other name"):
+            log.rename_branch("b", "c")
+        assert catalog.list_tables("shop") == ["log"]
+        assert (values(catalog.get_table("shop.log")), log.branches()) == ({1: "a"}, ["b"])
+
+
+@pytest.fixture
+def hive(store: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, str]]:
+    for variable, option in IN_THE_ENVIRONMENT.items():
+        monkeypatch.setenv(variable, store[option])
+    with metastore() as uri:
+        yield {"warehouse": f"s3a://{BUCKET}/{tmp_path.name}", "metastore": "hive", "uri": uri, **store}
+
+
+def values_of(catalog: interbed.Catalog, name: str) -> list[int]:
+    """The ids of a table."""
+    column: Any = catalog.get_table(f"shop.{name}").scan(columns=["id"]).to_arrow()["id"]
+    return sorted(column.to_pylist())
+
+
+def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hive: dict[str, str]) -> None:
+    rows = [{"id": 1, "v": "a", "day": None}]
+    with interbed.CatalogFactory.create(hive) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        for name in ("shop", "other"):
+            catalog.create_database(name)
+        first = catalog.create_table("shop.t", SCHEMA, options={"bucket": "-1"})
+        first.append(rows)
+        catalog.rename_table("shop.t", "shop.u")
+        renamed = catalog.get_table("shop.u")
+        assert (renamed.location, values(renamed)) == (first.location, {1: "a"})
+        # Who has it open by its old name learns of it, and writes nothing.
+        with pytest.raises(CommitConflictError, match="renamed"):
+            first.append(rows)
+
+        second = catalog.create_table("shop.t", SCHEMA, options={"bucket": "-1"})
+        assert second.location == f"{first.location}-2"
+        second.append([{"id": 2, "v": "b", "day": None}])
+        catalog.rename_table("shop.t", "shop.v")
+        third = catalog.create_table_as("shop.t", pa.table({"id": [3]}), options={"bucket": "-1"})
+        assert third.location == f"{first.location}-3"
+        assert catalog.list_tables("shop") == ["t", "u", "v"]
+        assert [values_of(catalog, name) for name in ("t", "u", "v")] == [[3], [1], [2]]
+        report = catalog.repair_catalog()
+        assert not report.actions, report
+
+        with pytest.raises(NotSupportedError, match="would go with the database 'shop'"):
+            catalog.rename_table("shop.u", "other.u")
+        # To and fro, and by its old name when that is free again.
+        catalog.drop_table("shop.t")
+        catalog.rename_table("shop.u", "shop.t")
+        assert (catalog.get_table("shop.t").location, values_of(catalog, "t")) == (first.location, [1])
+        catalog.drop_table("shop.t")
+        assert values_of(catalog, "v") == [2]
+        assert catalog.create_table("shop.t", SCHEMA).location == first.location
+        catalog.drop_database("shop", cascade=True)
+        catalog.drop_database("other")
+
+
+def test_a_killed_rename_leaves_the_table_under_its_old_name(
+    hive: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed("before the metastore is told")
+
+    with interbed.CatalogFactory.create(hive) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        catalog.create_database("shop")
+        table = catalog.create_table("shop.t", SCHEMA, options={"bucket": "-1"})
+        table.append([{"id": 1, "v": "a", "day": None}])
+        monkeypatch.setattr(catalog.client, "alter_table", die)
+        with pytest.raises(Killed):
+            catalog.rename_table("shop.t", "shop.u")
+    with interbed.CatalogFactory.create({**hive, "lock.enabled": "false"}) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        assert (catalog.list_tables("shop"), values_of(catalog, "t")) == (["t"], [1])
+        catalog.create_table("shop.u", SCHEMA)
+        assert not catalog.repair_catalog().actions
+        catalog.drop_table("shop.u")
+        catalog.rename_table("shop.t", "shop.u")
+        assert (catalog.list_tables("shop"), values_of(catalog, "u")) == (["u"], [1])
+
+
+def test_a_server_gives_no_new_table_the_place_of_a_renamed_one(hive: dict[str, str]) -> None:
+    with interbed.CatalogFactory.create(hive) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        catalog.create_database("shop")
+        made = catalog.create_table("shop.t", SCHEMA)
+        client = catalog.client
+        # As Hive's own clients rename, which say nothing of a place.
+        entry = client.get_table("shop", "t")
+        place = entry.sd.location
+        entry.tableName = "u"
+        client.alter_table("shop", "t", entry)
+        assert client.get_table("shop", "u").sd.location == place
+        columns = [ttypes.FieldSchema(name="id", type="int")]
+        storage = ttypes.StorageDescriptor(cols=columns, serdeInfo=ttypes.SerDeInfo())
+        plain = ttypes.Table(dbName="shop", tableName="t", tableType="MANAGED_TABLE", sd=storage, parameters={})
+        client.create_table(plain)
+        assert client.get_table("shop", "t").sd.location == f"{place}-2"
+        client.drop_table("shop", "t", delete_data=True)
+        plain.sd.location = place
+        with pytest.raises(InterbedError, match="renamed"):
+            client.create_table(plain)
+        moved = client.get_table("shop", "u")
+        moved.dbName, moved.tableName = "default", "w"
+        with pytest.raises(InterbedError, match="would go with the database"):
+            client.alter_table("shop", "u", moved)
+        assert made.location == catalog.get_table("shop.u").location

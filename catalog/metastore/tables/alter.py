@@ -161,7 +161,14 @@ class TableAlterations:
         )
         if old_database is None or new_database is None:
             raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
-        if renamed and self._moves_with_name(old, new, old_database.value):
+        if renamed and old.location is not None and not files.renames_directories(old.location):
+            # A directory would be copied file by file; a table's place need not follow its name.
+            if old_database.id != new_database.id and _goes_with(old_database.value, old):
+                raise InvalidOperationError(
+                    f"the files of {old.database}.{old.name} stay in {old.location}, because an object store does not "
+                    f"rename directories, and would go with the database {old.database}; write them to a new table"
+                )
+        elif renamed and self._moves_with_name(old, new, old_database.value):
             new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
             raise _taken(new)
@@ -218,6 +225,14 @@ class TableAlterations:
         if found is None:
             raise MetastoreError(f"The database {table.database} does not exist")
         return found.id
+
+
+def _goes_with(database: MetastoreDatabase, table: MetastoreTable) -> bool:
+    """Whether a managed table's files lie in the directory of a database, which is deleted with it."""
+    if table.is_view or table.is_external:
+        return False
+    homes = (database.location, database.managed_location)
+    return any(files.contains(home, table.location) for home in homes if home)
 
 
 def _taken(new: MetastoreTable) -> InvalidOperationError:

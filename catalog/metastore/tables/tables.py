@@ -1,6 +1,7 @@
 """Tables and views: create, read, drop; what changes them is in table_alter.py. Every change appends its events."""
 
 import dataclasses
+import itertools
 import logging
 import secrets
 from collections.abc import Sequence
@@ -233,6 +234,7 @@ class TableService(TableAlterations):
                 if storage.location
                 else self._warehouse.table_location(database, table)
             )
+            location = self._not_of_another(transaction, database, table, location)
             storage = dataclasses.replace(storage, location=location)
         elif storage is not None and storage.location:
             storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
@@ -247,6 +249,34 @@ class TableService(TableAlterations):
             create_time=now,
             number=secrets.randbits(NUMBER_BITS) or 1,
         )
+
+    def _not_of_another(
+        self, transaction: Transaction, database: MetastoreDatabase, table: MetastoreTable, location: str
+    ) -> str:
+        """The default place of a managed table, or one beside it when a table that was renamed is still there.
+
+        That is so in object stores, where the files stay when a table gets another name. InvalidObjectError where the
+        place was chosen by the client, who may have written there.
+        """
+        default = self._warehouse.table_location(database, table)
+        if files.renames_directories(location) or table.is_external or not files.same_location(location, default):
+            return location
+        taken = {
+            each.location.rstrip("/"): each
+            for name in transaction.databases.names(table.catalog)
+            for each in transaction.tables.select(table.catalog, name)
+            if each.location is not None
+        }
+        owner = taken.get(location.rstrip("/"))
+        if owner is None or (owner.database, owner.name) == (table.database, table.name):
+            return location
+        if table.location:
+            raise InvalidObjectError(
+                f"{location} is the place of the table {owner.database}.{owner.name}, which was renamed; give "
+                f"{table.database}.{table.name} another one."
+            )
+        number = next(n for n in itertools.count(2) if f"{location}-{n}" not in taken)
+        return f"{location}-{number}"
 
     def _add(self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint]) -> None:
         database = _database_for(transaction, table)

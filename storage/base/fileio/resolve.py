@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Schemes that are other names of one."""
+_RENAMING = frozenset({"file", "hdfs", "viewfs"})
 _STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
 _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
@@ -56,6 +57,11 @@ def needs_lock(file_io: FileIO, path: str) -> str:
     if file_io.scheme in SCHEMES and not is_installed("obstore"):
         return f"{why}; or install a client that can: pip install 'interbed[stores]'."
     return f"{why}."
+
+
+def renames_directories(file_io: FileIO) -> bool:
+    """Whether the store renames a directory in one step; elsewhere it is copied file by file, and others see half."""
+    return file_io.scheme in _RENAMING
 
 
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:

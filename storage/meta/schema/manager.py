@@ -99,6 +99,10 @@ class SchemaManager:
             self._cache[schema_id] = schema
         return schema
 
+    def is_known(self, schema_id: int) -> bool:
+        """Whether the schema of that id was read, so that it was there a moment ago."""
+        return schema_id in self._cache
+
     def is_gone(self, schema: TableSchema, beside: "Snapshot | None" = None) -> bool:
         """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew.
 

@@ -20,6 +20,7 @@ from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio import disk
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.dying_disk import Killed
@@ -68,6 +69,35 @@ class DyingFileIO:
         self.calls.append(f"{name} {path}")
 
 
+class StoreLikeFileIO(LocalFileIO):
+    """A local disk that has no more than an object store: no step for a directory, which goes with its last file."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__()
+        self.scheme = "store"
+        # Databases are there without tables.
+        self._kept = {str(warehouse), str(warehouse / "d.db")}
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        was_there = super().delete(path, recursive=recursive)
+        above = os.path.dirname(path)
+        while above not in self._kept and above.startswith(min(self._kept)):
+            try:
+                os.rmdir(above)
+            except OSError:
+                break
+            above = os.path.dirname(above)
+        return was_there
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+    def rename(self, source: str, target: str) -> bool:
+        assert not os.path.isdir(source), "an object store has no such step"
+        return super().rename(source, target)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """All that can be seen of a table: the rows of the newest version, and of each snapshot, tag and branch."""
@@ -88,11 +118,14 @@ class Campaign:
     failures: list[str] = field(default_factory=list)
 
 
-def opened(warehouse: Path, dies_before: int | None = None) -> tuple[FileSystemCatalog, DyingFileIO]:
-    """The catalog of a new process."""
+def opened(
+    warehouse: Path, dies_before: int | None = None, *, in_store: bool = False
+) -> tuple[FileSystemCatalog, DyingFileIO]:
+    """The catalog of a new process, on a disk or in what is like an object store."""
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     assert isinstance(catalog, FileSystemCatalog)
-    file_io = DyingFileIO(catalog.file_io, dies_before)
+    inner = cast(FileIO, StoreLikeFileIO(warehouse)) if in_store else catalog.file_io
+    file_io = DyingFileIO(inner, dies_before)
     catalog._file_io = cast(FileIO, file_io)
     return catalog, file_io
 
@@ -137,17 +170,18 @@ def run_campaign(
     step: int = 1,
     names: tuple[str, ...] = (NAME,),
     again: bool = True,
+    in_store: bool = False,
 ) -> Campaign:
     """Kill `act` before each step-th of its calls; what is seen of the tables must be that of before or of after."""
     campaign = Campaign(operation)
 
     def look(warehouse: Path) -> tuple[Seen | None, ...]:
-        return tuple(seen(opened(warehouse)[0], name) for name in names)
+        return tuple(seen(opened(warehouse, in_store=in_store)[0], name) for name in names)
 
     before = look(template)
     whole = scratch / "whole"
     shutil.copytree(template, whole)
-    catalog, counting = opened(whole)
+    catalog, counting = opened(whole, in_store=in_store)
     act(catalog)
     after = look(whole)
     shutil.rmtree(whole)
@@ -157,7 +191,7 @@ def run_campaign(
         where = f"{operation} killed before call {point} of {len(counting.calls)}: {counting.calls[point]}"
         campaign.points += 1
         try:
-            _check(warehouse, act, point, before, after, names, look, again=again)
+            _check(warehouse, act, point, before, after, names, look, again=again, in_store=in_store)
         except (AssertionError, InterbedError, OSError) as error:
             campaign.failures.append(f"{where}: {type(error).__name__} {error}"[:2000])
         shutil.rmtree(warehouse)
@@ -174,8 +208,12 @@ def _check(
     look: Callable[[Path], Any],
     *,
     again: bool,
+    in_store: bool,
 ) -> None:
-    catalog, _ = opened(warehouse, point)
+    def living(warehouse: Path) -> FileSystemCatalog:
+        return opened(warehouse, in_store=in_store)[0]
+
+    catalog, _ = opened(warehouse, point, in_store=in_store)
     with contextlib.suppress(Killed):
         act(catalog)
     found = look(warehouse)
@@ -183,19 +221,19 @@ def _check(
     if again:
         refusal: InterbedError | None = None
         try:
-            act(opened(warehouse)[0])
+            act(living(warehouse))
         except InterbedError as error:
             # What is done can't be done again, which is said.
             refusal = error
         assert look(warehouse) == after, f"repeated ({refusal}), and not what it is to be: {look(warehouse)}"
     for name in names:
-        if not catalog_of(warehouse).database_exists("d"):
-            catalog_of(warehouse).create_database("d")
-        if not catalog_of(warehouse).table_exists(name):
-            new_table(catalog_of(warehouse), name)
-            fresh = seen(catalog_of(warehouse), name)
+        if not living(warehouse).database_exists("d"):
+            living(warehouse).create_database("d")
+        if not living(warehouse).table_exists(name):
+            new_table(living(warehouse), name)
+            fresh = seen(living(warehouse), name)
             assert fresh == Seen(rows=(), snapshots={}, tags={}, branches={}, consumers={}), f"came back: {fresh}"
-        go_on(catalog_of(warehouse).get_table(name))
+        go_on(living(warehouse).get_table(name))
     left = [p for p in warehouse.rglob("*") if p.name.startswith((".journal", ".expir", ".guard", ".new-", ".deleted"))]
     assert not left, f"left behind: {left}"
 
@@ -212,6 +250,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def catalog_of(warehouse: Path) -> FileSystemCatalog:
+    """The catalog of a process that lives, on a disk."""
     return opened(warehouse)[0]
 
 
