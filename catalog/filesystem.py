@@ -143,9 +143,11 @@ class FileSystemCatalog(Catalog):
             self._create_staged(identifier, schema, location, fill)
             return
         schemas = schema_manager(location, self._file_io)
-        finish_drop(self._file_io, location)
-        if not schemas.ids():
-            check_no_remains(self._file_io, location)
+        # Mostly there is nothing at all, which one listing tells.
+        if self._file_io.list(location):
+            finish_drop(self._file_io, location)
+            if not schemas.ids():
+                check_no_remains(self._file_io, location)
         is_made = schemas.commit(schema)
         exists = TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
         if not is_made and (fill is None or schemas.is_gone(schema)):

@@ -9,16 +9,20 @@ and deletes it, so that old rows never come back with the next table of that nam
 
 import logging
 import uuid
+from contextlib import suppress
 from functools import partial
 
 from interbed.catalog.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.fileio.resolve import renames_directories
 
 _log = logging.getLogger(__name__)
 
 _DELETE_TRIES = 5
+_BATCH = 1000
 _FIRST_SCHEMA = "schema/schema-0"
 _DROPPED = ".dropped"
 """Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
@@ -35,29 +39,66 @@ def delete_table_files(file_io: FileIO, location: str) -> None:
     if file_io.exists(first):
         file_io.overwrite(f"{location}/{_DROPPED}", b"")
         file_io.delete(first)
+    elif not file_io.exists(f"{location}/{_DROPPED}"):
+        # No table, and nothing that is known of what is there.
+        _delete_all(file_io, location)
+        return
     _delete_dropped(file_io, location)
 
 
 def finish_drop(file_io: FileIO, location: str) -> bool:
     """Delete what a drop that was killed has left of a table's directory in a store; whether there was any."""
-    if file_io.scheme == "file" or not file_io.exists(f"{location}/{_DROPPED}"):
-        return False
-    if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
-        # It was never begun.
+    if file_io.scheme == "file" or not _is_dropped(file_io, location):
         return False
     _log.info("Deleting what a drop has left in %s.", location)
     _delete_dropped(file_io, location)
     return True
 
 
+def _is_dropped(file_io: FileIO, location: str) -> bool:
+    """Whether the note of a drop is there, and the first schema is not, with which the drop would not have begun."""
+    return file_io.exists(f"{location}/{_DROPPED}") and not file_io.exists(f"{location}/{_FIRST_SCHEMA}")
+
+
 def _delete_dropped(file_io: FileIO, location: str) -> None:
-    """Delete a directory whose table is gone, and the note that says so last."""
-    for name in ("schema", "snapshot"):
-        _delete_all(file_io, f"{location}/{name}")
-    for entry in file_io.list(location):
-        if entry.name != _DROPPED:
-            _delete_all(file_io, entry.path)
-    _delete_all(file_io, location)
+    """Delete the files of a directory whose table is gone, and the note that says so last.
+
+    Another process may do the same, come to the end, and make a new table here: only files that are there by now go,
+    those whose names come again first, and it is looked again before each request.
+    """
+    files, directories = _below(file_io, location)
+    files.sort(key=lambda path: not path.startswith((f"{location}/schema/", f"{location}/snapshot/")))
+    files = [path for path in files if path != f"{location}/{_DROPPED}"]
+    for start in range(0, len(files), _BATCH):
+        if not _is_dropped(file_io, location):
+            return
+        # A thousand by a request; what stays is tried once more, for its error.
+        file_io.delete_quietly(files[start : start + _BATCH])
+    left = set(_below(file_io, location)[0]).intersection(files)
+    if left and _is_dropped(file_io, location):
+        delete_all_files(file_io, sorted(left))
+    if renames_directories(file_io):
+        # Directories that are there without files; one that is not empty any more stays.
+        for path in reversed(directories):
+            with suppress(StorageAccessError):
+                file_io.delete(path)
+    file_io.delete(f"{location}/{_DROPPED}")
+    if renames_directories(file_io):
+        with suppress(StorageAccessError):
+            file_io.delete(location)
+
+
+def _below(file_io: FileIO, directory: str) -> tuple[list[str], list[str]]:
+    """All files below a directory, and all directories, each after the one that it is in."""
+    files: list[str] = []
+    directories: list[str] = []
+    level = [directory]
+    while level:
+        found = [e for some in asked_at_once(file_io, [partial(file_io.list, path) for path in level]) for e in some]
+        files.extend(e.path for e in found if not e.is_directory)
+        level = [e.path for e in found if e.is_directory]
+        directories.extend(level)
+    return files, directories
 
 
 def drop_directory(file_io: FileIO, location: str) -> bool:

@@ -116,8 +116,8 @@ def test_a_commit_takes_eight_requests_in_five_rounds(lake: interbed.Catalog, pr
 def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     orders(lake)
     names = (f"shop.more{n}" for n in range(TRIES))
-    found = fewest_rounds(proxy, lambda: lake.create_table(next(names), SCHEMA, options={"bucket": "-1"}), goal=7)
-    assert (len(found.requests), found.rounds) == (13, 7)
+    found = fewest_rounds(proxy, lambda: lake.create_table(next(names), SCHEMA, options={"bucket": "-1"}), goal=6)
+    assert (len(found.requests), found.rounds) == (8, 6)
 
 
 def test_snapshots_expire_many_at_once(lake: interbed.Catalog, proxy: StoreProxy) -> None:
