@@ -7,7 +7,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import DirectoryHome, TableHome
-from interbed.iceberg.read.files import AHEAD, STORE_OPTIONS, store_options
+from interbed.iceberg.read.files import OURS_ALONE, STORE_OPTIONS, store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -52,7 +52,7 @@ def store_properties(options: Mapping[str, str]) -> dict[str, str]:
     return {
         STORE_OPTIONS.get(key, key): value
         for key, value in options.items()
-        if key in STORE_OPTIONS or key.startswith(AHEAD)
+        if key in STORE_OPTIONS or key.startswith(OURS_ALONE)
     }
 
 

@@ -31,8 +31,8 @@ STORE_OPTIONS = {
 }
 """The names of options of stores, and pyiceberg's for them."""
 
-AHEAD = "store."
-"""How options begin that say how much is read ahead, by the same names for all tables."""
+OURS_ALONE = ("store.", "local-cache.")
+"""How options begin that say how much is read ahead and what is kept, by the same names for all tables."""
 
 _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
@@ -40,7 +40,9 @@ _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Our options of a store, of pyiceberg's properties."""
     return {
-        _OURS.get(key, key): str(value) for key, value in properties.items() if key in _OURS or key.startswith(AHEAD)
+        _OURS.get(key, key): str(value)
+        for key, value in properties.items()
+        if key in _OURS or key.startswith(OURS_ALONE)
     }
 
 

@@ -23,7 +23,10 @@ from interbed.storage.views.change_view import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
 # Options of a catalog that say how to reach its files; tables read them as dynamic options.
-FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir")
+FILE_SYSTEM_PREFIXES = (
+    *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir"),
+    *("store.", "local-cache."),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ def told_story(store: dict[str, str], proxy: StoreProxy, seed: int, kind: str, s
     proxy.fault = weather
     told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), seed, WRITERS, steps)
     proxy.fault = None
+    proxy.wait_until_idle()
     wrong = check_afterwards(lambda: calm.get_table("d.t"), told)
     steps_taken = sum((one.steps for one in told), Counter[str]())
     errors = sum((one.errors for one in told), Counter[str]())

@@ -142,6 +142,11 @@ class StoreProxy:
                 self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
                 self._watching.remove(seen)
 
+    def wait_until_idle(self) -> None:
+        """Wait for requests that nobody waits for any more: they may yet change what is in the store."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX), "a request hangs"
+
     def begin(self) -> None:
         """A request has come."""
         with self._changed:
