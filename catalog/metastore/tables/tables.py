@@ -261,10 +261,10 @@ class TableService(TableAlterations):
         default = self._warehouse.table_location(database, table)
         if files.renames_directories(location) or table.is_external or not files.same_location(location, default):
             return location
+        # A rename into another database is refused there.
         taken = {
             each.location.rstrip("/"): each
-            for name in transaction.databases.names(table.catalog)
-            for each in transaction.tables.select(table.catalog, name)
+            for each in transaction.tables.select(table.catalog, table.database)
             if each.location is not None
         }
         owner = taken.get(location.rstrip("/"))
