@@ -93,6 +93,10 @@ def remove_orphan_files(
         # What a killed expiry or deletion left is known, and needs no age.
         SnapshotExpiry(store, clock=clock).finish()
         clear_away(store, limit)
+    # Guards that nobody took away keep what they guard, so they go before it is judged what is needed.
+    nameless = {f.path: f for f in _nameless(store) if _is_older(f, limit)}
+    if not dry_run:
+        delete_all_files(store.file_io, sorted(nameless))
     # Files first, snapshots second: what is committed in between is named by a snapshot and kept.
     candidates = {f.path: f for f in _files(store) if _is_older(f, limit)}
     needed = needed_files(store)
@@ -105,15 +109,15 @@ def remove_orphan_files(
             store.location,
             ", ".join(sorted(needed.unjudged)),
         )
-    candidates.update((f.path, f) for f in _nameless(store) if _is_older(f, limit))
+    found = {**candidates, **nameless}
     result = OrphansResult(
-        files=tuple(sorted(candidates)),
-        bytes=sum(f.size for f in candidates.values()),
+        files=tuple(sorted(found)),
+        bytes=sum(f.size for f in found.values()),
         unjudged=tuple(sorted(needed.unjudged)),
         dry_run=dry_run,
     )
     if not dry_run:
-        delete_all_files(store.file_io, result.files)
+        delete_all_files(store.file_io, sorted(candidates))
     return result
 
 

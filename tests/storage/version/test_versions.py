@@ -21,10 +21,11 @@ from interbed.storage.base.errors import (
     TagNotFoundError,
 )
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.snapshot.tag import Tag
+from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.version.expire import Retention, first_kept
+from interbed.storage.version.orphans import remove_orphan_files
 
 LATER = 4_102_444_800
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
@@ -207,6 +208,21 @@ def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, 
     assert (expired.snapshots, expired.unjudged) == ((1, 2, 3), ("tag or branch of snapshot 2",))
     gone = {path.name for path in before} - {path.name for path in root.rglob("*") if path.is_file()}
     assert gone == {"snapshot-1", "snapshot-2", "snapshot-3"}
+
+
+def test_a_guard_of_a_tag_that_was_left_and_what_it_guards_go_together(table: Table) -> None:
+    filled(table, 3)
+    guard = TagManager(table.store.file_io, table.store.paths).guard(table.snapshots()[0])
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+
+    def orphans() -> tuple[str, ...]:
+        return remove_orphan_files(table.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1).files
+
+    gone = orphans()
+    assert guard in gone
+    assert any("/manifest/" in path for path in gone)
+    assert orphans() == ()
+    assert value(table) == 2
 
 
 def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
