@@ -40,6 +40,7 @@ _TITLES = {
     "commits": "Many commits",
     "safety": "What safety costs",
     "balance": "Unequal buckets shared by two",
+    "stores": "A table in a store",
     "iceberg": "Iceberg tables with deletes",
     "iceberg rewrites": "Iceberg tables kept fast",
     "ch": "Transactions and queries at once",
