@@ -58,6 +58,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.api",
         "base.fileio.at_once",
         "base.fileio.cached.counts",
+        "base.fileio.deleting",
         "base.fileio.disk",
         "base.fileio.stores.hadoop_settings",
         "base.fileio.resolve",

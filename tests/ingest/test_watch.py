@@ -34,9 +34,9 @@ def test_a_lag_that_is_in_bytes_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def served(run: Ingestion) -> set[str]:
-    """The values that are served when a run has come to its end."""
+    """The values of a run that are served when it has come to its end; those of stores are the whole process's."""
     with serve_metrics(run, "127.0.0.1", 0) as port:
         run.run()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-    return {line for line in lines if not line.startswith("#")}
+    return {line for line in lines if line.startswith("interbed_ingest_")}
