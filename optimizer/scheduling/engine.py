@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
-from interbed.optimizer.errors import LeaseLostError
+from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
@@ -139,8 +139,9 @@ class Engine:
             return
         try:
             self._locked(lambda: self._scheduler.planned(process.id, plan.tasks))
-        except LeaseLostError:
-            # Whoever has taken over ends the process without its tasks, and may have done so before there was a mark.
+        except (LeaseLostError, SchedulerEndedError):
+            # The journal does not have the tasks. Whoever has taken over ends the process without them, and may have
+            # done so before there was a mark.
             self._clean_up(replace(process, cleanup=Cleanup.DISCARD), ())
             raise
 

@@ -3,7 +3,7 @@
 import pytest
 
 from interbed.catalog.errors import NotAnInterbedTableError
-from interbed.optimizer.errors import LeaseLostError
+from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.scheduling.engine import Engine
@@ -159,17 +159,22 @@ def test_a_process_of_a_table_that_is_one_of_interbed_no_more_ends(stage: str) -
     assert office.desk.scheduler.tables() == []
 
 
-def test_a_mark_that_is_set_after_another_scheduler_has_taken_over_is_taken_back() -> None:
+@pytest.mark.parametrize("worker_asks", [False, True])
+def test_a_mark_that_is_set_after_another_scheduler_has_taken_over_is_taken_back(worker_asks: bool) -> None:
     office = Office()
-    old = office.engine
+    old, old_scheduler = office.engine, office.desk.scheduler
 
     def overtake() -> None:
         office.desk.takes_over()
         office.moves_in()
         office.engine.step()
+        if worker_asks:
+            # A call of a worker's that waited while the process hung is what learns first that it schedules no more.
+            with pytest.raises(LeaseLostError):
+                old_scheduler.register("default", 1, 0, "late:1")
 
     office.lake.before["plan"] = overtake
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(SchedulerEndedError if worker_asks else LeaseLostError):
         old.step()
     assert [p.state for p in office.ended] == [ProcessState.FAILED]
     assert office.lake.tables["t"].marks == set()

@@ -25,6 +25,7 @@ from interbed.catalog.factory import open_catalog
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.server.start.embedded import start_server, stop_server
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
+from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health
@@ -109,6 +110,7 @@ def run(settings: Settings, directory: Path) -> Result:
             wrote = time.monotonic()
             _wait_until_done(crew, options, kinds)
             settled = time.monotonic()
+            _pause(crew, kinds)
             crew.stop()
             processes = _check_ended(crew)
         with open_catalog("lake", options) as catalog:
@@ -206,6 +208,16 @@ def _wait_until_done(crew: Crew, options: Mapping[str, str], kinds: Sequence[Tab
     """Wait until no table needs anything, and nothing runs."""
     with open_catalog("lake", options) as catalog, closing(crew.journal()) as journal:
         until(lambda: not _to_do(catalog, kinds) and not journal.running(), "no table needs anything", SHAPE_SECONDS)
+
+
+def _pause(crew: Crew, kinds: Sequence[TableKind]) -> None:
+    """Have nothing begun any more, and wait for what runs: what is due at intervals may be begun when no table needs
+    anything, and a scheduler that is stopped leaves what no worker has taken yet to the next one.
+    """
+    with closing(crew.journal()) as journal:
+        for kind in kinds:
+            journal.ask(TableRequest(table=kind.name, kind=RequestKind.PAUSE))
+        until(lambda: not journal.requests() and not journal.running(), "nothing runs", SHAPE_SECONDS)
 
 
 def _to_do(catalog: Catalog, kinds: Sequence[TableKind]) -> dict[str, list[str]]:
