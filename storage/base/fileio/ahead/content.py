@@ -114,7 +114,7 @@ class RangedContent:
             if self._pool is None or self._closed or os.getpid() != self._process:
                 return
             if not self._joined:
-                self._pool.join()
+                self._pool.join(self.size)
                 self._joined = True
             self._plans.append(_Plan(iter(steps)))
             self._begin_next()
@@ -152,7 +152,7 @@ class RangedContent:
             for piece in pieces:
                 self._uncount(piece)
             if self._joined and self._pool is not None:
-                self._pool.leave()
+                self._pool.leave(self.size)
 
     # -- ahead of need ---------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class RangedContent:
             size = piece.end - piece.start
             if self._counted and self._counted + size > self._ahead_bytes:
                 return
-            if not self._pool.take(size, self._counted):
+            if not self._pool.take(size, self._counted, self.size):
                 return
             self._waiting.popleft()
             piece.counted = size
@@ -198,7 +198,7 @@ class RangedContent:
 
     def _piece_bytes(self, ranges: Sequence[Range]) -> int:
         assert self._pool is not None
-        share = self._pool.share
+        share = self._pool.share(self.size)
         if 2 * sum(high - low for low, high in ranges) <= share:
             return PIECE_BYTES
         fitting = share // (_ENOUGH_PIECES * max(len(ranges), 1))

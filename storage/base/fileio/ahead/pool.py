@@ -19,7 +19,7 @@ class FetchPool:
         self._limits = limits
         self._lock = threading.Lock()
         self._held = 0
-        self._readers = 0
+        self._weight = 0
         # Its threads begin with the first request.
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="interbed-fetch")
 
@@ -28,28 +28,29 @@ class FetchPool:
         """Bytes that are fetched or on their way."""
         return self._held
 
-    @property
-    def share(self) -> int:
-        """About what one of the files that are read now may hold."""
-        return self._limits.most_bytes // max(self._readers, 1)
+    def share(self, weight: int) -> int:
+        """About what one of the files that are read now may hold, which weighs so much."""
+        return self._limits.most_bytes * weight // max(self._weight, weight, 1)
 
-    def join(self) -> None:
-        """Count one more file."""
+    def join(self, weight: int) -> None:
+        """Count one more file, which weighs as much as is to be read of it: of those that are merged, each is read as
+        fast as it is long.
+        """
         with self._lock:
-            self._readers += 1
+            self._weight += weight
 
-    def leave(self) -> None:
+    def leave(self, weight: int) -> None:
         """Count one file less."""
         with self._lock:
-            self._readers -= 1
+            self._weight -= weight
 
-    def take(self, size: int, held: int) -> bool:
+    def take(self, size: int, held: int, weight: int) -> bool:
         """Whether a file that holds so many bytes already may hold `size` more, which are counted then."""
         with self._lock:
             if self._held + size > self._limits.most_bytes:
                 return False
             # A file that holds nothing gets its first piece even where shares are smaller.
-            if held and held + size > self.share:
+            if held and held + size > self.share(weight):
                 return False
             self._held += size
             return True

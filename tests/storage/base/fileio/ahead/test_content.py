@@ -249,12 +249,14 @@ def test_files_with_the_same_limits_share_a_pool() -> None:
     assert pool_of(ReadAhead.of({"store.read-ahead": "0"})) is None
 
 
-def test_shares_go_down_with_the_number_of_files(pool: FetchPool) -> None:
-    files: list[Any] = [Store().opened(pool) for _ in range(4)]
+def test_files_share_what_may_be_held_by_their_sizes(pool: FetchPool) -> None:
+    store = Store()
+    sizes = [5 * MIB, 5 * MIB, 15 * MIB]
+    files = [RangedContent(store.fetch, size, size - MIB, WHOLE[size - MIB : size], pool) for size in sizes]
     for file in files:
         file.prefetch([[(0, 100)]])
-    assert pool.share == 16 * MIB
-    for file in files:
+    assert [pool.share(size) for size in sizes] == [64 * MIB // 5, 64 * MIB // 5, 3 * 64 * MIB // 5]
+    for file in files[:2]:
         file.close()
         file.close()
-    assert pool.share == 64 * MIB
+    assert pool.share(sizes[2]) == 64 * MIB
