@@ -161,5 +161,7 @@ def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
     """How many rows of these files to hold in memory at once, while `readers` threads do so."""
     rows = sum(f.row_count for f in files)
     size = sum(f.file_size for f in files)
-    wanted = BLOCK_ROWS if not size else min(BLOCK_ROWS, BLOCK_BYTES * rows // (size * EXPANSION))
-    return max(_MIN_BLOCK_ROWS, wanted * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS))
+    if not size:
+        return BLOCK_ROWS
+    room = BLOCK_BYTES * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS)
+    return max(_MIN_BLOCK_ROWS, min(BLOCK_ROWS, room * rows // (size * EXPANSION)))
