@@ -1,8 +1,8 @@
 """Reading Parquet data files.
 
 Columns are found by name, as Paimon does. Memory: a page of each column, plus the batch; local files are mapped, others
-read through a buffer per column. The input is told which column chunks or pages are needed, so that one in a store
-fetches them by few requests and ahead of need.
+read through a buffer per column, or a row group at a time where that is little. The input is told which column chunks
+or pages are needed, so that one in a store fetches them by few requests and ahead of need.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +27,8 @@ from interbed.storage.files.format.pages.selection import PageRead, PageRequest
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
+_UNBUFFERED_BYTES = 4 << 20
+"""Columns that take no more in a row group are decoded from where they were fetched to, without a buffer between."""
 _GROUPS_AHEAD = 4
 """Row groups of which pages are chosen, and fetched, before those of the group before them are decoded."""
 
@@ -55,8 +57,6 @@ class ParquetReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
-            # A mapped file is decoded in place; a buffer would only copy it.
-            buffer_size = 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
             pages = MappedPages(source)
             footer = read_footer(source, path, verify=checks.checksums)
             checks.expect_rows(footer.metadata.num_rows)
@@ -66,12 +66,11 @@ class ParquetReader:
             coded = [name for name in names if name in footer.dictionaries]
 
             def whole(groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-                prefetch(source, lambda: footer.chunks.of(names, groups))
                 with opened(
                     source,
                     footer.metadata,
                     verify=checks.checksums,
-                    buffer_size=buffer_size,
+                    buffer_size=_announced(source, footer, names, groups),
                     as_dictionaries=coded,
                 ) as file:
                     for position, end, stretch in _stretches(footer.groups.starts, groups):
@@ -104,6 +103,17 @@ class ParquetReader:
                 tally=tally,
             )
             yield from _by_pages(source, footer, groups, request, wanted, whole)
+
+
+def _announced(source: pa.NativeFile, footer: Footer, names: Sequence[str], groups: list[int] | None) -> int:
+    """Have the columns fetched ahead of need, if they are fetched; the size of the buffer to read each of them by."""
+    if isinstance(source, FetchesAhead):
+        steps = list(footer.chunks.of(names, groups))
+        prefetch(source, lambda: steps)
+        most = max((sum(end - start for start, end in step) for step in steps), default=0)
+        return 0 if most <= _UNBUFFERED_BYTES else COLUMN_BUFFER_BYTES
+    # A mapped file is decoded in place; a buffer would only copy it.
+    return 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
