@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
 from interbed.storage.scan.fallback import plan_rows
@@ -53,6 +55,8 @@ class Scan(ArrowRows):
     @cached_property
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
+        if is_remote(self.store.file_io):
+            begin_loading(self.store.options.file_format)
         if self.level_filter is None:
             known: KeyedRead | None = self.__dict__.get("_keyed")
             snapshot_id = self.snapshot_id if known is None else known.snapshot.id

@@ -1,6 +1,8 @@
 """The reader of each file format."""
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 from interbed.storage.base.errors import NotSupportedError
@@ -8,6 +10,9 @@ from interbed.storage.files.format.api import FormatReader
 
 
 def _parquet() -> FormatReader:
+    # Reading a footer needs it, and loading it takes a while: see begin_loading.
+    import pyarrow.parquet  # noqa: F401
+
     from interbed.storage.files.format.parquet import ParquetReader
 
     return ParquetReader()
@@ -27,6 +32,8 @@ def _avro() -> FormatReader:
 
 # Loaded by use: a table seldom has files of two formats.
 _READERS: dict[str, Callable[[], FormatReader]] = {"parquet": cache(_parquet), "orc": cache(_orc), "avro": cache(_avro)}
+_BEGUN: set[str] = set()
+"""Formats whose readers were loaded, or are being loaded by a thread."""
 
 
 def reader_for(file_format: str, path: str) -> FormatReader:
@@ -37,3 +44,17 @@ def reader_for(file_format: str, path: str) -> FormatReader:
             f"The data file {path} is of the format '{file_format}'; this version reads {', '.join(sorted(_READERS))}."
         )
     return reader()
+
+
+def begin_loading(file_format: str) -> None:
+    """Have a thread load the code of a format's reader, while a store is asked which files there are to be read."""
+    name = file_format.lower()
+    if name in _READERS and name not in _BEGUN:
+        _BEGUN.add(name)
+        threading.Thread(target=_load, args=(name,), name="interbed-load").start()
+
+
+def _load(name: str) -> None:
+    # Whoever reads a file is told what is missing.
+    with suppress(Exception):
+        _READERS[name]()

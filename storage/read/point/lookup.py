@@ -19,6 +19,7 @@ from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
@@ -85,6 +86,8 @@ class PointLookup:
 
         Raises InvalidInputError and NotSupportedError for keys that are none, and what reading raises.
         """
+        if is_remote(self._store.file_io):
+            begin_loading(self._store.options.file_format)
         asked = key_batch(keys, self._store.schema)
         snapshot = starting_snapshot(self._store)
         return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)

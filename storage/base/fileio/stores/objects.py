@@ -31,7 +31,7 @@ WHOLE_BYTES = 1 << 20
 """A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
 
 _LEAST_END_BYTES = 128 << 10
-_END_SHARE = 128
+_END_SHARE = 256
 """The end of a file whose size is known is a part of it like that."""
 
 _NO_SUCH_RANGE = 416

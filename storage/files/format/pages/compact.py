@@ -11,6 +11,8 @@ BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRU
 STOP = 0
 _INTEGERS = (I16, I32, I64)
 _LONG_LIST = 0x0F
+_LONG_FIELD = 0x0F
+"""The head of a field is greater, unless its number follows: it is not just a little greater than the one before."""
 _MAX_DEPTH = 32
 
 Struct = dict[int, Any]
@@ -23,7 +25,6 @@ class CompactReader:
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
         self.position = position
-        self._depth = 0
 
     def byte(self) -> int:
         """The next byte."""
@@ -33,16 +34,7 @@ class CompactReader:
 
     def varint(self) -> int:
         """An unsigned number."""
-        data, position = self.data, self.position
-        part = data[position]
-        position += 1
-        value, shift = part & 0x7F, 7
-        while part >= 0x80:
-            part = data[position]
-            position += 1
-            value |= (part & 0x7F) << shift
-            shift += 7
-        self.position = position
+        value, self.position = _unsigned(self.data, self.position)
         return value
 
     def integer(self) -> int:
@@ -50,89 +42,31 @@ class CompactReader:
         encoded = self.varint()
         return (encoded >> 1) ^ -(encoded & 1)
 
-    def binary(self) -> bytes:
-        """Bytes with their length before them."""
-        length = self.varint()
-        start, end = self.position, self.position + length
-        if end > len(self.data):
-            raise ValueError(f"{length} bytes where {len(self.data) - start} are left")
-        self.position = end
-        return self.data[start:end]
-
     def fields(self) -> Iterator[tuple[int, int]]:
         """The fields of a struct by number and type; each value must be read or skipped before the next one."""
         number = 0
         while (head := self.byte()) != STOP:
-            delta = head >> 4
-            # The long form is for numbers that are not just a little greater than the one before.
-            number = number + delta if delta else self.integer()
+            number = number + (head >> 4) if head > _LONG_FIELD else self.integer()
             yield number, head & 0x0F
 
     def list_head(self) -> tuple[int, int]:
         """How many values a list has, and their type."""
-        head = self.byte()
-        size = head >> 4
-        return (self.varint() if size == _LONG_LIST else size), head & 0x0F
+        size, kind, self.position = _list_head(self.data, self.position)
+        return size, kind
 
     def value(self, kind: int) -> Any:
         """The value of a field of that type."""
-        if kind in _INTEGERS:
-            return self.integer()
-        if kind == BINARY:
-            return self.binary()
-        if kind == STRUCT:
-            return self.struct()
-        if kind in (BOOL_TRUE, BOOL_FALSE):
-            return kind == BOOL_TRUE
-        if kind in (LIST, SET):
-            return self.list()
-        if kind == BYTE:
-            return self.byte()
-        if kind == DOUBLE:
-            self.position += 8
-            return struct.unpack("<d", self.data[self.position - 8 : self.position])[0]
-        raise ValueError(f"a value of Thrift's type {kind}")
+        found, self.position = _value(self.data, self.position, kind, 0)
+        return found
 
     def struct(self) -> Struct:
         """A struct with all that is in it."""
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise ValueError("structs in structs without end")
-        found = {number: self.value(kind) for number, kind in self.fields()}
-        self._depth -= 1
+        found: Struct = self.value(STRUCT)
         return found
-
-    def list(self) -> list[Any]:
-        """A list with all that is in it."""
-        size, kind = self.list_head()
-        if size > len(self.data) - self.position:
-            raise ValueError(f"a list of {size} values where {len(self.data) - self.position} bytes are left")
-        if kind in (BOOL_TRUE, BOOL_FALSE):
-            # In lists a byte stands for each.
-            return [self.byte() == BOOL_TRUE for _ in range(size)]
-        return [self.value(kind) for _ in range(size)]
 
     def skip(self, kind: int) -> None:
         """Move behind a value."""
-        if kind in _INTEGERS:
-            while self.data[self.position] >= 0x80:
-                self.position += 1
-            self.position += 1
-        elif kind == BINARY:
-            length = self.varint()
-            self.position += length
-        elif kind == STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner)
-        elif kind in (LIST, SET):
-            size, inner = self.list_head()
-            if inner in (BOOL_TRUE, BOOL_FALSE):
-                self.position += size
-            else:
-                for _ in range(size):
-                    self.skip(inner)
-        elif kind not in (BOOL_TRUE, BOOL_FALSE):
-            self.value(kind)
+        self.position = _behind(self.data, self.position, kind, 0)
 
 
 class CompactWriter:
@@ -193,6 +127,127 @@ class CompactWriter:
             self._parts.append(value & 0x7F | 0x80)
             value >>= 7
         self._parts.append(value)
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """The value that begins `at`, and where it ends."""
+    if kind in _INTEGERS:
+        encoded, at = _unsigned(data, at)
+        return (encoded >> 1) ^ -(encoded & 1), at
+    if kind == BINARY:
+        size, at = _unsigned(data, at)
+        if at + size > len(data):
+            raise ValueError(f"{size} bytes where {len(data) - at} are left")
+        return data[at : at + size], at + size
+    if kind == STRUCT:
+        return _struct(data, at, depth + 1)
+    if kind in (BOOL_TRUE, BOOL_FALSE):
+        return kind == BOOL_TRUE, at
+    if kind in (LIST, SET):
+        return _list(data, at, depth)
+    if kind == BYTE:
+        return data[at], at + 1
+    if kind == DOUBLE:
+        return struct.unpack("<d", data[at : at + 8])[0], at + 8
+    raise ValueError(f"a value of Thrift's type {kind}")
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+    if depth > _MAX_DEPTH:
+        raise ValueError("structs in structs without end")
+    found: Struct = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        if head > _LONG_FIELD:
+            number += head >> 4
+        else:
+            number, at = _value(data, at, I16, depth)
+        kind = head & 0x0F
+        if kind in _INTEGERS:
+            encoded = data[at]
+            at += 1
+            if encoded >= 0x80:
+                encoded, at = _unsigned(data, at - 1)
+            found[number] = (encoded >> 1) ^ -(encoded & 1)
+        else:
+            found[number], at = _value(data, at, kind, depth)
+    return found, at + 1
+
+
+def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    size, kind, at = _list_head(data, at)
+    if size > len(data) - at:
+        raise ValueError(f"a list of {size} values where {len(data) - at} bytes are left")
+    if kind in (BOOL_TRUE, BOOL_FALSE):
+        # In lists a byte stands for each.
+        return [value == BOOL_TRUE for value in data[at : at + size]], at + size
+    found: list[Any] = []
+    for _ in range(size):
+        value, at = _value(data, at, kind, depth)
+        found.append(value)
+    return found, at
+
+
+def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
+    """How many values a list has, their type, and where they begin."""
+    head = data[at]
+    size, at = (head >> 4, at + 1) if head >> 4 != _LONG_LIST else _unsigned(data, at + 1)
+    return size, head & 0x0F, at
+
+
+def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Where the value that begins `at` ends.
+
+    Most of a footer is passed over, so that nothing is called for the fields that there are most of.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError("structs in structs without end")
+    if kind == STRUCT:
+        while head := data[at]:
+            at += 1
+            if head <= _LONG_FIELD:
+                at = _behind(data, at, I16, depth)
+            inner = head & 0x0F
+            if inner in _INTEGERS:
+                while data[at] >= 0x80:
+                    at += 1
+                at += 1
+            elif inner not in (BOOL_TRUE, BOOL_FALSE):
+                at = _behind(data, at, inner, depth + 1)
+        return at + 1
+    if kind in (LIST, SET):
+        size, inner, at = _list_head(data, at)
+        if inner in (BOOL_TRUE, BOOL_FALSE):
+            return at + size
+        for _ in range(size):
+            at = _behind(data, at, inner, depth + 1)
+        return at
+    if kind == BINARY:
+        size, at = _unsigned(data, at)
+        return at + size
+    if kind in _INTEGERS:
+        while data[at] >= 0x80:
+            at += 1
+        return at + 1
+    if kind in (BOOL_TRUE, BOOL_FALSE):
+        return at
+    if kind in (BYTE, DOUBLE):
+        return at + (1 if kind == BYTE else 8)
+    raise ValueError(f"a value of Thrift's type {kind}")
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number, and where it ends."""
+    part = data[at]
+    at += 1
+    value, shift = part & 0x7F, 7
+    while part >= 0x80:
+        part = data[at]
+        at += 1
+        value |= (part & 0x7F) << shift
+        shift += 7
+    return value, at
 
 
 def _zigzag(value: int) -> int:

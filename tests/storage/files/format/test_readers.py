@@ -1,0 +1,30 @@
+"""The code of a format's reader is loaded while something else is waited for, once, and whatever is missing."""
+
+import subprocess
+import sys
+
+LOADING = """
+import sys, threading
+from interbed.storage.files.format import readers
+
+def load(name):
+    readers.begin_loading(name)
+    begun = [thread for thread in threading.enumerate() if thread.name == "interbed-load"]
+    for thread in begun:
+        thread.join()
+    return len(begun)
+
+assert "pyarrow.parquet" not in sys.modules
+assert load("text") == 0
+assert load("Parquet") == 1
+assert {"pyarrow.parquet", "interbed.storage.files.format.parquet"} <= sys.modules.keys()
+assert load("parquet") == 0
+sys.modules["pyarrow.orc"] = None
+assert load("orc") == 1
+"""
+
+
+def test_a_reader_is_loaded_by_a_thread_and_only_once() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
