@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
 
 _log = logging.getLogger(__name__)
@@ -34,11 +36,13 @@ class ObjectStoreFileIO:
         fsspec: Any = None,
         exclusive_create: bool = False,
         authority: str = "",
+        read_ahead: ReadAhead | None = None,
     ) -> None:
         self.scheme = scheme
         self.exclusive_create = exclusive_create
         self._filesystem = filesystem
         self._fsspec = fsspec
+        self._read_ahead = read_ahead or ReadAhead()
         self._prefix = f"{scheme}://{authority}"
 
     def read_bytes(self, path: str) -> bytes:
@@ -52,7 +56,18 @@ class ObjectStoreFileIO:
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A seekable input; raises FileNotFoundError."""
-        return self._call("open", path, lambda: self._filesystem.open_input_file(self._inner(path)))
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized; the store says what the size is."""
+        source: Any = self._call("open", path, lambda: self._filesystem.open_input_file(self._inner(path)))
+
+        def fetch(start: int, end: int) -> bytes:
+            # Arrow's files are read at a place by several threads at once.
+            return self._call("read", path, lambda: bytes(source.read_at(end - start, start)))
+
+        length = self._call("open", path, source.size)
+        return opened_by_ranges(fetch, length, self._read_ahead)
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A writable output; parents are created (where the store has directories at all)."""

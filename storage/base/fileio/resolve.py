@@ -104,12 +104,13 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
     from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 
     try:
+        ahead = ReadAhead.of(dict(options))
         if scheme == "s3":
-            return ObjectStoreFileIO(_s3(dict(options)), scheme="s3")
+            return ObjectStoreFileIO(_s3(dict(options)), scheme="s3", read_ahead=ahead)
         if scheme in ("gs", "viewfs", "abfs", "abfss"):
             filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
-            return ObjectStoreFileIO(filesystem, scheme=scheme)
-        return _through_fsspec(scheme)
+            return ObjectStoreFileIO(filesystem, scheme=scheme, read_ahead=ahead)
+        return _through_fsspec(scheme, ahead)
     except (OSError, ImportError, pa.ArrowException) as error:
         raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
 
@@ -118,7 +119,7 @@ def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
     from interbed.storage.base.fileio.hdfs.settings import VARIABLES, is_hdfs_option
 
     authority = location.partition("://")[2].partition("/")[0]
-    given = tuple(sorted((key, value) for key, value in options.items() if is_hdfs_option(key)))
+    given = tuple(sorted((k, v) for k, v in options.items() if is_hdfs_option(k) or k.startswith(AHEAD)))
     return _hdfs_of(authority, given, tuple(os.environ.get(name) for name in VARIABLES))
 
 
@@ -128,15 +129,16 @@ def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tu
     from interbed.storage.base.fileio.hdfs.settings import client_settings, configuration_directory, umask_of
 
     if not is_installed("hdfs_native"):
-        return _hdfs_through_java(authority)
+        return _hdfs_through_java(authority, ReadAhead.of(dict(options)))
     from interbed.storage.base.fileio.hdfs.store import HdfsFileIO
 
     conf_dir = configuration_directory(dict(options))
     settings = client_settings(dict(options), conf_dir)
-    return HdfsFileIO(authority, settings, conf_dir, umask=umask_of(settings, conf_dir))
+    ahead = ReadAhead.of(dict(options))
+    return HdfsFileIO(authority, settings, conf_dir, umask=umask_of(settings, conf_dir), read_ahead=ahead)
 
 
-def _hdfs_through_java(authority: str) -> FileIO:
+def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
     """By Hadoop's client in a JVM, where its libhdfs is found; it can't create files exclusively."""
     import pyarrow as pa
     from pyarrow import fs as pafs
@@ -149,7 +151,7 @@ def _hdfs_through_java(authority: str) -> FileIO:
         if "libhdfs" in str(error) or "libjvm" in str(error):
             raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from None
         raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
-    return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority)
+    return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority, read_ahead=read_ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":
     return pafs.S3FileSystem(**{k: v for k, v in arguments.items() if v is not None})
 
 
-def _through_fsspec(scheme: str) -> FileIO:
+def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
     # By use: it brings asyncio and ssl along, and most tables are read without it.
     import fsspec
     from pyarrow import fs as pafs
@@ -213,6 +215,7 @@ def _through_fsspec(scheme: str) -> FileIO:
         scheme=scheme,
         fsspec=filesystem,
         exclusive_create=scheme in _ATOMIC_FSSPEC,
+        read_ahead=read_ahead,
     )
 
 

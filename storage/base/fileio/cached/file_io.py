@@ -16,10 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.ahead.content import RangedContent
-from interbed.storage.base.fileio.ahead.file import RangedInput
 from interbed.storage.base.fileio.ahead.needs import open_sized
-from interbed.storage.base.fileio.ahead.pool import pool_of
+from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.cached.blocks import BlockFiles
 from interbed.storage.base.fileio.cached.counts import COUNTER
@@ -73,7 +71,7 @@ class CachedFileIO(WrappedFileIO):
         start, held = (end.start, end.held) if end is not None else (size, b"")
         if size <= self._options.block_bytes and end is None:
             return pa.BufferReader(fetch(0, size) if size else b"")
-        return RangedInput.over(RangedContent(fetch, size, start, held, pool_of(self._store.read_ahead)))
+        return opened_from(fetch, size, start, held, self._store.read_ahead)
 
     def open_output(self, path: str) -> Any:
         """See FileIO."""

@@ -1,15 +1,11 @@
-"""Files of HDFS that are open: one that is read by ranges, one that is written under its hidden name."""
+"""A file of HDFS that is written under its hidden name."""
 
 import io
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from hdfs_native import FileReader, FileWriter
-
-WINDOW_BYTES = 128 << 10
-"""How much is read at least: a request costs about as much as so many bytes."""
+    from hdfs_native import FileWriter
 
 WRITE_BYTES = 1 << 20
 """How much is collected before it is sent: each write goes through Python, Rust and the network once."""
@@ -26,71 +22,9 @@ class HdfsSteps(Protocol):
         """Give a file that was written under its hidden name its own, which may be taken."""
         ...
 
-    def read_error(self, path: str, error: Exception) -> OSError:
-        """What went wrong while an open file was read."""
-        ...
-
     def write_error(self, path: str, error: Exception) -> OSError:
         """What went wrong while an open file was written."""
         ...
-
-
-class HdfsInput(io.RawIOBase):
-    """An open file: large reads go to the data nodes as they are, small ones through a window."""
-
-    def __init__(self, home: HdfsSteps, path: str, reader: "FileReader") -> None:
-        self._home = home
-        self._path = path
-        self._reader = reader
-        self._size = len(reader)
-        self._position = 0
-        self._window = b""
-        self._window_start = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def read(self, size: int | None = -1) -> bytes:
-        start = min(self._position, self._size)
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        if end - start >= WINDOW_BYTES:
-            content = self._range(start, end)
-        else:
-            if not self._window_start <= start <= end <= self._window_start + len(self._window):
-                # A footer is read from its end: the window ends with the file then.
-                first = max(0, min(start, self._size - WINDOW_BYTES))
-                self._window = self._range(first, min(first + WINDOW_BYTES, self._size))
-                self._window_start = first
-            content = self._window[start - self._window_start : end - self._window_start]
-        self._position = start + len(content)
-        return content
-
-    def readinto(self, buffer: Any) -> int:
-        content = self.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def _range(self, start: int, end: int) -> bytes:
-        if end == start:
-            return b""
-        try:
-            return self._reader.read_range(start, end - start)
-        except (OSError, RuntimeError) as error:
-            raise self._home.read_error(self._path, error) from error
 
 
 class HdfsOutput(io.RawIOBase):

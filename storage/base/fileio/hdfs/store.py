@@ -25,9 +25,11 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.extras import load_extra
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.hdfs.errors import NOT_A_FILE, translated
-from interbed.storage.base.fileio.hdfs.files import HdfsInput, HdfsOutput
+from interbed.storage.base.fileio.hdfs.files import HdfsOutput
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileWriter
@@ -49,7 +51,8 @@ class HdfsFileIO:
     """FileIO over one HDFS; threads and forked processes may share it.
 
     `authority` is a name node's `host:port` or the name of a nameservice, which `settings` or the files of `conf_dir`
-    (core-site.xml, hdfs-site.xml) describe. Opens no connection before the first file.
+    (core-site.xml, hdfs-site.xml) describe. `read_ahead` says what may be read of files before it is needed. Opens no
+    connection before the first file.
     """
 
     scheme = "hdfs"
@@ -62,17 +65,19 @@ class HdfsFileIO:
         conf_dir: str | None = None,
         *,
         umask: int = 0o022,
+        read_ahead: ReadAhead | None = None,
     ) -> None:
         self._authority = authority
         self._settings = dict(settings or {})
         self._conf_dir = conf_dir
         self._umask = umask
+        self._read_ahead = read_ahead or ReadAhead()
         self._prefix = f"hdfs://{authority}"
         self._client: Client | None = None
         _OPEN.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._authority, self._settings, self._conf_dir, self._umask)
+        return _again, (self._authority, self._settings, self._conf_dir, self._umask, self._read_ahead)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -87,8 +92,19 @@ class HdfsFileIO:
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A seekable input that reads ranges; raises FileNotFoundError."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized; the name node says what the size is."""
         reader = self._call("open", path, lambda: self._reader(path))
-        return pa.PythonFile(HdfsInput(self, path, reader), mode="r")
+
+        def fetch(start: int, end: int) -> bytes:
+            try:
+                return reader.read_range(start, end - start)
+            except (OSError, RuntimeError) as error:
+                raise self.read_error(path, error) from error
+
+        return opened_by_ranges(fetch, len(reader), self._read_ahead)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -353,8 +369,10 @@ def _file_status(path: str, status: Any) -> FileStatus:
     )
 
 
-def _again(authority: str, settings: Mapping[str, str], conf_dir: str | None, umask: int) -> HdfsFileIO:
-    return HdfsFileIO(authority, settings, conf_dir, umask=umask)
+def _again(
+    authority: str, settings: Mapping[str, str], conf_dir: str | None, umask: int, read_ahead: ReadAhead
+) -> HdfsFileIO:
+    return HdfsFileIO(authority, settings, conf_dir, umask=umask, read_ahead=read_ahead)
 
 
 _OPEN: "weakref.WeakSet[HdfsFileIO]" = weakref.WeakSet()

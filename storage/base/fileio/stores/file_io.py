@@ -16,9 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.ahead.content import RangedContent
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
-from interbed.storage.base.fileio.ahead.pool import pool_of
+from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores.errors import is_missing_store, store_error
@@ -92,14 +91,11 @@ class ObstoreFileIO:
         """See OpensSized."""
         import pyarrow as pa
 
-        from interbed.storage.base.fileio.ahead.file import RangedInput
-
         end = self.end_of(path, size=size)
         assert end is not None
         if len(end.held) == end.size:
             return pa.BufferReader(end.held)
-        content = RangedContent(partial(self.range_of, path), end.size, end.start, end.held, pool_of(self.read_ahead))
-        return RangedInput.over(content)
+        return opened_from(partial(self.range_of, path), end.size, end.start, end.held, self.read_ahead)
 
     def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
         """See VersionedFiles."""

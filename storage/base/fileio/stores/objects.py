@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES, end_bytes
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
@@ -26,13 +27,6 @@ from interbed.storage.base.fileio.stores.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-WHOLE_BYTES = 1 << 20
-"""A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
-
-_LEAST_END_BYTES = 128 << 10
-_END_SHARE = 256
-"""The end of a file whose size is known is a part of it like that."""
 
 _NO_SUCH_RANGE = 416
 
@@ -291,11 +285,6 @@ def _stored_end(found: Any) -> StoredEnd:
     # Others than those of S3 may have none.
     version = found.meta["e_tag"] or f"{size}-{found.meta['last_modified'].timestamp()}"
     return StoredEnd(size=size, start=found.range[0], held=found.bytes().to_bytes(), version=version)
-
-
-def end_bytes(size: int) -> int:
-    """How much of the end of a file is read when it is opened: about what its footer and its index of pages take."""
-    return max(_LEAST_END_BYTES, min(size // _END_SHARE, WHOLE_BYTES))
 
 
 def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping[str, Any] | None = None) -> Any:

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.hdfs.files import WINDOW_BYTES, WRITE_BYTES
+from interbed.storage.base.fileio.ahead.needs import FetchesAhead, whole_file
+from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES
+from interbed.storage.base.fileio.hdfs.files import WRITE_BYTES
 from interbed.storage.base.fileio.hdfs.store import HdfsFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
@@ -152,15 +154,15 @@ def test_a_file_that_is_not_finished_leaves_nothing(root: str) -> None:
 
 def test_a_file_is_read_in_ranges_and_beyond_its_end_as_a_local_one_is(root: str) -> None:
     io = opened(root)
-    content = os.urandom(4 * WINDOW_BYTES + 99)
+    content = os.urandom(4 * WHOLE_BYTES + 99)
     with io.open_output(f"{root}/f") as output:
         output.write(content)
     with io.open_input(f"{root}/f") as source:
         assert source.size() == len(content)
-        for start, size in [(0, 4), (len(content) - 8, 8), (5, 3), (WINDOW_BYTES - 1, 2), (7, 3 * WINDOW_BYTES)]:
+        for start, count in [(0, 4), (len(content) - 8, 8), (5, 3), (WHOLE_BYTES - 2, 2), (7, 3 * WHOLE_BYTES // 4)]:
             source.seek(start)
-            assert source.read(size) == content[start : start + size]
-            assert source.tell() == start + size
+            assert source.read(count) == content[start : start + count]
+            assert source.tell() == start + count
         source.seek(len(content) + 50)
         assert source.read(10) == b""
         source.seek(len(content) - 3)
@@ -179,6 +181,21 @@ def test_parquet_is_written_and_read(root: str) -> None:
         assert file.metadata.num_row_groups == 10
         assert file.read_row_group(3, columns=["id"])["id"].to_pylist() == list(range(60_000, 80_000))
         assert file.read().equals(rows)
+
+
+def test_a_file_is_read_ahead_by_several_requests_at_once(root: str) -> None:
+    io = opened(root)
+    content = os.urandom(20 * WHOLE_BYTES)
+    with io.open_output(f"{root}/f") as output:
+        output.write(content)
+    with io.open_input(f"{root}/f") as source:
+        assert isinstance(source, FetchesAhead)
+        source.prefetch(whole_file(len(content)))
+        assert source.read() == content
+    limits = {"store.read-ahead": "0"}
+    with opened(root, limits).open_input(f"{root}/f") as source:
+        source.seek(3)
+        assert source.read(7 * WHOLE_BYTES) == content[3 : 3 + 7 * WHOLE_BYTES]
 
 
 def test_a_file_that_is_gone_while_it_is_read_is_missing(root: str) -> None:
