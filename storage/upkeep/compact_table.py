@@ -11,6 +11,8 @@ from interbed.storage.base.balance import longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.room import Room
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
@@ -31,6 +33,10 @@ from interbed.storage.write.commit_message import CommitMessage
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 """Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
+_SMALL_AT_ONCE = 8
+_SMALL_BYTES = 32 << 20
+"""In a store more buckets are compacted at once as long as all of them together are small: most of their time goes into
+waiting for a file to be opened, and for one to be sent."""
 
 
 def compact_table(
@@ -108,15 +114,23 @@ def compact_buckets(
     buckets = restored.buckets()
     sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     futures: dict[int, Future[CommitMessage | None]] = {}
-    pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+    threads = max(_SMALL_AT_ONCE, COMPACTION_THREADS) if is_remote(store.file_io) else COMPACTION_THREADS
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="compact")
+    room = Room(COMPACTION_THREADS, _SMALL_BYTES)
+
+    def worked(index: int) -> CommitMessage | None:
+        with room.taken(sizes[index]):
+            return work(restored, buckets[index])
+
     try:
         for index in longest_first(sizes):
-            futures[index] = pool.submit(work, restored, buckets[index])
+            futures[index] = pool.submit(worked, index)
         for done, future in enumerate(as_completed(futures.values()), 1):
             future.result()
             if progress is not None:
                 progress(done, len(futures))
     except BaseException:
+        room.close()
         pool.shutdown(cancel_futures=True)
         finished = [f.result() for f in futures.values() if not f.cancelled() and f.exception() is None]
         FileStoreCommit(store, "").abort([m for m in finished if m is not None])

@@ -1,5 +1,6 @@
 """A compaction of many buckets begins with the largest, and tells what it did in their order."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import interbed
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.lsm.compact.run import run_compaction
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
@@ -67,4 +69,34 @@ def test_an_error_in_one_bucket_leaves_nothing_of_those_before_it(watched: tuple
         compact_table(table.store, "c")
 
     assert _turns(file_io)[:3] == ["d", "b", "c"]
+    assert sorted(Path(table.location).rglob("*.parquet")) == before
+
+
+@pytest.mark.usefixtures("like_a_store")
+def test_small_buckets_of_a_store_are_compacted_at_once(
+    watched: tuple[Table, FaultyFileIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = watched
+    together = threading.Barrier(len(ROWS))
+
+    def run_together(*given: Any) -> Any:
+        together.wait(timeout=60)
+        return run_compaction(*given)
+
+    monkeypatch.setattr(module, "run_compaction", run_together)
+
+    messages = compact_buckets(table.store, restore_buckets(table.store))
+
+    assert [table.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
+
+
+@pytest.mark.usefixtures("like_a_store")
+def test_an_error_in_one_bucket_of_a_store_leaves_nothing_of_the_others(watched: tuple[Table, FaultyFileIO]) -> None:
+    table, file_io = watched
+    before = sorted(Path(table.location).rglob("*.parquet"))
+    file_io.arm(Fault(operation="open_output", pattern="*/p=c/*", action=FaultAction.FAIL_BEFORE))
+
+    with pytest.raises(Exception, match="p=c"):
+        compact_table(table.store, "c")
+
     assert sorted(Path(table.location).rglob("*.parquet")) == before
