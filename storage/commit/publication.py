@@ -154,14 +154,12 @@ class Publication:
         )
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
-        if is_remote(store.file_io):
-            # There is no turn to get ready for, and each look takes a request.
-            self._sync(writer, part.new_paths)
-        else:
-            # All that takes long is done before the turn; within it, only what came since is looked at.
+        if not is_remote(store.file_io):
+            # All that takes long is done before the turn; within it, only what came since is looked at. In a store
+            # there is no turn to get ready for, and each look takes a request.
             builder.prepare(self._checked_delta(part, *self._state(retries)))
-            # By far the most bytes, so that nobody waits for them in the queue.
-            self._sync(writer, part.new_paths)
+        # By far the most bytes, so that nobody waits for them in the queue.
+        self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:

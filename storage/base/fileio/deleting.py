@@ -1,7 +1,7 @@
 """Deleting files that nobody needs, so that it is known which of them are gone."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from interbed.storage.base.errors import StorageAccessError
@@ -27,6 +27,15 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
     for path, error in left.items():
         _log.warning("Left %s behind: %s", path, error)
     return left
+
+
+def delete_in_turn(delete: Callable[[str], object], paths: Iterable[str]) -> None:
+    """Delete files that may or may not exist, one after the other; what stays is logged, and nothing is raised."""
+    for path in paths:
+        try:
+            delete(path)
+        except OSError as error:
+            _log.warning("Left %s behind: %s", path, error)
 
 
 def delete_all_files(file_io: FileIO, paths: Iterable[str]) -> None:

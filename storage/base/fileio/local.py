@@ -10,7 +10,6 @@ to for many at once, for directories, and for what `delete_quietly` has deleted.
 import contextlib
 import copy
 import errno
-import logging
 import os
 import uuid
 from collections.abc import Iterable, Iterator
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.deleting import delete_in_turn
 from interbed.storage.base.fileio.disk import LOCAL_DISK, LocalDisk
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_log = logging.getLogger(__name__)
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -184,11 +182,7 @@ class LocalFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        for path in paths:
-            try:
-                self._delete(path)
-            except OSError as error:
-                _log.warning("Left %s behind: %s", path, error)
+        delete_in_turn(self._delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Never overwrites a file."""

@@ -5,7 +5,6 @@ a file only if it is absent; `exclusive_create` says whether this one can. Where
 then writes, and a commit must hold a catalog lock around it.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -16,8 +15,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
-
-_log = logging.getLogger(__name__)
+from interbed.storage.base.fileio.deleting import delete_in_turn
 
 _T = TypeVar("_T")
 
@@ -162,11 +160,7 @@ class ObjectStoreFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        for path in paths:
-            try:
-                self.delete(path)
-            except OSError as error:
-                _log.warning("Left %s behind: %s", path, error)
+        delete_in_turn(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Not atomic on most stores."""

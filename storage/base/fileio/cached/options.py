@@ -13,6 +13,8 @@ ENABLED, DIRECTORY, MOST, BLOCK, KINDS = (
     f"{PREFIX}{name}" for name in ("enabled", "dir", "max-size", "block-size", "whitelist")
 )
 LEAST_BLOCK_BYTES = 4 << 10
+_MOST_BYTES = 10 << 30
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +22,8 @@ class CacheOptions:
     """A directory that processes may share, how many bytes may be in it, and what is kept there."""
 
     directory: str
-    most_bytes: int = 10 << 30
-    block_bytes: int = 1 << 20
+    most_bytes: int = _MOST_BYTES
+    block_bytes: int = _BLOCK_BYTES
     kinds: frozenset[Kind] = frozenset(Kind)
 
     @staticmethod
@@ -36,8 +38,8 @@ class CacheOptions:
         if enabled not in ("true", "false"):
             raise InvalidOptionError(f"The option '{ENABLED}' is true or false, not '{given[ENABLED]}'.")
         directory = given.get(DIRECTORY, "").removeprefix("file:")
-        most = parse_memory(MOST, given[MOST]) if MOST in given else 10 << 30
-        block = parse_memory(BLOCK, given[BLOCK]) if BLOCK in given else 1 << 20
+        most = parse_memory(MOST, given[MOST]) if MOST in given else _MOST_BYTES
+        block = parse_memory(BLOCK, given[BLOCK]) if BLOCK in given else _BLOCK_BYTES
         if block < LEAST_BLOCK_BYTES or block > most:
             raise InvalidOptionError(
                 f"The option '{BLOCK}' is at least {LEAST_BLOCK_BYTES} bytes and at most '{MOST}', not '{block}'."

@@ -28,6 +28,7 @@ from interbed.storage.base.extras import load_extra
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.deleting import delete_in_turn
 from interbed.storage.base.fileio.hdfs.errors import NOT_A_FILE, translated
 from interbed.storage.base.fileio.hdfs.files import HdfsOutput
 
@@ -175,11 +176,7 @@ class HdfsFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        for path in paths:
-            try:
-                self.delete(path)
-            except OSError as error:
-                _log.warning("Left %s behind: %s", path, error)
+        delete_in_turn(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Never overwrites."""
