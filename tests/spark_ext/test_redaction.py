@@ -1,0 +1,38 @@
+"""What is hidden in Spark is the same in Python and in the jar, and covers what Python hides elsewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from interbed.spark_ext.session import SECRETS
+from interbed.storage.base.masking import is_secret
+
+JAR = Path(__file__).parents[2] / "spark_ext" / "jvm" / "src"
+
+
+def test_the_jar_has_the_pattern_of_python() -> None:
+    [source] = JAR.rglob("Redaction.java")
+    assert f'SECRETS =\n      "{SECRETS}";' in source.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "s3.access-key",
+        "s3.secret-key",
+        "s3.session-token",
+        "fs.s3a.access.key",
+        "fs.s3a.secret.key",
+        "fs.s3a.session.token",
+        "fs.oss.accessKeyId",
+        "fs.oss.accessKeySecret",
+        "fs.azure.account.key.lake.dfs.core.windows.net",
+        "fs.azure.sas.lake.dfs.core.windows.net",
+        "fs.azure.account.oauth2.client.secret",
+        "google.cloud.auth.service.account.private.key",
+        "kafka.sasl.password",
+    ],
+)
+def test_what_python_hides_spark_hides(key: str) -> None:
+    assert is_secret(key) == (re.search(SECRETS, key) is not None)
