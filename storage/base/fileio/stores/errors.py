@@ -64,24 +64,32 @@ _REFUSALS = frozenset(
 )
 
 
+_REFUSED = frozenset({"PermissionDeniedError", "UnauthenticatedError"})
+
+
 def is_expired(error: BaseException) -> bool:
     """Whether the store says that the credentials have expired."""
     return _EXPIRED.search(str(error)) is not None
 
 
-def store_error(action: str, path: str, error: BaseException, source: str = "") -> StorageAccessError:
+def store_error(
+    action: str, path: str, error: BaseException, source: str = "", *, ended: str = ""
+) -> StorageAccessError:
     """The error to raise for one of the store's: AccessRefusedError where other credentials would help.
 
-    `source` says where the credentials come from.
+    `source` says where the credentials come from, `ended` when they did, where they have.
     """
     kind = StorageAccessError
     text, name = str(error), type(error).__name__
     store = "/".join(path.split("/", 3)[:3])
+    whose = f", which come from {source}," if source else ""
     if is_missing_store(error):
         way = f"{store} does not exist; create it, or correct the location or the endpoint."
+    elif ended and (name in _REFUSED or status_of(error) in (401, 403)):
+        kind = AccessRefusedError
+        way = f"the credentials for {store}{whose} ended at {ended}; give new ones and do it again."
     elif is_expired(error):
         kind = AccessRefusedError
-        whose = f", which come from {source}," if source else ""
         way = f"the session token of the credentials for {store}{whose} has expired; give new ones and do it again."
     elif name == "UnauthenticatedError" or status_of(error) == 401 or _NO_CREDENTIALS.search(text):
         kind = AccessRefusedError

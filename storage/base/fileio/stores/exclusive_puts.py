@@ -111,7 +111,8 @@ class ExclusivePuts:
             self._pause(attempt - 1)
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
-        return store_error(action, path, error, self._objects.settings.source)
+        settings = self._objects.settings
+        return store_error(action, path, error, settings.source, ended=settings.ended)
 
     def _pause(self, attempt: int) -> None:
         self._sleep(self._patience.pause_seconds(attempt - 1))

@@ -256,10 +256,13 @@ class ObstoreFileIO:
             raise
         except FileNotFoundError as error:
             if is_missing_store(error):
-                raise store_error(action, path, error, self._settings.source) from None
+                raise self._error(action, path, error) from None
             raise FileNotFoundError(path) from None
         except (BaseError, OSError, ValueError) as error:
-            raise store_error(action, path, error, self._settings.source) from None
+            raise self._error(action, path, error) from None
+
+    def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
+        return store_error(action, path, error, self._settings.source, ended=self._settings.ended)
 
     def _check_process(self) -> None:
         global _used_by

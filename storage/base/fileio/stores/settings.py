@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.stores.patience import AZURE_NAMES, GCS_NAMES, S3_NAMES, Patience
@@ -98,6 +98,14 @@ class StoreSettings:
     """Where the credentials come from, for messages."""
     renews: bool = True
     """Whether they may be others when they are asked for again."""
+    end: datetime | None = None
+    """When they end, where they say it themselves."""
+
+    @property
+    def ended(self) -> str:
+        """When the credentials have ended, by themselves; empty where that is not known to be so."""
+        past = self.end is not None and self.end <= datetime.now(UTC)
+        return f"{self.end:%Y-%m-%dT%H:%M:%SZ}" if past else ""
 
 
 def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
@@ -438,7 +446,22 @@ def _azure(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSett
         heeds_conditions=heeds,
         config=config,
         patience=Patience.of(known.get, AZURE_NAMES),
+        source="" if sas is None else f"the option '{known.name('sas')}'",
+        end=None if sas is None else _end_of(sas),
     )
+
+
+def _end_of(signature: str) -> datetime | None:
+    """When a shared access signature ends; None where it does not say so: a policy of the container's does.
+
+    Source: Azure Storage, "Create a service SAS", signedExpiry, which is in UTC.
+    """
+    [said, *_] = parse_qs(signature.lstrip("?")).get("se", [""])
+    try:
+        end = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
 def _of_account(options: Mapping[str, str], account: str, container: str) -> Mapping[str, str]:

@@ -2,9 +2,12 @@
 error of fixed ones says which they are and what to do. A commit is known then not to have happened.
 """
 
+import base64
+import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
@@ -13,7 +16,7 @@ import interbed
 from interbed.storage.base.errors import AccessRefusedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
-from tests.support.servers.http_servers import running_s3
+from tests.support.servers.http_servers import AZURITE_ACCOUNT, AZURITE_KEY, running_azurite, running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 
 BUCKET = "lake"
@@ -204,3 +207,35 @@ def test_a_job_goes_on_over_tokens_that_expire(proxy: StoreProxy, tmp_path: Path
         assert ids(table) == list(range(20))
     assert number > 5
     assert tokens.refused >= number - 1
+
+
+@pytest.fixture(scope="module")
+def azurite() -> Iterator[dict[str, str]]:
+    with running_azurite(BUCKET) as options:
+        yield options
+
+
+def signature(expiry: str) -> str:
+    """A shared access signature of the container for all that is done here, until then."""
+    version, permissions = "2020-12-06", "racwdl"
+    resource = f"/blob/{AZURITE_ACCOUNT}/{BUCKET}"
+    signed = "\n".join((permissions, "", expiry, resource, "", "", "", version, "c", *[""] * 7))
+    code = hmac.digest(base64.b64decode(AZURITE_KEY), signed.encode(), "sha256")
+    parts = {"sp": permissions, "se": expiry, "sv": version, "sr": "c", "sig": base64.b64encode(code).decode()}
+    return urlencode(parts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_signature_that_has_ended_is_named(operation: str, azurite: dict[str, str]) -> None:
+    path = f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/{operation.replace(' ', '-')}/x"
+
+    def opened(expiry: str) -> FileIO:
+        own = {"fs.azure.endpoint": azurite["fs.azure.endpoint"], "fs.azure.sas.fixed.token": signature(expiry)}
+        return file_io_for(path, own)[0]
+
+    opened("2999-01-01T00:00:00Z").overwrite(path, b"x")
+    words = r"'fs\.azure\.sas\.fixed\.token', ended at 2020-01-01T00:00:00Z; give new ones"
+    with pytest.raises(AccessRefusedError, match=words) as caught:
+        OPERATIONS[operation](opened("2020-01-01T00:00:00Z"), path)
+    assert "sig=" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -173,6 +174,22 @@ def test_google_is_opened_with_a_key_file_or_as_the_environment_says() -> None:
     assert store_settings("gs", "b", {}).heeds_conditions is True
 
 
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        ("2020-02-03T04:05:06Z", "2020-02-03T04:05:06Z"),
+        ("2020-02-03T04:05Z", "2020-02-03T04:05:00Z"),
+        ("2020-02-03", "2020-02-03T00:00:00Z"),
+        ("2999-01-01", ""),
+        ("soon", ""),
+        ("", ""),
+    ],
+)
+def test_a_shared_access_signature_says_when_it_ends(said: str, ended: str) -> None:
+    signature = f"?sv=1&se={quote(said)}&sig=x"
+    assert store_settings("abfss", ACCOUNT, {"fs.azure.sas.fixed.token": signature}).ended == ended
+
+
 def test_azure_is_opened_with_what_is_of_its_account() -> None:
     options = {
         "fs.azure.account.key.acct.dfs.core.windows.net": "K",
@@ -185,6 +202,7 @@ def test_azure_is_opened_with_what_is_of_its_account() -> None:
     blob = "c@acct.blob.core.windows.net"
     sas = store_settings("wasbs", blob, {"fs.azure.sas.c.acct.blob.core.windows.net": "?sv=1"})
     assert sas.config["sas_key"] == "sv=1"
+    assert (sas.end, sas.ended) == (None, "")
     oauth = {
         "fs.azure.account.auth.type": "OAuth",
         "fs.azure.account.oauth2.client.id": "i",
