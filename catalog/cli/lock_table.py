@@ -23,8 +23,6 @@ from interbed.catalog.repository.session import SqlStore
 CHAIN_MAX = 1000
 """Locks in a chain of waiting: no two wait for each other, but what a foreign metastore reports can be wrong."""
 
-_LEASE_KEY = "hive.txn.timeout"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockView:
@@ -159,11 +157,10 @@ class _Remote:
 
     def _server_lease_seconds(self) -> float:
         try:
-            text = self._client.get_config_value(_LEASE_KEY, "")
+            said = self._client.lock_lease_seconds()
         except CatalogError:
-            return LEASE_SECONDS
-        number = text.strip().lower().removesuffix("s")
-        return float(number) if number.replace(".", "", 1).isdigit() else LEASE_SECONDS
+            said = None
+        return LEASE_SECONDS if said is None else said
 
 
 def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: Sequence[LockView]) -> LockView:

@@ -7,6 +7,7 @@ If a connection breaks during a call, a call that may be repeated is repeated on
 whether the server carried it out, and CallStateUnknownError says so.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,6 +32,17 @@ PARTITION_BATCH = 500
 """Partitions in one request: their descriptors make requests and transactions of the server large."""
 
 _ALL = -1
+
+_LEASE_KEY = "hive.txn.timeout"
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_UNITS = {
+    **dict.fromkeys(("ms", "msec"), 0.001),
+    **dict.fromkeys(("", "s", "sec"), 1.0),
+    **dict.fromkeys(("m", "min"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("d", "day"), 86400.0),
+}
+"""Of times in Hive's configuration, in which a lease without one is of seconds."""
 
 
 class TableModifiedError(CatalogError):
@@ -62,6 +74,8 @@ class HiveMetastoreClient:
         )
         # Hive 4.0 dropped get_table; found out by the first call.
         self._has_plain_get_table = True
+        self._lease_was_asked = False
+        self._lease: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -373,6 +387,13 @@ class HiveMetastoreClient:
         except _REFUSALS as error:
             raise self._refused(f"get the configuration value {name}", error) from error
 
+    def lock_lease_seconds(self) -> float | None:
+        """How long the metastore keeps a lock of which it hears nothing; None where it does not say. Asked for once."""
+        if not self._lease_was_asked:
+            self._lease = _seconds(self.get_config_value(_LEASE_KEY, ""))
+            self._lease_was_asked = True
+        return self._lease
+
     def current_notification_id(self) -> int:
         """The id of the last event in the notification log, 0 before the first."""
         try:
@@ -425,3 +446,10 @@ _REFUSALS = (
 def _batches(items: Sequence[T]) -> Iterator[list[T]]:
     for start in range(0, len(items), PARTITION_BATCH):
         yield list(items[start : start + PARTITION_BATCH])
+
+
+def _seconds(text: str) -> float | None:
+    """A time as Hive's configuration writes it; None for what is none."""
+    found = _DURATION.fullmatch(text)
+    unit = None if found is None else _UNITS.get(found[2].lower())
+    return None if found is None or unit is None else float(found[1]) * unit

@@ -1,8 +1,9 @@
 """The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
 
 One EXCLUSIVE component on the table, which need not exist yet. While it waits, check_lock is asked after 100, 200,
-400 ms … up to `check_max_sleep_seconds`. While it is held, a thread sends heartbeats, so that the lease (300 s by
-default in every metastore) outlasts a long commit. Paimon sends none; a commit of an hour would lose its lock there.
+400 ms … up to `check_max_sleep_seconds`. While it is held, a thread sends heartbeats, five in a lease (300 s by default
+in every metastore), so that the lock outlasts a long commit. Paimon sends none; a commit of an hour would lose its lock
+there.
 """
 
 import logging
@@ -27,7 +28,10 @@ logger = logging.getLogger(__name__)
 ACQUIRE_SECONDS_MAX = 480.0
 CHECK_SLEEP_SECONDS_MAX = 8.0
 HEARTBEAT_SECONDS = 60.0
-"""A fifth of the default lease: three heartbeats in a row may get lost."""
+"""A fifth of the default lease, for a metastore that does not say what its own is."""
+
+HEARTBEATS = 5
+"""In a lease: three in a row may get lost."""
 
 CHECK_FAILURES_MAX = 5
 """How many checks of a lock that is waited for may fail in a row."""
@@ -52,7 +56,7 @@ class HiveCatalogLock:
         *,
         acquire_timeout_seconds: float = ACQUIRE_SECONDS_MAX,
         check_max_sleep_seconds: float = CHECK_SLEEP_SECONDS_MAX,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        heartbeat_seconds: float | None = None,
     ) -> None:
         self._client = client
         self._database = database
@@ -82,6 +86,7 @@ class HiveCatalogLock:
         if self._lock_id is not None:
             raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
         deadline = time.monotonic() + self._acquire_timeout_seconds
+        pause_seconds = self._heartbeat_seconds or _heartbeat_seconds(self._client)
         response = self._request()
         lock_id: int = response.lockid
         try:
@@ -100,7 +105,9 @@ class HiveCatalogLock:
         self._lock_id = lock_id
         self._lost = None
         self._released.clear()
-        self._heart = threading.Thread(target=self._beat, args=(lock_id,), name=f"lock {lock_id}", daemon=True)
+        self._heart = threading.Thread(
+            target=self._beat, args=(lock_id, pause_seconds), name=f"lock {lock_id}", daemon=True
+        )
         self._heart.start()
 
     def release(self) -> None:
@@ -111,7 +118,7 @@ class HiveCatalogLock:
         self._released.set()
         if self._heart is not None:
             # The thread may be within a call, which has a timeout of its own.
-            self._heart.join(timeout=self._heartbeat_seconds)
+            self._heart.join(timeout=HEARTBEAT_SECONDS)
             self._heart = None
         if self._may_have_strays:
             self._release_strays(lock_id)
@@ -232,8 +239,8 @@ class HiveCatalogLock:
                 error,
             )
 
-    def _beat(self, lock_id: int) -> None:
-        while not self._released.wait(self._heartbeat_seconds):
+    def _beat(self, lock_id: int, pause_seconds: float) -> None:
+        while not self._released.wait(pause_seconds):
             try:
                 self._client.heartbeat(lock_id)
             except LockGoneError as error:
@@ -247,6 +254,17 @@ class HiveCatalogLock:
                 self._lost = str(error)
                 logger.warning("no more heartbeats for lock %d: %s", lock_id, error)
                 return
+
+
+def _heartbeat_seconds(client: HiveMetastoreClient) -> float:
+    try:
+        lease = client.lock_lease_seconds()
+    except CatalogUnavailableError:
+        raise
+    except CatalogError as error:
+        logger.info("The metastore does not say how long it keeps a lock: %s", error)
+        lease = None
+    return HEARTBEAT_SECONDS if not lease else lease / HEARTBEATS
 
 
 def _insisting(call: Callable[[], T]) -> T:

@@ -134,7 +134,7 @@ def test_a_call_whose_reply_is_lost_is_repeated_only_if_it_may_be(server: Metast
 
 def test_a_lock_whose_reply_is_lost_is_found_again(server: MetastoreUnderTest) -> None:
     with Relay(server.port) as relay, HiveMetastoreClient(f"thrift://127.0.0.1:{relay.port}") as client:
-        client.get_all_databases()
+        client.lock_lease_seconds()
         relay.lose_reply_of()
         with HiveCatalogLock(client, "default", "t") as lock:
             lock.ensure_held()
@@ -199,6 +199,23 @@ def test_a_lock_that_is_taken_away_is_noticed(client: HiveMetastoreClient) -> No
             lock.ensure_held()
     with pytest.raises(LockError, match="is not held"):
         lock.ensure_held()
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("300s", 300), ("300", 300), ("1.5 min", 90), ("250ms", 0.25), ("1h", 3600), ("", None), ("a while", None)],
+)
+def test_the_lease_of_locks_is_asked_for_once(said: str, seconds: float | None) -> None:
+    class Saying(HiveMetastoreClient):
+        asked = 0
+
+        def get_config_value(self, name: str, default: str) -> str:
+            self.asked += 1
+            return said
+
+    with Saying("thrift://127.0.0.1:1") as client:
+        assert [client.lock_lease_seconds() for _ in range(2)] == [seconds] * 2
+        assert client.asked == 1
 
 
 def test_a_lock_is_released_when_its_block_fails(client: HiveMetastoreClient) -> None:

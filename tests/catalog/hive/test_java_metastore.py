@@ -142,6 +142,7 @@ def test_locks_exclude_each_other(catalog: HiveCatalog, options: dict[str, str])
         hasty.get_table("shop.t").upsert(ROWS)
     assert table.upsert(ROWS) == 1
     assert catalog.client.show_locks() == []
+    assert catalog.client.lock_lease_seconds() == 300
 
 
 def test_racing_commits_are_all_kept(catalog: HiveCatalog, options: dict[str, str]) -> None:
