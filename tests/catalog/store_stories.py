@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -272,8 +272,22 @@ def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told])
     return wrong
 
 
-def tell(open_table: Callable[[int], Callable[[], interbed.Table]], seed: int, writers: int, steps: int) -> list[Told]:
-    """Let the writers write at the same time; `open_table` gives each the way to its table."""
-    all_writers = [Writer(open_table(number), number, random.Random(f"{seed}/{number}")) for number in range(writers)]
-    with ThreadPoolExecutor(writers) as pool:
+def tell(
+    open_table: Callable[[int], Callable[[], interbed.Table]], seed: int, writers: Sequence[int], steps: int
+) -> list[Told]:
+    """Let the writers of these numbers write at the same time; `open_table` gives each the way to its table."""
+    all_writers = [Writer(open_table(number), number, random.Random(f"{seed}/{number}")) for number in writers]
+    with ThreadPoolExecutor(len(writers)) as pool:
         return list(pool.map(lambda writer: writer.run(steps), all_writers))
+
+
+def tell_by_options(
+    options: Mapping[str, str], table: str, seed: int, writers: Sequence[int], steps: int
+) -> list[Told]:
+    """The same with a catalog for each writer, made from options: for a process of its own."""
+    catalogs = {
+        # An option that is passed over makes a client of its own.
+        number: interbed.CatalogFactory.create({**options, "fs.s3a.threads.max": str(number + 1)})
+        for number in writers
+    }
+    return tell(lambda number: lambda: catalogs[number].get_table(table), seed, writers, steps)

@@ -31,7 +31,7 @@ def test_what_is_listed_late_loses_nothing(piece: int, tmp_path: Path, tally: Ta
         return found
 
     catalogs = [opened(number) for number in range(WRITERS)]
-    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, WRITERS, STEPS)
+    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
     errors = [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors]
     print(store.late, errors)
     store.is_late = False
