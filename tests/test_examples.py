@@ -25,9 +25,11 @@ TIMEOUT_SECONDS = 600
             "two_clients.py",
             ["    account 2: 550 in 10 deposits", "No deposit was lost, in 10 commits of two programs."],
         ),
-        (
+        # It starts a Spark of its own.
+        pytest.param(
             "spark_merge.py",
             ["    4 dee 40", "    +U 2 25", "Python, without Spark: {'id': 2, 'customer': 'bob', 'amount': 25}"],
+            marks=pytest.mark.long,
         ),
     ],
 )

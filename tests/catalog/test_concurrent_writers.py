@@ -11,11 +11,11 @@ from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS
-from tests.support.shares import each_run
+from tests.support.shares import LONG, each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 
 WRITERS = 8
-COMMITS = 20
+COMMITS = 20 if LONG else 10
 
 
 # tests/storage/commit/test_processes.py does the same without a catalog.
@@ -30,6 +30,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
         yield {"warehouse": warehouse, "metastore": "hive", "uri": uri, "lock-check-max-sleep": "200 ms"}
 
 
+@pytest.mark.longer
 def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
@@ -50,7 +51,7 @@ def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
         assert [s.total_record_count for s in snapshots] == [rows_each * i for i in ids]
 
         # Nothing is lost: neither at the end nor anywhere between.
-        for snapshot_id in (1, 37, 80, 160):
+        for snapshot_id in (1, 37, 80, WRITERS * COMMITS):
             until = [[c for c in commits if c[1] <= snapshot_id] for commits in told]
             expected = set().union(*(keys_of(commits, i) for i, commits in enumerate(until)))
             assert own_keys(table, snapshot_id) == sorted(expected)
@@ -65,6 +66,7 @@ def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
             assert catalog.client.show_locks() == []
 
 
+@pytest.mark.long
 def test_writers_that_compact_at_the_same_time_lose_nothing(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog, compacted=True)

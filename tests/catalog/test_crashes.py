@@ -50,7 +50,8 @@ def check_goes_on(catalog: interbed.Catalog, options: dict[str, str], writer: in
         assert catalog.client.show_locks() == []
 
 
-@pytest.mark.parametrize("options", each_run(CATALOGS, lambda kind: kind == "hive"), indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("options", CATALOGS, indirect=True)
 def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
     choice = random.Random(20261121)
     with interbed.CatalogFactory.create(options) as catalog:

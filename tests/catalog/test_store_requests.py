@@ -122,11 +122,11 @@ def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Cata
 
 def test_snapshots_expire_many_at_once(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     table = orders(lake)
-    for n in range(30):
+    for n in range(15):
         table.upsert([{"id": n, "v": "a"}])
     found = seen(proxy, lambda: table.expire_snapshots(retain_min=1, retain_max=1))
     assert len(table.snapshots()) == 1
-    # Each of some 150 files is looked at and deleted; one after the other that would be as many rounds as requests.
+    # Each of some 75 files is looked at and deleted; one after the other that would be as many rounds as requests.
     assert found.rounds < len(found.requests) / 3
 
 

@@ -13,6 +13,7 @@ import interbed
 from tests.catalog.store_stories import KINDS, PATIENCE, Weather, check_afterwards, create, tell_by_options
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import StoreProxy
+from tests.support.shares import each_run
 from tests.support.tally import Tally
 
 BUCKET = "lake"
@@ -71,7 +72,8 @@ def told_story(
     return weather, wrong
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# test_late_listings.py has all kinds in each run.
+@pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in ("keyed", "vectors")))
 def test_what_writers_were_told_is_true(
     kind: str, store: dict[str, str], proxy: StoreProxy, elsewhere: ProcessPoolExecutor, tally: Tally
 ) -> None:

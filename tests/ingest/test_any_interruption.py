@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from interbed.ingest.tables.table_sink import TableSink
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import Event, event, job, lake, rows_of
+from tests.support.examples import examples
 
 
 class InterruptedRunError(Exception):
@@ -28,7 +29,7 @@ TOPICS = st.lists(
     sizes=st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(any),
     ends=st.lists(st.integers(1, 6)),
 )
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_come_once_however_often_runs_are_interrupted(
     topics: list[list[list[tuple[str, str]]]],
     sizes: list[int],

@@ -100,8 +100,8 @@ def kinds_and_rows(table: Table, found: pa.Table) -> list[Row]:
     return list(zip(kinds, table_to_rows(data, types), strict=True))
 
 
-# What these hold of single options, the others hold of some two of them.
-COMBINED = ("none, overwrites told", "none with vectors", "aggregation")
+# What these hold of single options, the others hold of some two of them, or the tests of Spark beside Java do.
+COMBINED = ("none, overwrites told", "none with vectors", "input with vectors", "full compaction", "aggregation")
 
 
 @pytest.fixture(scope="module", params=each_run(TABLES, lambda name: name not in COMBINED))

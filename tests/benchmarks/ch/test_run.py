@@ -20,6 +20,7 @@ ASKED_SIZE = Size(warehouses=1, scale=0.05)
 """Of as many rows that most queries have an answer."""
 
 
+@pytest.mark.long
 def test_tables_have_the_rows_of_the_database_after_transactions(tmp_path: Path) -> None:
     lake = lake_of("off", tmp_path, commit_seconds=0.5, options={})
     assert isinstance(lake, InterbedLake)

@@ -1,6 +1,7 @@
 """Random sequences of calls to interbed and to Hive's metastores: the same answers, exceptions and directories.
 
-Version 2.3.10 is asked in each run, with its notification log; 4.0.1 about locks, in the long ones.
+Version 2.3.10, with its notification log, is asked about locks in each run, and about all else in the long ones, which
+ask 4.0.1 about locks, too.
 
 The examples are the same in every run; `HYPOTHESIS_PROFILE=explore` draws many new ones. README.md lists what differs
 on purpose.
@@ -77,7 +78,7 @@ def run(machine: type[Machine], sides: Sides, number: int) -> None:
     )
 
 
-@pytest.mark.longer
+@pytest.mark.long
 @pytest.mark.parametrize("sides", ["2.3.10"], indirect=True)
 def test_databases_tables_and_functions_are_answered_for_alike(sides: Sides) -> None:
     run(TablesMachine, sides, 120)

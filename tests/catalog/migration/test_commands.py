@@ -23,6 +23,7 @@ from tests.support.servers.metastore import (
     new_database,
 )
 from tests.support.servers.postgres import postgres_server
+from tests.support.shares import each_run
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,7 @@ def exported(filled: MetastoreUnderTest, tmp_path_factory: pytest.TempPathFactor
     return file
 
 
+@pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_moves_into_another_database(filled: MetastoreUnderTest, target: str) -> None:
     told = run_json("import", "--from", filled.uri, "--db", target)
     assert told["failures"] == []
@@ -197,6 +199,7 @@ def test_a_command_that_cannot_be_carried_out_says_why(
     assert message in run(*filled_in, code=code)
 
 
+@pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
 def test_several_catalogs_move_in(target: str, tmp_path: Path) -> None:
     with metastore_under_test(f"sqlite:///{tmp_path / 'source.db'}", tmp_path) as running:
         with foreign_client(running.port) as foreign:

@@ -1,4 +1,8 @@
-"""Iceberg tables of a metastore are compacted by their names, beside Java's commits, and from Spark and the shell."""
+"""Iceberg tables of a metastore are compacted by their names, beside Java's commits, and from Spark and the shell.
+
+In each run tests/iceberg/test_command_line.py does it from the shell, and
+tests/spark_ext/calls/test_hive_catalog.py from Spark.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +18,8 @@ from interbed.cli import main
 from interbed.iceberg.table import IcebergTable
 from tests.iceberg.java_tables import ordered
 from tests.support.peers.iceberg import IcebergPeer
-from tests.support.shares import each_run
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,7 @@ def run_cli(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("version", each_run([2, 3], lambda version: version == 3))
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_table_is_compacted_by_name_and_java_goes_on(
     lake: tuple[IcebergPeer, interbed.Catalog, str], version: int
 ) -> None:

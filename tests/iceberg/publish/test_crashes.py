@@ -29,6 +29,7 @@ from tests.iceberg.publish.tables import (
 )
 from tests.support import shares
 from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.shares import each_run
 
 FEW = {
     "metadata.iceberg.compaction.min.file-num": "2",
@@ -93,7 +94,7 @@ def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Pa
     shutil.copytree(here, origin)
     steps = killed(location, operation, None)
     versions = _rows_by_snapshot(load_table(location))
-    chosen = range(steps) if shares.LONG else range(0, steps, 5)
+    chosen = range(steps) if shares.LONG else range(0, steps, 7)
     assert steps > 10
     for step in chosen:
         shutil.rmtree(here)
@@ -151,7 +152,7 @@ def test_an_append_table_with_vectors_survives(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("vectors", each_run([False, True], lambda vectors: not vectors))
 def test_a_table_with_a_key_survives(tmp_path: Path, vectors: bool) -> None:
     def made(warehouse: Path) -> Table:
         options = {**FEW, "bucket": "1", **(VECTORS if vectors else {})}

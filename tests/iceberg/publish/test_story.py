@@ -29,6 +29,7 @@ from tests.iceberg.publish.tables import (
 )
 from tests.support import shares
 from tests.support.peers.iceberg import IcebergPeer
+from tests.support.shares import each_run
 
 KINDS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "append": ({}, ()),
@@ -38,6 +39,7 @@ KINDS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "keys of version 3": ({"bucket": "2", VERSION: "3"}, ("id", "p")),
     "keys with vectors": ({**VECTORS, "bucket": "1"}, ("id", "p")),
 }
+OF_EACH_RUN = ("append with vectors", "keys of version 3")
 FEW = {
     "metadata.iceberg.compaction.min.file-num": "3",
     "metadata.iceberg.compaction.max.file-num": "6",
@@ -189,7 +191,7 @@ class Story:
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in OF_EACH_RUN))
 def test_an_iceberg_table_is_what_the_table_is_whatever_is_done(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
     for seed in range(12 if shares.LONG else 1):
         story = Story(warehouse, kind, seed)

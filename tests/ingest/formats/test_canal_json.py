@@ -29,6 +29,7 @@ from tests.ingest.formats.streams import (
     with_bad,
     written,
 )
+from tests.support.examples import examples
 
 TABLES = (SourceTable("shop", "orders"), SourceTable("shop", "items"), SourceTable("other", "orders"))
 
@@ -164,7 +165,7 @@ def inserted(kind: str, *values: str | None) -> RowChanges:
     return one(json.dumps({"table": "t", "type": "INSERT", "data": data, "mysqlType": {"c": kind}}))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
     stream, texts = data.draw(streams())
@@ -173,7 +174,7 @@ def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
     assert consumed(CanalJson(), parts) == (state_after(stream), offsets)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_truncation_ends_what_a_table_has_had(data: st.DataObject) -> None:
     (first, texts), (second, more) = data.draw(streams()), data.draw(streams())

@@ -16,6 +16,7 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import Value, messages_of
 from tests.ingest.shop import Event, Row, event
+from tests.support.examples import examples
 
 TABLES = ("orders", "items")
 VALUES = st.one_of(
@@ -75,7 +76,7 @@ def alike(value: Any, found: Any) -> bool:
     steps=st.lists(st.tuples(st.sampled_from(TABLES), st.integers(0, 3), ROWS, st.integers(0, 9)), max_size=25),
     size=st.integers(1, 12),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_any_stream_of_changes_gives_the_tables_that_it_gives_by_hand(
     steps: list[tuple[str, int, Row, int]], size: int
 ) -> None:

@@ -23,6 +23,7 @@ from tests.ingest.formats.streams import (
     with_bad,
     written,
 )
+from tests.support.examples import examples
 
 TABLES = (SourceTable("shop", "orders"), SourceTable("shop", "items"), SourceTable("other", "orders"))
 BAD = (
@@ -86,7 +87,7 @@ def message_of(change: Change) -> dict[str, Any]:
     return {**message, "old": change.old} if change.kind == "update" else message
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), TABLES))
@@ -96,7 +97,7 @@ def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
     assert consumed(MaxwellJson(), parts) == (state_after(stream), offsets)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_messages_that_say_nothing_of_rows_are_passed_over(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), TABLES))

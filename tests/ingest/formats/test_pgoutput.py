@@ -17,6 +17,7 @@ from interbed.ingest.flow.pgoutput_messages import copied_message, relation_mess
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import messages_of
+from tests.support.examples import examples
 
 ORDERS = SourceTable("public", "orders")
 TYPES = psycopg.adapters.types
@@ -239,7 +240,7 @@ def csv_of(value: bytes | None) -> bytes:
 
 
 @given(data=st.data(), kinds=st.lists(st.sampled_from(sorted(VALUES)), max_size=4), count=st.integers(0, 6))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_values_are_those_that_psycopg_reads(data: st.DataObject, kinds: list[str], count: int) -> None:
     columns = {"id": "int4"} | {f"c{i}": kind for i, kind in enumerate(kinds)}
     stream, first = Stream(columns).relation(), Stream(columns).relation()

@@ -23,6 +23,7 @@ from tests.ingest.formats.streams import (
     state_after,
     written,
 )
+from tests.support.examples import examples
 
 TABLE = SourceTable("", "t")
 BAD = (
@@ -42,7 +43,7 @@ BAD = (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_the_table_is_what_the_changes_made_of_it(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), (TABLE,)))

@@ -13,7 +13,7 @@ from interbed.storage.table.table import Table
 from tests.interop.flink.conftest import Change, SharedLake, by_key, read, rows_after, streamed, types_of
 from tests.support.peers.flink import FlinkJob
 from tests.support.peers.java import JavaPaimon
-from tests.support.shares import LONG, each_run
+from tests.support.shares import LONG
 from tests.support.tally import Tally
 
 KEYS = 50
@@ -170,8 +170,8 @@ CREATE TABLE changed (
 """
 
 
-@pytest.mark.longer
-@pytest.mark.parametrize("producer", each_run(["lookup", "full-compaction"], lambda producer: producer == "lookup"))
+@pytest.mark.long
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_the_changelog_of_interbeds_compactions_is_that_of_the_jobs_rows(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, producer: str
 ) -> None:

@@ -23,14 +23,13 @@ from tests.optimizer.service.processes import (
     until,
     working,
 )
-from tests.support import shares
 
 QUICK = ("--setting", "pause_first=100", "--setting", "pause_gave_way=50", "--setting", "expire_interval=500")
 LEASE = ("--setting", "lease=2000")
 HANGING = [sys.executable, str(Path(__file__).with_name("hanging_worker.py"))]
 
 
-@pytest.fixture(params=[pytest.param("files", marks=pytest.mark.long), "metastore"])
+@pytest.fixture(params=["files", "metastore"])
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mapping[str, str]]:
     """The options of a catalog of each kind."""
     warehouse = tmp_path / "lake"
@@ -67,11 +66,11 @@ def wait_for_workers(optimizer: Optimizer, count: int) -> None:
     until(lambda: len(optimizer.workers()) == count, f"{count} workers are registered")
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_tables_stay_exact_and_in_shape_while_workers_are_killed(
     tmp_path: Path, options: Mapping[str, str], catalog: Catalog
 ) -> None:
-    kills, rounds = (20, 12) if shares.LONG else (3, 6)
+    kills, rounds = 20, 12
     written = 0
     killed = []
     with optimizing(tmp_path, options, *QUICK, *LEASE, "--workers", "2") as optimizer:
@@ -130,7 +129,8 @@ def test_one_that_ends_hands_over_at_once(tmp_path: Path, files: Mapping[str, st
     lake.check_shape(catalog)
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
+@pytest.mark.long
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_that_hangs_loses_its_task_and_what_it_wrote(
     tmp_path: Path, files: Mapping[str, str], catalog: Catalog, when: str
 ) -> None:

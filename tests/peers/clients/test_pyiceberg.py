@@ -164,6 +164,7 @@ def test_a_commit_on_an_outdated_table_is_refused(catalog: HiveCatalog, namespac
     assert hms.show_locks(ShowLocksRequest(dbname=namespace)).locks == []
 
 
+@pytest.mark.long
 def test_appends_of_two_processes_at_once_are_all_kept(
     catalog: HiveCatalog, namespace: str, metastore: MetastoreUnderTest, hms: HMSClient
 ) -> None:

@@ -141,8 +141,8 @@ def ordered(catalog: interbed.Catalog) -> MetastoreTable:
     return table
 
 
-# A number and a text; the others take long.
-OF_EACH_RUN = ("DECIMAL(38, 10)", "STRING")
+# A number; a text has patterns to find in the test below, and the others take long.
+OF_EACH_RUN = ("DECIMAL(38, 10)",)
 
 
 @pytest.mark.parametrize(

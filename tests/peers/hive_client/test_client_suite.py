@@ -13,7 +13,7 @@ from tests.support.shares import each_run
 
 CLASSES = sorted(reference())
 
-EACH_RUN = ("TestDropPartitions", "TestFunctions", "TestGetPartitions")
+EACH_RUN = ("TestFunctions", "TestGetPartitions")
 
 BY_CHANCE = {
     "TestMetastoreScheduledQueries": ("testExclusivePoll",),

@@ -19,7 +19,7 @@ from tests.support.servers.metastore import (
     new_database,
 )
 from tests.support.servers.postgres import postgres_server
-from tests.support.shares import each_run
+from tests.support.shares import LONG, each_run
 
 THREADS = 3
 COMMITS = 3
@@ -37,14 +37,14 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnd
 @pytest.fixture(scope="module")
 def peers(metastore: MetastoreUnderTest) -> Iterator[list[SparkPeer]]:
     """Two sessions in processes of their own, each with the catalogs `ice`, which takes locks of the metastore, and
-    `cas`, which relies on what the metastore compares when a table is altered.
+    `cas`, which relies on what the metastore compares when a table is altered; one where no test needs both.
     """
     settings = {
         **iceberg_settings(metastore.uri, metastore.warehouse),
         **iceberg_settings(metastore.uri, metastore.warehouse, "cas"),
         "spark.sql.catalog.cas.hadoop.iceberg.engine.hive.lock-enabled": "false",
     }
-    with peers_at_once(settings, settings) as both:
+    with peers_at_once(*[settings] * (2 if LONG else 1)) as both:
         yield both
 
 
@@ -190,7 +190,9 @@ def next_lock(metastore: MetastoreUnderTest) -> int:
     return lock_id
 
 
-@pytest.mark.parametrize("catalog", each_run(["ice", "cas"], lambda name: name == "cas"))
+# In each run clients take locks in turn and swap values at once in tests/catalog/server/calls/test_locks.py.
+@pytest.mark.long
+@pytest.mark.parametrize("catalog", ["ice", "cas"])
 def test_commits_of_two_processes_at_once_are_all_kept(
     peers: list[SparkPeer], metastore: MetastoreUnderTest, catalog: str
 ) -> None:

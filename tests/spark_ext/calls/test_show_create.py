@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import interbed
 from tests.spark_ext.conftest import Lake
+from tests.support.examples import examples
 
 _PLAIN = {
     "BOOLEAN": "true",
@@ -91,7 +92,7 @@ def _tables(draw: Any) -> str:
 
 @given(table=_tables())
 @example(table=" (id INT NOT NULL COMMENT 'it''s', p STRING DEFAULT 'x''y') PARTITIONED BY (p) COMMENT 'a \"b\"'")
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_text_of_a_table_makes_an_equal_one(lake: Lake, table: str) -> None:
     number = next(_COUNT)
     lake.sql(f"CREATE TABLE {{lake}}.db.t{number}{table}")

@@ -1,6 +1,5 @@
-"""Queries whose whole application is killed, by SIGKILL, between two rounds and within a commit, and started again.
-
-`make test` kills at one step, `make test-long` at each of STEPS, one run after another.
+"""Queries whose whole application is killed, by SIGKILL, between two rounds and within a commit, and started again:
+at each of STEPS, one run after another.
 """
 
 import random
@@ -12,15 +11,13 @@ import pytest
 from tests.ingest.shop import Row, event, lake, rows_of
 from tests.ingest.test_kafka_to_tables import check_no_snapshot_repeats, make_topic, produce, stream
 from tests.support.servers.kafka import KafkaServer
-from tests.support.shares import LONG
 from tests.support.spark.killed import run_killed
 
-# One of two tables is committed, and nobody has noted it.
-DEFAULT_STEPS = ("create_exclusive:*/log/snapshot/snapshot-*:kill-after",)
 STEPS = (
     # Rows are written, and the table knows that a commit is begun.
     "overwrite:*/log/position/*:kill-after:1",
-    *DEFAULT_STEPS,
+    # One of two tables is committed, and nobody has noted it.
+    "create_exclusive:*/log/snapshot/snapshot-*:kill-after",
     # A round is committed.
     "delete_quietly:*/orders/snapshot/.write-*:kill-after",
     "create_exclusive:*/log/snapshot/.write-*:kill-before",
@@ -38,19 +35,18 @@ STEPS = (
 )
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_a_query_that_is_killed_again_and_again_loses_and_repeats_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
     """One table takes every event as a row of its own, so that a repetition shows; the other one is keyed."""
-    steps = STEPS if LONG else DEFAULT_STEPS
-    choice = random.Random(len(steps))
-    topic = f"spark-killed-{len(steps)}"
+    choice = random.Random(len(STEPS))
+    topic = "spark-killed"
     make_topic(kafka, topic, 2)
     catalog = lake(tmp_path / "lake")
     catalog.create_database("shop")
     catalog.create_table("shop.log", [{"n": 1}])
     model: dict[int, Row] = {}
     logged = 0
-    for step in [*steps, None]:
+    for step in [*STEPS, None]:
         log = [event("c", None, {"n": logged + i}, "log", "n") for i in range(60)]
         logged += len(log)
         produce(kafka, topic, [*stream(choice, 60, model), *log])

@@ -16,7 +16,6 @@ from interbed import load_catalog
 from interbed.spark_ext import spark_settings
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
-from tests.support.shares import each_run
 from tests.support.spark.spark_process import QUICK_JVM
 
 TIMEOUT_SECONDS = 300
@@ -49,6 +48,7 @@ def test_executors_in_processes_of_their_own_read_and_write(tmp_path: Path) -> N
         assert spark.run("SELECT v, count(*) FROM lake.db.t GROUP BY v ORDER BY v") == [["new", "50"], ["old", "50"]]
 
 
+@pytest.mark.long
 def test_the_sql_shell_takes_the_printed_arguments(tmp_path: Path) -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "interbed.cli", "spark", "settings", "-c", "lake", "-o", f"warehouse={tmp_path}"],
@@ -138,13 +138,10 @@ def test_a_planner_elsewhere_serves_a_driver_without_python(
                 spark.run("SHOW TABLES IN lake.db")
 
 
+# A driver without interbed is met by the test before, too.
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("python", "reason"),
-    each_run(
-        [("bare", LACKING), ("missing", r"There is no Python \S+ on this node.*venv-pack")],
-        # A driver without interbed is met by the test before, too.
-        lambda case: case[0] == "missing",
-    ),
+    ("python", "reason"), [("bare", LACKING), ("missing", r"There is no Python \S+ on this node.*venv-pack")]
 )
 def test_a_driver_whose_python_lacks_interbed_says_so_in_one_line(
     python: str, reason: str, tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch

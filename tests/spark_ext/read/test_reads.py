@@ -177,7 +177,7 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
         "o.y.z LIKE 'a%'",
         "o.y.z IS NULL",
         "o.y IS NULL AND p = 1",
-    ][:: 1 if LONG else 2]
+    ][:: 1 if LONG else 3]
 
     def selected(source: str) -> dict[str, list[str]]:
         # One job for all conditions, each with a scan of its own.

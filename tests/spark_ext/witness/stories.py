@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
+from tests.support.shares import LONG
+
 Row = dict[str, Any]
 Hand = Literal["spark", "java"]
 Condition = tuple[str, Callable[[Row], bool]]
@@ -51,7 +53,9 @@ class SparkStory:
 
 @st.composite
 def spark_stories(draw: st.DrawFn) -> SparkStory:
-    """Any kind of table whose rows a model can tell, with two to six steps after the first insertion."""
+    """Any kind of table whose rows a model can tell, with two to six steps after the first insertion, in `make test`
+    with three at most.
+    """
     keyed = draw(st.booleans())
     partitioned = draw(st.booleans())
     options = {"file.format": draw(st.sampled_from(("parquet", "parquet", "orc", "avro")))}
@@ -70,7 +74,7 @@ def spark_stories(draw: st.DrawFn) -> SparkStory:
         options["deletion-vectors.enabled"] = "true"
     seeds = st.integers(0, 2**32)
     steps = [Step(by=draw(st.sampled_from(("spark", "java"))), what="insert", seed=draw(seeds))]
-    for _ in range(draw(st.integers(2, 6))):
+    for _ in range(draw(st.integers(2, 6 if LONG else 3))):
         by: Hand = draw(st.sampled_from(("spark", "spark", "java")))
         what = draw(st.sampled_from(BY_SPARK if by == "spark" else BY_JAVA))
         steps.append(Step(by=by, what="insert" if what == "change" and not keyed else what, seed=draw(seeds)))

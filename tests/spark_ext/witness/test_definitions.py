@@ -3,6 +3,7 @@
 import pytest
 
 from tests.spark_ext.witness.witness import Witness
+from tests.support.shares import each_run
 
 ALTERATIONS = [
     "ADD COLUMNS (x DATE COMMENT 'a day' AFTER id, s.z DOUBLE FIRST, l.element.y STRING)",
@@ -26,7 +27,10 @@ ALTERATIONS = [
 PRIMARY = "'primary-key' = 'id', 'bucket' = '1'"
 
 
-@pytest.mark.parametrize("properties", ["'file.format' = 'parquet'", f"{PRIMARY}, 'file.format' = 'orc'"])
+@pytest.mark.parametrize(
+    "properties",
+    each_run(["'file.format' = 'parquet'", f"{PRIMARY}, 'file.format' = 'orc'"], lambda given: PRIMARY in given),
+)
 def test_rows_of_before_and_after_an_alteration_are_read_by_all(witness: Witness, properties: str) -> None:
     witness.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT, f FLOAT, d DECIMAL(9, 2) NOT NULL, "

@@ -57,7 +57,7 @@ KINDS = {
     "append table with buckets": Kind(partitioned=True, options={"bucket": "2", "bucket-key": "id"}),
 }
 
-COMBINED = ("input in dynamic buckets", "copies in an append table")
+COMBINED = ("input in dynamic buckets", "vectors in an append table", "copies in an append table")
 """What the other kinds have one by one."""
 
 FIRST = "(1, 'x', 10, 'a'), (2, 'x', 20, NULL), (3, 'y', 30, 'c'), (4, 'y', 40, 'd'), (5, 'z', 50, 'e')"

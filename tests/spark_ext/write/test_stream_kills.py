@@ -1,6 +1,5 @@
-"""Streams whose whole application is killed, by SIGKILL, between two steps of a micro-batch, and started again.
-
-`make test` kills at one step, `make test-long` at each of STEPS, one run after another.
+"""Streams whose whole application is killed, by SIGKILL, between two steps of a micro-batch, and started again: at
+each of STEPS, one run after another.
 """
 
 import signal
@@ -13,11 +12,8 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files
-from tests.support.shares import LONG
 from tests.support.spark.killed import run_killed
 
-# A commit is made but neither noted nor known to Spark.
-DEFAULT_STEPS = ("create_exclusive:*/sums/snapshot/snapshot-2:kill-after",)
 STEPS = (
     "create_exclusive:*/log/snapshot/.write-*:kill-before",
     "create_exclusive:*/log/snapshot/.write-*:kill-after",
@@ -28,7 +24,8 @@ STEPS = (
     "open_output:*/log/manifest/*:kill-after",
     # Files are written, the commit is not made.
     "create_exclusive:*/log/snapshot/snapshot-1:kill-before",
-    *DEFAULT_STEPS,
+    # A commit is made but neither noted nor known to Spark.
+    "create_exclusive:*/sums/snapshot/snapshot-2:kill-after",
     # An overwrite is made but neither noted nor known to Spark.
     "create_exclusive:*/counts/snapshot/snapshot-1:kill-after",
     "overwrite:*/log/epoch/*:kill-after:1",
@@ -57,11 +54,10 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     }
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_streams_that_are_killed_lose_nothing_and_repeat_nothing(tables: dict[str, Table], tmp_path: Path) -> None:
-    steps = STEPS if LONG else DEFAULT_STEPS
     written = _write(tables["s"], 0, files=2)
-    for step in steps:
+    for step in STEPS:
         assert _run(tmp_path, step) == -signal.SIGKILL, step
         # The source goes on while nobody reads it.
         written = _write(tables["s"], written, files=1)

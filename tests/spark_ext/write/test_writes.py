@@ -69,7 +69,7 @@ def test_rows_meet_in_the_task_of_their_bucket_whatever_the_key(lake: Lake, keys
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(300,)]
 
 
-@pytest.mark.parametrize("partition", ["", "PARTITIONED BY (p)"])
+@pytest.mark.parametrize("partition", each_run(["", "PARTITIONED BY (p)"], bool))
 def test_tasks_do_not_choose_dynamic_buckets_on_their_own(lake: Lake, partition: str) -> None:
     lake.sql(
         f"CREATE TABLE {{lake}}.db.t (p INT, id BIGINT, v BIGINT) {partition} "

@@ -222,6 +222,7 @@ def test_the_batches_of_a_stream_are_planned_by_one_connection(
     assert counted.connections == 1
 
 
+@pytest.mark.long
 def test_a_broker_that_was_started_again_is_asked_as_before(tmp_path: Path, counted: Counted) -> None:
     with running_kafka() as broker:
         table = create(broker, tmp_path, log__consistency="eventual")

@@ -84,6 +84,7 @@ def test_a_table_made_with_its_rows_may_have_an_eventual_log(kafka: KafkaServer,
     assert told == [{"id": 1, "v": "b", "_row_kind": 0}]
 
 
+@pytest.mark.long
 def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into_it(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,12 +10,13 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.interval_partition import interval_partition, partition_intervals
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
+from tests.support.examples import examples
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda t: (t[0], t[0] + t[1])), max_size=25)
 
 
 @given(intervals=_INTERVALS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_sections_do_not_meet_and_cannot_be_cut_further(intervals: list[tuple[int, int]]) -> None:
     sections = partition_intervals([a for a, _ in intervals], [b for _, b in intervals])
     assert sorted(i for s in sections for run in s for i in run) == list(range(len(intervals)))
@@ -31,7 +32,7 @@ def test_sections_do_not_meet_and_cannot_be_cut_further(intervals: list[tuple[in
 
 
 @given(intervals=_INTERVALS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_runs_are_sorted_and_as_few_as_the_deepest_overlap(intervals: list[tuple[int, int]]) -> None:
     for section in partition_intervals([a for a, _ in intervals], [b for _, b in intervals]):
         for run in section:

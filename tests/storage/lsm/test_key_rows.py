@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.lsm.merge_function.segments import KeyRows
+from tests.support.examples import examples
 
 
 @given(keys=st.lists(st.lists(st.booleans(), min_size=1, max_size=7), max_size=12), shuffle=st.randoms())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_keys_newest_and_oldest_wanted_rows_are_found_wherever_they_are(
     keys: list[list[bool]], shuffle: Random
 ) -> None:

@@ -13,6 +13,7 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.lsm.key_bounds import comparable_key, rows_through
 from interbed.storage.lsm.key_words import group_ends, key_words, sort_groups
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
+from tests.support.examples import examples
 
 
 def _columns(kinds: tuple[KeyKind, ...], keys: list[tuple[Any, ...]]) -> "list[pa.Array[Any]]":
@@ -36,14 +37,14 @@ def _check(kinds: tuple[KeyKind, ...], keys: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.parametrize("kind", KEY_KINDS, ids=lambda kind: kind.name)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rows_are_sorted_stably_by_a_key_of_each_type(kind: KeyKind, data: st.DataObject) -> None:
     keys = data.draw(st.lists(kind.values.map(lambda value: (value,)), max_size=40))
     _check((kind,), keys)
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_rows_are_sorted_stably_by_composite_keys(data: st.DataObject) -> None:
     kinds = tuple(data.draw(st.lists(st.sampled_from(KEY_KINDS), min_size=2, max_size=4)))
     pool = data.draw(st.lists(st.tuples(*(kind.values for kind in kinds)), min_size=1, max_size=12))
@@ -55,7 +56,7 @@ def test_rows_are_sorted_stably_by_composite_keys(data: st.DataObject) -> None:
         st.tuples(st.integers(0, 5), st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2), st.booleans()), max_size=60
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_ties_order_the_rows_of_one_key(rows: list[tuple[int, int, bool]]) -> None:
     keys, sequence, adds = (
         pa.array([r[i] for r in rows], t) for i, t in enumerate((pa.int32(), pa.int64(), pa.bool_()))
@@ -100,7 +101,7 @@ def test_a_sort_of_many_rows_is_the_same_by_every_path() -> None:
     tail=st.lists(st.integers(-60, 60), max_size=60),
     ties=st.randoms(use_true_random=False),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_sorted_head_changes_nothing_but_the_work(head: list[int], tail: list[int], ties: Random) -> None:
     keys = pa.array(head + tail, pa.int64())
     sequence = pa.array([ties.randrange(5) for _ in keys])

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.memory import MERGE_LIMIT_MB, WRITER_CONSTANT_MB, in_process
 
 BUFFER_MB = 16
@@ -14,6 +16,8 @@ def test_a_writer_with_a_thousand_open_buckets_keeps_to_its_buffer(tmp_path: Pat
     assert figures["peak_mb"] < BUFFER_MB + WRITER_CONSTANT_MB
 
 
+# test_sort_merge.py counts in each run the rows that a merge holds.
+@pytest.mark.long
 def test_merging_twenty_runs_takes_a_block_not_the_runs(tmp_path: Path) -> None:
     in_process("write_runs", tmp_path, 600_000, 20)
     scanned = in_process("scan_runs", tmp_path)

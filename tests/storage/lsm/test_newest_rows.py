@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.newest_rows import count_newest, newest_rows
+from tests.support.examples import examples
 
 TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us")]
 _RUNS = st.lists(st.sets(st.integers(-60, 60)), min_size=1, max_size=6)
@@ -24,7 +25,7 @@ def _columns(runs: list[set[int]], data_type: pa.DataType, offset: int = 0) -> "
 
 
 @given(runs=_RUNS, data_type=st.sampled_from(TYPES))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_newest_row_of_each_key_is_the_one_that_a_sort_finds(runs: list[set[int]], data_type: pa.DataType) -> None:
     columns = _columns(runs, data_type)
     found = newest_rows(columns)
@@ -36,7 +37,7 @@ def test_the_newest_row_of_each_key_is_the_one_that_a_sort_finds(runs: list[set[
 
 
 @given(runs=_RUNS, data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_count_is_of_the_keys_whose_last_row_adds(runs: list[set[int]], data: st.DataObject) -> None:
     adds = [data.draw(st.lists(st.booleans(), min_size=len(run), max_size=len(run))) for run in runs]
     last = {

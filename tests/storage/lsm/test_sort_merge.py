@@ -15,6 +15,7 @@ from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
+from tests.support.examples import examples
 
 Rank = tuple[Any, ...]
 
@@ -102,7 +103,7 @@ def _runs(draw: st.DrawFn, kinds: tuple[KeyKind, ...], *, mixed_sequences: bool)
 
 @pytest.mark.parametrize("kind", KEY_KINDS, ids=lambda kind: kind.name)
 @given(data=st.data(), block_rows=st.sampled_from([1, 2, 3, 7, 50, 10_000]), drop_deletes=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_merge_of_any_key_type_and_block_size_equals_the_model(
     kind: KeyKind, data: st.DataObject, block_rows: int, drop_deletes: bool
 ) -> None:
@@ -112,7 +113,7 @@ def test_a_merge_of_any_key_type_and_block_size_equals_the_model(
 
 
 @given(data=st.data(), block_rows=st.sampled_from([1, 3, 10, 10_000]), flags=st.tuples(st.booleans(), st.booleans()))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_merge_of_composite_keys_equals_the_model(
     data: st.DataObject, block_rows: int, flags: tuple[bool, bool]
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_merge_of_composite_keys_equals_the_model(
 
 
 @given(data=st.data(), block_rows=st.sampled_from([1, 3, 10, 10_000]), flags=st.tuples(st.booleans(), st.booleans()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_sequence_numbers_decide_over_age_and_an_add_wins_a_tie(
     data: st.DataObject, block_rows: int, flags: tuple[bool, bool]
 ) -> None:
@@ -231,7 +232,7 @@ def test_no_output_columns_still_count_rows() -> None:
     flags=st.tuples(st.booleans(), st.booleans()),
     by_sequence=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_rows_are_counted_without_a_look_at_them_as_they_are_merged(
     data: st.DataObject, block_rows: int, flags: tuple[bool, bool], by_sequence: bool
 ) -> None:

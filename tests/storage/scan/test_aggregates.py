@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from interbed import load_catalog
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
 from interbed.storage.table.table import Table
+from tests.support.examples import examples
 
 SCHEMA = pa.schema(
     (
@@ -76,7 +77,7 @@ def _expected(rows: list[dict[str, Any]], aggregate: Aggregate) -> object:
     return (min if aggregate.function is AggregateFunction.MIN else max)(values, default=None)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(batches=st.lists(ROWS, max_size=3), keyed=st.booleans(), compacted=st.booleans(), deleted=st.booleans())
 def test_what_metadata_tells_is_what_the_rows_say(
     batches: list[list[dict[str, Any]]], keyed: bool, compacted: bool, deleted: bool

@@ -16,6 +16,7 @@ from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.read import top_read
 from interbed.storage.scan.top import Top, splits_of_top
 from interbed.storage.table.table import Table
+from tests.support.examples import examples
 
 SCHEMA = pa.schema(
     (("p", pa.string()), ("n", pa.int64()), ("day", pa.date32()), ("s", pa.string()), ("x", pa.float64()))
@@ -50,7 +51,7 @@ def _first(values: list[Any], top: Top) -> list[Any]:
     return ([*nulls, *present] if top.nulls_first else [*present, *nulls])[: top.count]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     commits=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=4),
     column=st.sampled_from(["p", "n", "day"]),
@@ -85,7 +86,7 @@ def test_files_beyond_the_first_rows_are_left_out_where_bounds_are_known(tmp_pat
     assert files(Top(column="x", count=1)) == 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     commits=st.lists(
         st.dictionaries(st.integers(-40, 40), st.none() | st.integers(0, 9), min_size=1, max_size=30),

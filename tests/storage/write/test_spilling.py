@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.table.table import Table
+from tests.support.examples import examples
 
 SCHEMA = pa.schema(
     (
@@ -68,7 +69,7 @@ _BATCH = st.lists(_ROW, max_size=9)
 
 
 @pytest.mark.parametrize("engine", range(len(ENGINES)))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(batches=st.lists(st.tuples(_BATCH, st.booleans()), min_size=1, max_size=7))
 def test_a_spilled_commit_is_the_same_as_one_that_fitted_into_memory(
     engine: int, batches: list[tuple[list[tuple[int, int, str, int]], bool]], tmp_path_factory: pytest.TempPathFactory

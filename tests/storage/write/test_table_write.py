@@ -30,6 +30,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
+from tests.support.examples import examples
 
 COLUMNS = pa.schema((("id", pa.int64()), ("dt", pa.string()), ("v", pa.string()), ("n", pa.float64())))
 Kinds = Sequence[int]
@@ -117,7 +118,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches=st.lists(ROWS, max_size=4), first=st.integers(-1, 5))
 def test_a_flush_holds_the_last_row_of_each_key_in_order(
     batches: list[list[tuple[dict[str, Any], int]]], first: int, tmp_path_factory: pytest.TempPathFactory

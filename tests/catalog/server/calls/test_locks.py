@@ -99,6 +99,7 @@ def test_gone_locks_are_answered_as_hive_does(metastore: MetastoreUnderTest) -> 
             client.heartbeat(foreign.HeartbeatRequest(txnid=5))
 
 
+@pytest.mark.parametrize("metastore", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_eight_clients_hold_one_lock_in_turn(metastore: MetastoreUnderTest, database: str) -> None:
     holders: list[int] = []
     turns: list[int] = []

@@ -22,8 +22,8 @@ from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.shares import LONG, each_run
 
-CHANGES = 1000 if LONG else 400
-STEPS = 160 if LONG else 64
+CHANGES = 1000 if LONG else 200
+STEPS = 160 if LONG else 32
 
 
 # A method and its arguments.

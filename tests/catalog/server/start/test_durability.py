@@ -25,7 +25,8 @@ WRITERS = 4
     ("database_url", "number"),
     each_run(
         list(itertools.product(BACKENDS, (signal.SIGTERM, signal.SIGINT))),
-        lambda case: case in (("sqlite", signal.SIGTERM), ("postgresql", signal.SIGINT)),
+        # test_workers.py ends a server on SQLite by the other signal.
+        lambda case: case == ("postgresql", signal.SIGINT),
     ),
     indirect=["database_url"],
 )
@@ -56,7 +57,9 @@ def test_a_client_finds_a_restarted_server_again_without_an_error(tmp_path: Path
         assert client.get_all_tables("default") == ["t", "u"]
 
 
-@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
+# test_killed.py kills a server on PostgreSQL in each run.
+@pytest.mark.long
+@pytest.mark.parametrize("database_url", BACKENDS, indirect=True)
 def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(database_url: str, tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     pointers: dict[str, int] = {}

@@ -34,6 +34,7 @@ def server(database_url: str, tmp_path: Path) -> Iterator[MetastoreUnderTest]:
         yield running
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_change_through_one_worker_shows_in_all_at_once(server: MetastoreUnderTest) -> None:
     """Every client reads what any of them has just changed, each of them by the worker that it was dealt to."""
     with contextlib.ExitStack() as stack:
@@ -159,6 +160,7 @@ def test_more_clients_than_all_workers_may_have_wait(tmp_path: Path) -> None:
     assert "are in use, further clients wait" in (tmp_path / "server.log").read_text()
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_again_and_again_does_not_keep_the_machine_busy(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", "2") as running:

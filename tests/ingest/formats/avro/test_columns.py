@@ -18,6 +18,7 @@ from interbed.ingest.formats.avro.columns import AvroValues, Columns, DecodedVal
 from interbed.ingest.formats.avro.schema import AvroSchema
 from interbed.storage.base.avro.varints import PADDING
 from interbed.storage.base.errors import NotSupportedError
+from tests.support.examples import examples
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
 """A schema of Avro, and its values."""
@@ -126,7 +127,7 @@ def rows_of(decoded: DecodedValues) -> list[Any]:
     return found
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(written())
 def test_whatever_fastavro_writes_is_read_alike(case: tuple[Any, list[Any]]) -> None:
     schema, values = case
@@ -137,7 +138,7 @@ def test_whatever_fastavro_writes_is_read_alike(case: tuple[Any, list[Any]]) -> 
     assert rows_of(decoded) == [fastavro.schemaless_reader(io.BytesIO(text), parsed, None) for text in texts]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(written(), st.data())
 def test_fields_that_are_not_wanted_are_passed_over(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
     schema, values = case
@@ -149,7 +150,7 @@ def test_fields_that_are_not_wanted_are_passed_over(case: tuple[Any, list[Any]],
     assert rows_of(decoded) == [{n: row[n] for n in names if n in chosen} for row in rows_of(whole)]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(written(), st.data())
 def test_damaged_messages_are_refused_and_hinder_no_others(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
     schema, values = case

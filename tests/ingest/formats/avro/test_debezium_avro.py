@@ -18,6 +18,7 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.avro.events import SOURCE, Schemas, avro_event, envelope
 from tests.ingest.formats.streams import Change, batches, changes, consumed, messages_of, state_after
+from tests.support.examples import examples
 
 ORDERS, ITEMS = SourceTable("public", "orders"), SourceTable("public", "items")
 
@@ -293,7 +294,7 @@ _KINDS: Mapping[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     changes(st.sets(st.sampled_from(list(_KINDS))).map(lambda ns: {n: _KINDS[n][1] for n in ns}), [ORDERS, ITEMS]),
     st.lists(st.booleans(), min_size=1, max_size=5),

@@ -142,7 +142,8 @@ def ingesting(database: Database, warehouse: Path) -> Iterator[Run]:
             process.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [3, 20])
 def test_tables_equal_the_source_however_often_the_process_is_killed(
     database: Database, tmp_path: Path, kills: int
 ) -> None:

@@ -26,6 +26,7 @@ from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from tests.storage.base.predicate.model import nested_tables, tables, truth
+from tests.support.examples import examples
 
 Table = tuple[list[DataField], list[dict[str, Any]], Predicate]
 NestedTable = tuple[list[DataField], list[dict[str, Any]], Predicate, list[bool | None]]
@@ -37,7 +38,7 @@ def batch_of(fields: list[DataField], rows: list[dict[str, Any]]) -> pa.RecordBa
     return pa.record_batch(columns, schema=fields_to_schema(fields))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
     fields, rows, predicate = case
@@ -49,7 +50,7 @@ def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(nested_tables(), st.integers(0, 2))
 def test_a_mask_is_what_the_predicate_says_of_values_inside_of_columns(case: NestedTable, skipped: int) -> None:
     fields, rows, predicate, said = case
@@ -59,7 +60,7 @@ def test_a_mask_is_what_the_predicate_says_of_values_inside_of_columns(case: Nes
     assert repr(from_json(to_json(predicate))) == repr(predicate)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_pushing_negations_down_keeps_the_truth(case: Table) -> None:
     _, rows, predicate = case
@@ -69,7 +70,7 @@ def test_pushing_negations_down_keeps_the_truth(case: Table) -> None:
         assert truth(push_not(predicate, negate=True), row) == (None if inner is None else not inner)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_a_restricted_predicate_keeps_every_row_of_the_whole(case: Table) -> None:
     fields, rows, predicate = case

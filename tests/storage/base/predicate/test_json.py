@@ -10,9 +10,10 @@ from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
 from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.types.data_type import DataField
 from tests.storage.base.predicate.model import tables
+from tests.support.examples import examples
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_a_predicate_comes_back_with_its_values(case: tuple[list[DataField], list[dict[str, Any]], Predicate]) -> None:
     # By text, because NaN is not equal to itself.

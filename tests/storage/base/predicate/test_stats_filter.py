@@ -30,11 +30,12 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import type_from_json
 from tests.storage.base.predicate.model import tables, truth
+from tests.support.examples import examples
 
 Table = tuple[list[DataField], list[dict[str, Any]], Predicate]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables(), st.data())
 def test_no_file_with_a_matching_row_is_ruled_out(case: Table, data: st.DataObject) -> None:
     fields, rows, predicate = case
@@ -61,7 +62,7 @@ def test_no_file_with_a_matching_row_is_ruled_out(case: Table, data: st.DataObje
         assert kept or not any(truth(predicate, row) for row in file)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(tables())
 def test_partitions_are_selected_exactly(case: Table) -> None:
     fields, rows, predicate = case

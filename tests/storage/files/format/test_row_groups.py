@@ -21,6 +21,7 @@ from interbed.storage.base.types.parse import data_type
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from tests.storage.base.predicate.model import nested_tables, tables, truth
 from tests.storage.base.predicate.test_evaluate import NestedTable, Table, batch_of
+from tests.support.examples import examples
 
 
 def written(table: pa.Table, rows: int, **options: Any) -> pq.ParquetFile:
@@ -30,7 +31,7 @@ def written(table: pa.Table, rows: int, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(content)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(tables(), st.integers(1, 3), st.booleans())
 def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, legacy: bool) -> None:
     fields, rows, predicate = case
@@ -42,7 +43,7 @@ def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, le
     assert {i // size for i, row in enumerate(rows) if truth(predicate, row)} <= set(chosen)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(nested_tables(), st.integers(1, 3))
 def test_no_group_with_a_row_that_matches_inside_of_a_column_is_left_out(case: NestedTable, size: int) -> None:
     fields, rows, predicate, said = case

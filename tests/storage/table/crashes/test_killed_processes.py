@@ -25,6 +25,7 @@ import interbed
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.nursery import SCHEMA, SPACE
+from tests.support.shares import each_run
 from tests.support.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -250,7 +251,7 @@ def live(directory: Path, kind: str, seed: int, *, workers: int, rounds: int, op
     return life.counts
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", each_run([1, 3], lambda workers: workers == 3))
 def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: int, tally: Tally) -> None:
     counts = live(tmp_path, "key", seed=workers, workers=workers, rounds=4, operations=5)
     tally("processes killed with SIGKILL beside others", counts["killed"])

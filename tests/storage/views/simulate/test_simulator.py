@@ -15,6 +15,7 @@ from interbed.storage.lsm.compact.strategy import PickReason
 from interbed.storage.views.simulate.simulation import compared
 from interbed.storage.views.simulate.simulator import simulate
 from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution, Workload
+from tests.support.examples import examples
 
 SIZES_DO_NOT_MATTER = {"compaction.size-ratio": "1000000", "compaction.max-size-amplification-percent": "1000000"}
 """With these the number of sorted runs alone decides, so that files of any size make the same tree."""
@@ -45,7 +46,7 @@ table_options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(workload=workloads, options=table_options, every=st.integers(1, 4))
 def test_the_live_rows_are_those_of_a_dictionary(workload: Workload, options: dict[str, str], every: int) -> None:
     model: dict[int, bool] = {}
@@ -63,7 +64,7 @@ def test_the_live_rows_are_those_of_a_dictionary(workload: Workload, options: di
     json.dumps(simulation.to_json(), allow_nan=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workload=workloads)
 def test_a_full_compaction_leaves_live_rows_only(workload: Workload) -> None:
     simulation = simulate(workload, {"full-compaction.delta-commits": "1"})

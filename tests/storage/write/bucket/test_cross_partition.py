@@ -15,6 +15,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from tests.storage.write.bucket.tables import expected, make_table, read, restored, rows
+from tests.support.examples import examples
 
 Row = tuple[int, str, int, str | None]
 """Key, partition, kind and value."""
@@ -65,7 +66,7 @@ def apply(engine: str, model: Where, places: dict[int, str], change: Row) -> Non
         model[key] = (own, value if old is None else old if value is None else f"{old},{value}")
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data(), engine=st.sampled_from(["deduplicate", "partial-update", "aggregation", "first-row"]))
 def test_a_key_is_in_one_partition_with_the_rows_that_the_merge_engine_keeps(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, engine: str

@@ -18,6 +18,7 @@ from interbed.storage.upkeep import take_up_postponed as postponed_compact
 from interbed.storage.upkeep.take_up_postponed import PostponedPartition
 from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.write.bucket.tables import expected, make_table, read, restored, rows
+from tests.support.examples import examples
 
 OPTIONS = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
 """Rows wait, also those of batches."""
@@ -82,7 +83,7 @@ def test_one_partition_can_be_taken_up_alone(tmp_path: Path, full: bool) -> None
 Change = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 2, 3]))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(commits=st.lists(st.lists(Change, min_size=1, max_size=8), min_size=1, max_size=4))
 def test_changes_are_replayed_in_their_order(
     tmp_path_factory: pytest.TempPathFactory, commits: list[list[tuple[int, int]]]

@@ -14,6 +14,7 @@ from interbed.storage.write.sort.external import ExternalSort, sample_of
 from interbed.storage.write.sort.key import Sample, SortKey
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
 from tests.storage.lsm.keys import KEY_KINDS, key_array, key_order
+from tests.support.examples import examples
 
 
 class GivenRows:
@@ -37,7 +38,7 @@ def externally_sorted(key: SortKey, rows: GivenRows, memory: int) -> pa.Table:
 
 
 @given(data=st.data(), memory=st.sampled_from([1, 300, 1 << 20]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rows_of_any_type_are_ordered_as_keys_are_with_nulls_first(data: st.DataObject, memory: int) -> None:
     kinds = tuple(data.draw(st.lists(st.sampled_from(KEY_KINDS), min_size=1, max_size=3)))
     pool = data.draw(st.lists(st.tuples(*(st.none() | k.values for k in kinds)), min_size=1, max_size=20))
@@ -58,7 +59,7 @@ def test_rows_of_any_type_are_ordered_as_keys_are_with_nulls_first(data: st.Data
 
 @pytest.mark.parametrize("strategy", [OrderStrategy.ZORDER, OrderStrategy.HILBERT])
 @given(points=st.lists(st.tuples(st.integers(-9, 9) | st.none(), st.text(max_size=3)), min_size=1, max_size=80))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_curve_orders_the_same_rows_in_little_memory_and_in_much(
     strategy: OrderStrategy, points: list[tuple[int | None, str]]
 ) -> None:

@@ -18,6 +18,7 @@ from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.needs import prefetch
 from interbed.storage.base.fileio.ahead.pool import FetchPool, pool_of
 from interbed.storage.base.fileio.resolve import file_io_for
+from tests.support.examples import examples
 
 MIB = 1 << 20
 SIZE = 20 * MIB
@@ -74,7 +75,7 @@ RANGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     plans=st.lists(st.lists(RANGES, max_size=4), max_size=3),
     reads=RANGES,

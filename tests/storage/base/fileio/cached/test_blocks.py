@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.fileio.cached.blocks import BlockFiles
 from interbed.storage.base.fileio.cached.counts import COUNTER, CacheCounter
+from tests.support.examples import examples
 
 KEY = "a" * 40
 
@@ -48,7 +49,7 @@ def test_a_block_comes_back_with_its_note(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_a_torn_or_damaged_file_is_found_out_and_thrown_away(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

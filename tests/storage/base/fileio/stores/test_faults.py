@@ -16,7 +16,7 @@ from interbed.storage.base.fileio.stores import upload
 from interbed.storage.base.fileio.stores.patience import Patience
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
-from tests.support.shares import LONG
+from tests.support.shares import LONG, each_run
 from tests.support.tally import Tally
 
 BUCKET = "lake"
@@ -238,13 +238,16 @@ FOR_EVER: dict[str, Callable[[FileIO, str], object]] = {
 }
 
 
+NEVER_ANSWERED = [
+    *((operation, Fault(kind="answer", status=503)) for operation in FOR_EVER),
+    *((operation, Fault(kind="refuse")) for operation in ("read", "create", "list")),
+    *((operation, Fault(kind="cut")) for operation in ("read", "list", "delete")),
+]
+
+
+# Each operation, and each kind of fault.
 @pytest.mark.parametrize(
-    ("operation", "fault"),
-    [
-        *((operation, Fault(kind="answer", status=503)) for operation in FOR_EVER),
-        *((operation, Fault(kind="refuse")) for operation in ("read", "create", "list")),
-        *((operation, Fault(kind="cut")) for operation in ("read", "list", "delete")),
-    ],
+    ("operation", "fault"), each_run(NEVER_ANSWERED, lambda case: case[1].kind == "answer" or case[0] == "read")
 )
 def test_a_store_that_never_answers_ends_each_operation_with_an_error_that_names_the_path(
     operation: str, fault: Fault, store: dict[str, str], proxy: StoreProxy
