@@ -33,6 +33,7 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
+from interbed.storage.commit.courtesy import Courtesy
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.owned_paths import owned_paths
@@ -127,10 +128,11 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            # Only writers of a local directory queue up.
-            directory = store.paths.snapshot_directory if store.file_io.scheme == "file" else None
-            with CommitQueue(directory) as queue:
-                snapshot_id = self._race(part, writer, queue)
+            # Only writers of a local directory queue up; those of a store have their turns by courtesy.
+            remote = is_remote(store.file_io)
+            courtesy = Courtesy(store.file_io, store.paths.snapshot_directory) if remote else None
+            with CommitQueue(None if remote else store.paths.snapshot_directory) as queue:
+                snapshot_id = self._race(part, writer, queue, courtesy)
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):
@@ -141,7 +143,9 @@ class Publication:
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
 
-    def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
+    def _race(
+        self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue, courtesy: Courtesy | None
+    ) -> int:
         store = self._store
         builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
         indexes = IndexFiles(
@@ -160,6 +164,8 @@ class Publication:
             builder.prepare(self._checked_delta(part, *self._state(retries)))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
+        if courtesy is not None:
+            courtesy.let_others_go_first()
         log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:
@@ -185,9 +191,13 @@ class Publication:
             self._sync(writer)
             if self._created(snapshot) and self._stands(snapshot, latest):
                 store.schemas.note_beside(store.schema, snapshot)
+                if courtesy is not None:
+                    courtesy.won(retries.count)
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
+            if courtesy is not None:
+                courtesy.lost(retries.count + 1)
             if not retries.pause(hurry=queue.is_taken):
                 raise CommitFailedError(
                     f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "

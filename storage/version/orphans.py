@@ -40,7 +40,7 @@ DEFAULT_AGE_MILLIS = 24 * 3_600_000
 """Younger files stay by default."""
 
 _BUCKET_PREFIX = "bucket-"
-_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn", MARK)
+_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-", MARK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
