@@ -1,11 +1,12 @@
 """Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import accumulate
 
 from interbed.storage.base.balance import longest_first
 from interbed.storage.base.bucket_id import BucketId
@@ -114,8 +115,7 @@ def compact_buckets(
     buckets = restored.buckets()
     sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     futures: dict[int, Future[CommitMessage | None]] = {}
-    threads = max(_SMALL_AT_ONCE, COMPACTION_THREADS) if is_remote(store.file_io) else COMPACTION_THREADS
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="compact")
+    pool = ThreadPoolExecutor(_threads_for(store, sizes), thread_name_prefix="compact")
     room = Room(COMPACTION_THREADS, _SMALL_BYTES)
 
     def worked(index: int) -> CommitMessage | None:
@@ -137,6 +137,14 @@ def compact_buckets(
         raise
     pool.shutdown()
     return [m for index in range(len(buckets)) if (m := futures[index].result()) is not None]
+
+
+def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
+    """How many buckets of these sizes in bytes are compacted at once, at most."""
+    if not is_remote(store.file_io):
+        return COMPACTION_THREADS
+    together = sum(total <= _SMALL_BYTES for total in accumulate(sorted(sizes)))
+    return max(COMPACTION_THREADS, min(together, _SMALL_AT_ONCE))
 
 
 def restored_buckets(
