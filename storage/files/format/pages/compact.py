@@ -14,6 +14,7 @@ _LONG_LIST = 0x0F
 _LONG_FIELD = 0x0F
 """The head of a field is greater, unless its number follows: it is not just a little greater than the one before."""
 _MAX_DEPTH = 32
+_TOO_DEEP = "structs and lists in each other without end"
 
 Struct = dict[int, Any]
 """Values by number of the field: int, bool, float, bytes, list, or Struct."""
@@ -139,12 +140,12 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         if at + size > len(data):
             raise ValueError(f"{size} bytes where {len(data) - at} are left")
         return data[at : at + size], at + size
-    if kind == STRUCT:
-        return _struct(data, at, depth + 1)
+    if kind in (STRUCT, LIST, SET):
+        if depth >= _MAX_DEPTH:
+            raise ValueError(_TOO_DEEP)
+        return _struct(data, at, depth + 1) if kind == STRUCT else _list(data, at, depth + 1)
     if kind in (BOOL_TRUE, BOOL_FALSE):
         return kind == BOOL_TRUE, at
-    if kind in (LIST, SET):
-        return _list(data, at, depth)
     if kind == BYTE:
         return data[at], at + 1
     if kind == DOUBLE:
@@ -153,8 +154,6 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
-    if depth > _MAX_DEPTH:
-        raise ValueError("structs in structs without end")
     found: Struct = {}
     number = 0
     while head := data[at]:
@@ -202,7 +201,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
     Most of a footer is passed over, so that nothing is called for the fields that there are most of.
     """
     if depth > _MAX_DEPTH:
-        raise ValueError("structs in structs without end")
+        raise ValueError(_TOO_DEEP)
     if kind == STRUCT:
         while head := data[at]:
             at += 1
