@@ -37,6 +37,8 @@ LINGER_SECONDS = 0.02
 """How long is waited for more when there is something."""
 BUSY_SECONDS = 5.0
 """How long PostgreSQL may take to see that the last reader of the slot is gone."""
+END_SECONDS_MAX = 2.0
+"""How long is waited for PostgreSQL to end what it sends: it may be in the middle of a large transaction."""
 _TAKEN = frozenset([RELATION, INSERT, UPDATE, DELETE])
 _DATA, _KEEPALIVE = b"wk"
 _HEADER = 25
@@ -118,7 +120,24 @@ class Replication:
         """End the connection; the slot stays."""
         self._ended.set()
         self._thread.join()
+        self._end_copy()
         self._connection.close()
+
+    def _end_copy(self) -> None:
+        """Have PostgreSQL take in what it was told last: a connection that is closed over data that nobody has read is
+        reset, and what the other side has not read yet is lost with it.
+        """
+        pgconn = self._connection.pgconn
+        deadline = time.monotonic() + END_SECONDS_MAX
+        try:
+            pgconn.put_copy_end()
+            pgconn.flush()
+            while (length := pgconn.get_copy_data(1)[0]) >= 0 and (left := deadline - time.monotonic()) > 0:
+                if length == 0 and select.select([pgconn.socket], [], [], left)[0]:
+                    pgconn.consume_input()
+        except (self._connections.psycopg.Error, OSError) as error:
+            # The next run is told again what was kept.
+            _log.debug("The replication did not end in good order: %s", error)
 
     def _started(self, start: int, pause: Callable[[float], None]) -> Any:
         connection = self._connections.open(replication=True)
