@@ -10,6 +10,7 @@ import pytest
 
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.storage.commit.courtesy import NOTE
 from interbed.storage.version.orphans import remove_orphan_files
 from interbed.testing import metastore
 from tests.support.pages import Page
@@ -107,9 +108,9 @@ def test_processes_that_commit_at_once_lose_nothing(options: dict[str, str], cou
         assert sorted(snapshot for made in told for _, snapshot in made) == list(range(1, count * commits + 1))
         assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, count * commits + 1))
         assert own_keys(table) == sorted(set().union(*(keys_of(made, i) for i, made in enumerate(told))))
-        assert [
-            entry.name for entry in table.store.file_io.list(f"{table.location}/snapshot") if entry.name[0] == "."
-        ] == []
+        hidden = {e.name for e in table.store.file_io.list(f"{table.location}/snapshot") if e.name.startswith(".")}
+        # Who has lost twice leaves a note, which the next one takes who wins often.
+        assert hidden <= {NOTE}
         if isinstance(catalog, HiveCatalog):
             assert catalog.client.show_locks() == []
         else:

@@ -7,9 +7,18 @@ LOADING = """
 import sys, threading
 from interbed.storage.files.format import readers
 
+begun = []
+start = threading.Thread.start
+
+def note(thread):
+    begun.append(thread)
+    start(thread)
+
+threading.Thread.start = note
+
 def load(name):
+    begun.clear()
     readers.begin_loading(name)
-    begun = [thread for thread in threading.enumerate() if thread.name == "interbed-load"]
     for thread in begun:
         thread.join()
     return len(begun)
