@@ -362,6 +362,10 @@ class _Redo:
             self._file_io.create_exclusive(path, after)
         else:
             self._file_io.overwrite(path, after)
+        # Where there is no lock another process may have come to the end before this change's own copy was written.
+        is_copy = after is not None and self._change.id.encode() in after
+        if is_copy and not self._stands() and self._read(path) == after:
+            self._file_io.delete(path)
 
     def _may_go(self, line: NewLine, number: int, found: bytes) -> bool:
         """Whether it is a snapshot of the old line, a later one on top of that, or this change's own copy."""
