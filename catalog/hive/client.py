@@ -7,7 +7,6 @@ If a connection breaks during a call, a call that may be repeated is repeated on
 whether the server carried it out, and CallStateUnknownError says so.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,6 +23,8 @@ from interbed.catalog.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.hive.connection import ConnectionPool, TransportSettings
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.quantities import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
 
 T = TypeVar("T")
@@ -34,15 +35,6 @@ PARTITION_BATCH = 500
 _ALL = -1
 
 _LEASE_KEY = "hive.txn.timeout"
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
-_UNITS = {
-    **dict.fromkeys(("ms", "msec"), 0.001),
-    **dict.fromkeys(("", "s", "sec"), 1.0),
-    **dict.fromkeys(("m", "min"), 60.0),
-    **dict.fromkeys(("h", "hour"), 3600.0),
-    **dict.fromkeys(("d", "day"), 86400.0),
-}
-"""Of times in Hive's configuration, in which a lease without one is of seconds."""
 
 
 class TableModifiedError(CatalogError):
@@ -449,7 +441,8 @@ def _batches(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 def _seconds(text: str) -> float | None:
-    """A time as Hive's configuration writes it; None for what is none."""
-    found = _DURATION.fullmatch(text)
-    unit = None if found is None else _UNITS.get(found[2].lower())
-    return None if found is None or unit is None else float(found[1]) * unit
+    """A time as Hive's configuration writes it, seconds where it has no unit; None for what is none."""
+    try:
+        return parse_duration_millis(_LEASE_KEY, f"{text}s" if text.strip().isdigit() else text) / 1000
+    except InvalidOptionError:
+        return None

@@ -20,6 +20,7 @@ _MEMORY_UNITS = {
 _TIME_UNITS_MILLIS = {
     "": 1,
     "ms": 1,
+    "msec": 1,
     "s": 1000,
     "sec": 1000,
     "second": 1000,

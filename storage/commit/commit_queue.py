@@ -1,39 +1,74 @@
-"""Turns of the writers on one machine: they queue up for the next snapshot instead of racing each other for it.
+"""Turns of the writers of a table: they queue up for the next snapshot instead of racing each other for it.
 
 A matter of speed and fairness alone: whether a snapshot is made is decided by its exclusive creation, with or without a
-turn. The turn is an advisory lock of the operating system on `snapshot/.commit-turn`, which ends with the process that
-holds it, however it ends. Where there is no such lock there are no turns.
+turn.
 """
 
 import logging
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from interbed.storage.base.fileio.file_lock import FileLock
 
 _log = logging.getLogger(__name__)
 
+TURN = ".commit-turn"
+"""The file beside the snapshots that whoever has the turn holds."""
 
-class CommitQueue:
-    """One writer's place in the queue for a directory of snapshots; `directory` None means a store without a queue."""
 
-    def __init__(self, directory: str | None) -> None:
-        self._lock = None if directory is None else FileLock(f"{directory}/.commit-turn", create=True)
+class CommitQueue(Protocol):
+    """One commit's place in the queue of a table, which it leaves at the end of the `with`."""
+
+    longest_wait_millis: float
+    """For how long it is worth while to wait."""
 
     @property
     def is_taken(self) -> bool:
-        """Whether this writer has its turn."""
-        return self._lock is not None and self._lock.is_held
+        """Whether this commit has its turn."""
+        ...
 
     def take(self, timeout_seconds: float) -> bool:
-        """Wait for the turn, but not longer than the timeout; False without one."""
-        if self._lock is None:
-            return False
+        """Wait for the turn, but not longer than the timeout; False without one, which is no reason not to try."""
+        ...
+
+    def lost(self) -> None:
+        """Learn that this commit has lost a race."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class MachineQueue:
+    """That of the writers on one machine: a lock of the operating system on the file of turns.
+
+    It ends with the process that holds it, however it ends. Where there is no such lock there are no turns.
+    """
+
+    longest_wait_millis = 2000.0
+    """Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
+
+    def __init__(self, directory: str) -> None:
+        self._lock = FileLock(f"{directory}/{TURN}", create=True)
+
+    @property
+    def is_taken(self) -> bool:
+        """See CommitQueue."""
+        return self._lock.is_held
+
+    def take(self, timeout_seconds: float) -> bool:
+        """See CommitQueue."""
         try:
             return self._lock.take(timeout_seconds)
         except OSError as error:
             _log.debug("No turns: %s", error)
             return False
+
+    def lost(self) -> None:
+        """See CommitQueue: the next turn is waited for anyway."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,5 +76,4 @@ class CommitQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()

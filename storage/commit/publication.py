@@ -23,7 +23,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.commit.basis import BasisCheck
-from interbed.storage.commit.commit_queue import CommitQueue
+from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
 from interbed.storage.commit.committed import CommittedParts
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
@@ -33,13 +33,13 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
-from interbed.storage.commit.courtesy import Courtesy
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.owned_paths import owned_paths
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
-from interbed.storage.commit.retry import Retries, RetryPolicy
+from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
+from interbed.storage.commit.store_queue import StoreQueue
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
@@ -128,11 +128,8 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            # Only writers of a local directory queue up; those of a store have their turns by courtesy.
-            remote = is_remote(store.file_io)
-            courtesy = Courtesy(store.file_io, store.paths.snapshot_directory) if remote else None
-            with CommitQueue(None if remote else store.paths.snapshot_directory) as queue:
-                snapshot_id = self._race(part, writer, queue, courtesy)
+            with self._queue() as queue:
+                snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):
@@ -143,9 +140,11 @@ class Publication:
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
 
-    def _race(
-        self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue, courtesy: Courtesy | None
-    ) -> int:
+    def _queue(self) -> CommitQueue:
+        file_io, directory = self._store.file_io, self._store.paths.snapshot_directory
+        return StoreQueue(file_io, directory) if is_remote(file_io) else MachineQueue(directory)
+
+    def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
         store = self._store
         builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
         indexes = IndexFiles(
@@ -160,18 +159,16 @@ class Publication:
         retries = self._retry.start()
         if not is_remote(store.file_io):
             # All that takes long is done before the turn; within it, only what came since is looked at. In a store
-            # there is no turn to get ready for, and each look takes a request.
-            builder.prepare(self._checked_delta(part, *self._state(retries)))
+            # turns are rare, and each look takes a request.
+            builder.prepare(self._checked_delta(part, *self._state()))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
-        if courtesy is not None:
-            courtesy.let_others_go_first()
         log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
             retries.take(queue)
-            latest, schema = self._state(retries)
+            latest, schema = self._state(is_new=retries.count > 0 or queue.is_taken)
             if retries.count:
                 known = self._committed.since(previous, latest, part.identity)
                 if known is not None:
@@ -191,13 +188,10 @@ class Publication:
             self._sync(writer)
             if self._created(snapshot) and self._stands(snapshot, latest):
                 store.schemas.note_beside(store.schema, snapshot)
-                if courtesy is not None:
-                    courtesy.won(retries.count)
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
-            if courtesy is not None:
-                courtesy.lost(retries.count + 1)
+            queue.lost()
             if not retries.pause(hurry=queue.is_taken):
                 raise CommitFailedError(
                     f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "
@@ -293,16 +287,17 @@ class Publication:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 
-    def _state(self, retries: Retries) -> tuple[Snapshot | None, TableSchema]:
+    def _state(self, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
         """The snapshot to build on and the newest schema; CorruptFileError while it is unknown which the line is.
 
-        In a store the first try builds on what was the newest before, if it is still there.
+        In a store that is what was the newest before, if it is still there, unless others are known to commit
+        (`is_new`).
         """
         store = self._store
         remote = is_remote(store.file_io)
 
         def look() -> Snapshot | None:
-            known = store.snapshots.standing() if remote and not retries.count else None
+            known = store.snapshots.standing() if remote and not is_new else None
             return known or store.snapshots.latest()
 
         latest, (ids, was_changing) = both(store.file_io, look, store.schemas.settled_ids)

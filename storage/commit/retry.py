@@ -14,9 +14,6 @@ from interbed.storage.meta.options.core import CoreOptions
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_LONGEST_TURN_WAIT_MILLIS = 2000
-"""Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
@@ -81,7 +78,7 @@ class Retries:
 
     def take(self, queue: CommitQueue) -> bool:
         """Wait for a turn, within the bounds of a pause; False without one, which is no reason not to try."""
-        longest = min(self._policy.max_wait_millis, _LONGEST_TURN_WAIT_MILLIS)
+        longest = min(self._policy.max_wait_millis, queue.longest_wait_millis)
         if self._policy.timeout_millis is not None:
             longest = min(longest, self._policy.timeout_millis - self.elapsed_millis)
         return queue.take(longest / 1000)

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table as View
 
 import interbed
-from interbed.storage.base.errors import CommitError
+from interbed.storage.base.errors import CommitError, CommitFailedError
 from interbed.testing import metastore
 from tests.catalog.writer_process import SCHEMA, SHARED_KEYS, TABLE, own_key, rows
 from tests.support.servers.hdfs import running_hdfs
@@ -38,18 +38,21 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPACTION_SECONDS = 10.0
 LATE_SECONDS_MAX = 180.0
 """How long a writer may take for its last commit, after its time is over."""
-OPTIONS = {"bucket": "2", "write-only": "true", "commit.max-retries": "1000", "commit.max-retry-wait": "500 ms"}
+OPTIONS = {"bucket": "2", "write-only": "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came of one kind; `lost_races` is how often a writer tried to create a snapshot in vain."""
+    """What came of one kind; `lost_races` is how often a writer tried to create a snapshot in vain, `given_up` how many
+    commits failed, because they had lost as many races as `commit.max-retries` allows by default.
+    """
 
     kind: str
     writers: int
     seconds: float
     commits: int
     lost_races: int
+    given_up: int
     commits_each: tuple[int, ...]
     wrong: tuple[str, ...]
 
@@ -170,6 +173,7 @@ def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -
         seconds=max(each["seconds"] for each in told),
         commits=len(ids),
         lost_races=sum(each["attempts"] for each in told) - len(ids),
+        given_up=sum(each["given_up"] for each in told),
         commits_each=tuple(len(each["ids"]) for each in told),
         wrong=tuple(wrong),
     )
@@ -178,7 +182,7 @@ def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -
 def work(options: dict[str, str], number: int, seconds: float) -> dict[str, Any]:
     """Commit for so long; what came of it."""
     ids: list[int] = []
-    attempts = 0
+    attempts = given_up = 0
     with interbed.CatalogFactory.create(options) as catalog:
         table = catalog.get_table(TABLE)
         began = time.monotonic()
@@ -188,15 +192,27 @@ def work(options: dict[str, str], number: int, seconds: float) -> dict[str, Any]
                 write.write_arrow(rows(number, len(ids)))
                 messages = write.prepare_commit()
             commit = table.new_commit(user)
-            ids += commit.commit(messages)
+            try:
+                ids += commit.commit(messages)
+            except CommitFailedError:
+                given_up += 1
             attempts += commit.attempts
-        return {"ids": ids, "attempts": attempts, "seconds": time.monotonic() - began}
+        return {"ids": ids, "attempts": attempts, "given_up": given_up, "seconds": time.monotonic() - began}
 
 
 def show(found: Sequence[Found], console: Console) -> None:
     """The figures as a table."""
     view = View(title="Writers of one table in a store", title_justify="left")
-    for column in ("store", "writers", "seconds", "commits", "commits a second", "lost races a commit", "wrong"):
+    for column in (
+        "store",
+        "writers",
+        "seconds",
+        "commits",
+        "commits a second",
+        "lost races a commit",
+        "given up",
+        "wrong",
+    ):
         view.add_column(column, justify="right" if column not in ("store", "wrong") else "left")
     for each in found:
         view.add_row(
@@ -206,6 +222,7 @@ def show(found: Sequence[Found], console: Console) -> None:
             f"{each.commits:,}",
             f"{each.commits_a_second:.1f}",
             f"{each.lost_races / max(1, each.commits):.2f}",
+            f"{each.given_up:,}",
             "; ".join(each.wrong) or "nothing",
         )
     console.print(view)

@@ -6,9 +6,11 @@ from functools import cached_property
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
+from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
+from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
@@ -70,8 +72,12 @@ def keyed_read(
     if read.predicate is None:
         return None
     found = key_values(schema.primary_keys, conjuncts(read.predicate), most=MOST_KEYS)
-    snapshot = None if found is None else starting_snapshot(store, snapshot_id)
-    if found is None or snapshot is None:
+    if found is None:
+        return None
+    if is_remote(store.file_io):
+        begin_loading(options.file_format)
+    snapshot = starting_snapshot(store, snapshot_id)
+    if snapshot is None:
         return None
     arrow = fields_to_schema(fields)
     rows = list(dict.fromkeys(found))

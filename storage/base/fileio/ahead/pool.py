@@ -33,9 +33,7 @@ class FetchPool:
         return self._limits.most_bytes * weight // max(self._weight, weight, 1)
 
     def join(self, weight: int) -> None:
-        """Count one more file, which weighs as much as is to be read of it: of those that are merged, each is read as
-        fast as it is long.
-        """
+        """Count one more file, which weighs its size: of those that are merged, each is read as fast as it is long."""
         with self._lock:
             self._weight += weight
 

@@ -6,13 +6,13 @@ together.
 """
 
 import random
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.quantities import parse_duration_millis
 
 S3_NAMES: Mapping[str, tuple[str, ...]] = {
     "retries": ("fs.s3a.retry.limit", "s3.retry.limit"),
@@ -35,8 +35,7 @@ AZURE_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 RETRIES_MAX = 100
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
-_UNIT_SECONDS = {None: 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +61,10 @@ class Patience:
         for what, (name, *_) in names.items():
             value = get(what)
             if value is not None:
-                found[what] = _count(name, value) if what == "retries" else _seconds(name, value)
+                found[what] = _count(name, value) if what == "retries" else parse_duration_millis(name, value) / 1000
         if found.get("request_seconds") == 0:
             # As in Hadoop: the whole of an answer may take as long as it likes.
-            found["request_seconds"] = _UNIT_SECONDS["h"] * 24
+            found["request_seconds"] = _DAY_SECONDS
         patience = replace(Patience(), **found)
         for what in ("connect_seconds", "read_seconds"):
             if getattr(patience, what) == 0:
@@ -107,10 +106,3 @@ def _count(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit()) or int(value) > RETRIES_MAX:
         raise InvalidOptionError(f"The option '{name}' is a number of retries up to {RETRIES_MAX}, not '{value}'.")
     return int(value)
-
-
-def _seconds(name: str, value: str) -> float:
-    match = _DURATION.fullmatch(value.strip().lower())
-    if match is None:
-        raise InvalidOptionError(f"The option '{name}' is a time like 500ms or 30s, or milliseconds, not '{value}'.")
-    return float(match[1]) * _UNIT_SECONDS[match[2]]

@@ -1,0 +1,169 @@
+"""Turns of the writers of a store: who has lost waits for one and gets it, and nothing of it can fail a commit."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.commit.commit_queue import TURN
+from interbed.storage.commit.store_queue import (
+    CONTENDED_SECONDS,
+    HELD_SECONDS_MAX,
+    HELD_SECONDS_MIN,
+    UNSEEN,
+    StoreQueue,
+)
+
+
+class Clock:
+    """Time passes while somebody waits; `meanwhile` is what others do then."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.meanwhile()
+
+
+class Table:
+    """The turns of one table."""
+
+    def __init__(self, directory: Path, file_io: FileIO) -> None:
+        self.file = directory / TURN
+        self.clock = Clock()
+        self._file_io = file_io
+
+    def queue(self) -> StoreQueue:
+        return StoreQueue(self._file_io, str(self.file.parent), clock=self.clock.time, sleep=self.clock.sleep)
+
+    def waits(self) -> bool:
+        """Whether the next commit of this process waits for a turn of its own."""
+        with self.queue() as queue:
+            return queue.take(1)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path, LocalFileIO())
+
+
+def test_who_meets_nobody_takes_no_turn_and_looks_now_and_then(table: Table) -> None:
+    for _ in range(UNSEEN):
+        assert not table.waits()
+    table.file.write_bytes(b"another")
+    with table.queue() as queue:
+        assert not queue.take(1)
+    assert table.clock.now > 1001
+    assert table.file.read_bytes() == b"another"
+
+
+def test_who_has_lost_takes_turns_for_a_while(table: Table) -> None:
+    with table.queue() as queue:
+        assert not queue.take(1)
+        queue.lost()
+        assert queue.take(1)
+        assert queue.is_taken
+        assert table.file.exists()
+        assert queue.take(1)
+    assert not table.file.exists()
+    for _ in range(int(CONTENDED_SECONDS)):
+        assert table.waits()
+        table.clock.now += 1
+    # Turns that met nobody are no reason for more of them.
+    assert not table.waits()
+
+
+def test_one_has_its_turn_at_a_time(table: Table) -> None:
+    with table.queue() as first:
+        first.lost()
+        assert first.take(1)
+        with table.queue() as second:
+            assert not second.take(1)
+        assert table.file.exists()
+        third = table.queue()
+
+        def end() -> None:
+            first.__exit__(None, None, None)
+
+        table.clock.meanwhile = end
+        with third:
+            assert third.take(1)
+
+
+@pytest.mark.parametrize(("try_seconds", "held"), [(0.1, HELD_SECONDS_MIN), (2.0, 8.0), (60.0, HELD_SECONDS_MAX)])
+def test_who_died_is_waited_for_by_the_length_of_a_try(table: Table, try_seconds: float, held: float) -> None:
+    table.file.write_bytes(b"dead")
+    with table.queue() as queue:
+        table.clock.now += try_seconds
+        queue.lost()
+        began = table.clock.now
+        assert queue.take(HELD_SECONDS_MAX + 1)
+        assert held <= table.clock.now - began <= held + 1
+        assert table.file.read_bytes() != b"dead"
+
+
+def test_others_that_have_their_turns_are_waited_for(table: Table) -> None:
+    turns = 0
+
+    def next_turn() -> None:
+        nonlocal turns
+        turns += 1
+        table.file.write_bytes(b"%d" % turns)
+        if turns == 100:
+            table.file.unlink()
+
+    table.file.write_bytes(b"0")
+    table.clock.meanwhile = next_turn
+    with table.queue() as queue:
+        queue.lost()
+        assert queue.take(60)
+    assert turns == 100
+
+
+def test_who_was_slow_leaves_the_turn_of_another_one(table: Table) -> None:
+    with table.queue() as slow:
+        slow.lost()
+        assert slow.take(1)
+        table.clock.now += HELD_SECONDS_MIN
+        table.file.write_bytes(b"another")
+    assert table.file.read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("operation", ["create_exclusive", "read_bytes"])
+def test_a_store_that_refuses_hinders_nobody(tmp_path: Path, operation: str) -> None:
+    fault = Fault(operation=operation, pattern=f"*/{TURN}", action=FaultAction.FAIL_BEFORE)
+    with Table(tmp_path, FaultyFileIO(LocalFileIO(), [fault])).queue() as queue:
+        queue.lost()
+        assert not queue.take(1)
+
+
+@pytest.mark.usefixtures("like_a_store")
+def test_eight_writers_with_few_retries_lose_no_commit(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true", "commit.max-retries": "3"}
+    catalog.create_table("db.t", pa.schema([("id", pa.int64())]), primary_keys=["id"], options=options)
+
+    def write(number: int) -> None:
+        table = catalog.get_table("db.t")
+        for row in range(10):
+            table.upsert(pa.table({"id": [number * 100 + row]}))
+
+    with ThreadPoolExecutor(8) as writers:
+        for written in [writers.submit(write, number) for number in range(8)]:
+            written.result()
+    table = catalog.get_table("db.t")
+    assert table.scan().to_arrow().num_rows == 80
+    assert not Path(table.location, "snapshot", TURN).exists()
+    assert table.remove_orphan_files().files == ()
