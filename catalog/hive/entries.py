@@ -178,9 +178,14 @@ class Entries:
         return None
 
     def uri(self, path: str) -> str:
-        """A location as the metastore's other clients need it: absolute, and with its scheme."""
+        """A location as the metastore's other clients need it: absolute, and with its scheme as it is given.
+
+        For many a metastore in Java only `s3a` is a file system.
+        """
         file_io, location = file_io_for(path, self.options.raw)
-        return f"file:{location}" if file_io.scheme == "file" else location
+        if file_io.scheme == "file":
+            return f"file:{location}"
+        return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
 
     def path(self, location: str) -> str:
         """A location as our FileIO needs it."""

@@ -7,6 +7,8 @@ otherwise go to an object store that they can't reach. Both are read then, the p
 from dataclasses import dataclass
 from typing import Any
 
+from interbed.storage.base.fileio.resolve import one_scheme
+
 LOCATION_PARAMETER = "paimon_location"
 
 
@@ -44,12 +46,13 @@ class Locations:
 
 
 def same_location(left: str, right: str) -> bool:
-    """Whether two spellings name the same directory: `file:/x`, `file:///x` and `/x` do."""
+    """Whether two spellings name the same directory: `file:/x`, `file:///x` and `/x` do, `s3://b/x` and `s3a://b/x`."""
     return _plain(left) == _plain(right)
 
 
 def _plain(location: str) -> str:
     path = location.rstrip("/")
-    if path.startswith("file:"):
-        path = "/" + path[len("file:") :].lstrip("/")
-    return path
+    scheme, colon, rest = path.partition(":")
+    if scheme == "file":
+        return "/" + rest.lstrip("/")
+    return f"{one_scheme(scheme)}:{rest}" if colon else path

@@ -24,9 +24,14 @@ SERDE = "org.apache.paimon.hive.PaimonSerDe"
 STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
 
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
+_EXTERNAL, _MANAGED = "EXTERNAL_TABLE", "MANAGED_TABLE"
+_TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 
 CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
 """Parameter that holds the id of the newest snapshot that an interbed writer made."""
+
+MANAGED_AS = "interbed.managed-as"
+"""Parameter of an entry that is an external one for as long as it gets another name: what it is otherwise."""
 
 PARTITIONED_IN_METASTORE = "metastore.partitioned-table"
 
@@ -73,9 +78,40 @@ def is_external(table: HiveTable) -> bool:
     Hive 4 registers a managed table without transactions as an external one that is purged when dropped: still ours.
     """
     parameters = table.parameters or {}
-    if all(parameters.get(key, "").upper() == "TRUE" for key in ("TRANSLATED_TO_EXTERNAL", "external.table.purge")):
+    if MANAGED_AS in parameters or all(_is_true(parameters, key) for key in (_TRANSLATED, "external.table.purge")):
         return False
-    return bool(table.tableType == "EXTERNAL_TABLE" or parameters.get("EXTERNAL", "").upper() == "TRUE")
+    return table.tableType == _EXTERNAL or _is_true(parameters, "EXTERNAL")
+
+
+def make_external(table: HiveTable) -> None:
+    """Make an entry an external one until make_managed: metastores leave the files of those where they are.
+
+    `is_external` goes on to say that it is none.
+    """
+    parameters = table.parameters or {}
+    managed_as = _TRANSLATED if _is_true(parameters, _TRANSLATED) else _MANAGED
+    others = {name: value for name, value in parameters.items() if name != _TRANSLATED}
+    table.parameters = {**others, "EXTERNAL": "TRUE", MANAGED_AS: managed_as}
+    table.tableType = _EXTERNAL
+
+
+def make_managed(table: HiveTable) -> bool:
+    """Undo make_external; False when there is nothing to undo."""
+    parameters = dict(table.parameters or {})
+    managed_as = parameters.pop(MANAGED_AS, None)
+    if managed_as is None:
+        return False
+    if managed_as == _TRANSLATED:
+        parameters[_TRANSLATED] = "TRUE"
+    else:
+        parameters.pop("EXTERNAL", None)
+        table.tableType = managed_as
+    table.parameters = parameters
+    return True
+
+
+def _is_true(parameters: Mapping[str, str], name: str) -> bool:
+    return parameters.get(name, "").upper() == "TRUE"
 
 
 def wants_external(schema: TableSchema) -> bool:

@@ -5,11 +5,12 @@ keeps their place in a parameter) it is moved here. The entry says first where t
 where it was; as long as the directory with its mark (change_mark.py) is still there, it counts.
 
 In an object store, where a directory would be copied file by file, the files stay in place and the entry alone changes;
-the mark stays as well, so that no new table comes to lie there.
+the mark stays as well, so that no new table comes to lie there. A metastore in Java copies the files of what is not an
+external table, so the entry is an external one for as long as it gets its name.
 """
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from interbed.catalog.errors import UNREADABLE, TableExistsError
@@ -18,7 +19,7 @@ from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import MOVED_FROM, Entries
 from interbed.catalog.hive.location import same_location
 from interbed.catalog.hive.partitions import MetastorePartitions
-from interbed.catalog.hive.registration import is_external
+from interbed.catalog.hive.registration import is_external, make_external, make_managed
 from interbed.catalog.identifier import Identifier, parse_table_name
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import renames_directories
@@ -66,7 +67,8 @@ class HiveRenames:
             self._follow(new, mark)
 
     def finish(self, identifier: Identifier, entry: Any) -> bool:
-        """Under the table's lock: move a directory on that a killed rename has left behind; whether there was one."""
+        """Under the table's lock: end what a killed rename has left undone; whether it has left a directory behind."""
+        self._manage(identifier, entry)
         mark = self._entries.mark_of_rename(identifier, entry)
         if mark is None:
             return False
@@ -87,10 +89,7 @@ class HiveRenames:
             return self.finish(identifier, self._entries.table(identifier))
 
     def _rename_in_place(self, old: Identifier, new: Identifier, found: Any) -> None:
-        """Change the entry alone, where a directory would be copied file by file; a mark in it says whose it is then.
-
-        A metastore that moves directories by itself does so only when it is told of the same place, letter by letter.
-        """
+        """Change the entry alone, where a directory would be copied file by file; a mark in it says whose it is."""
         file_io, location = self._entries.file_io, self._entries.locations.of(found)
         if old.database.lower() != new.database.lower():
             raise NotSupportedError(
@@ -102,18 +101,31 @@ class HiveRenames:
         before = read_mark(file_io, directory)
         place = location.rstrip("/")
         ChangeMark(change=MarkedChange.RENAME, table=str(new), source=place, target=place).write(file_io, directory)
-        if not self._entries.locations.in_parameters:
-            found.sd.location = place if location.endswith("/") else f"{place}/"
         try:
+            # A place that the metastore does not know of it does not move either.
+            if not self._entries.locations.in_parameters:
+                make_external(found)
+                self._replace(old, found)
             self._tell(old, new, found)
         except CallStateUnknownError:
             raise
         except (InterbedError, OSError):
+            with suppress(InterbedError, OSError):
+                self._manage(old, self._client.get_table(old.database, old.table))
             if before is None:
                 remove_mark(file_io, directory)
             else:
                 before.write(file_io, directory)
             raise
+        try:
+            self._manage(new, self._client.get_table(new.database, new.table))
+        except (InterbedError, OSError) as error:
+            _log.warning("'%s' has its name, but is still an external table of the metastore: %s", new, error)
+
+    def _manage(self, identifier: Identifier, entry: Any) -> None:
+        """Let the entry be a managed table again, if it is an external one only to get its name."""
+        if make_managed(entry):
+            self._replace(identifier, entry)
 
     def _tell(self, old: Identifier, new: Identifier, found: Any) -> None:
         found.dbName, found.tableName = new.database, new.table

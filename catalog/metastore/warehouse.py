@@ -18,7 +18,7 @@ from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LOCAL_DISK
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 
 logger = logging.getLogger(__name__)
 
@@ -305,7 +305,7 @@ def empty_directory(location: str) -> None:
 
 
 def same_location(left: str | None, right: str | None) -> bool:
-    """Whether two locations name the same directory, whatever the number of slashes."""
+    """Whether two locations name the same directory, whatever the number of slashes and the name of Hadoop's client."""
     return left is not None and right is not None and _comparable(left) == _comparable(right)
 
 
@@ -370,7 +370,7 @@ def _split(location: str) -> tuple[str, str]:
 
 def _comparable(location: str) -> str:
     scheme, path = _split(location)
-    return f"{scheme}:{PurePosixPath(path)}"
+    return f"{one_scheme(scheme)}:{PurePosixPath(path)}"
 
 
 def _remote(location: str) -> tuple[FileIO, str]:

@@ -2,9 +2,9 @@
 
 Who has just won the race for a snapshot knows it and what it names, has the next one ready before the others have read
 it, and so wins again and again, while others lose until they give up. Therefore who has lost takes a turn: a small file
-with a word of its own, which is created exclusively and deleted after the commit. For some time from then on the commits
-of this process to that table wait for their turn from the start, those too that win. Commits of a process that never
-loses look every few times whether somebody has the turn, and wait for theirs if so.
+with a word of its own, which is created exclusively and deleted after the commit. For some time from then on, this
+process's commits to that table wait for their turn from the start. Commits of a process that never loses look every few
+times whether somebody has the turn, and wait for theirs if so.
 
 A file that does not change for some seconds is of a process that died, and is taken away. A store that will not read,
 create or delete it has no turns.

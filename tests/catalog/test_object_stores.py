@@ -9,6 +9,7 @@ import pytest
 
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.hive.registration import MANAGED_AS
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
@@ -194,28 +195,48 @@ def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hi
         catalog.drop_database("other")
 
 
-def test_a_killed_rename_leaves_the_table_under_its_old_name(
-    hive: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*_: Any, **__: Any) -> None:
-        raise Killed("before the metastore is told")
+def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
+    """Rename `shop.t` to `shop.u`, but for what comes after so many calls that alter an entry."""
+    alter, told = catalog.client.alter_table, 0
 
-    with interbed.CatalogFactory.create(hive) as catalog:
+    def alter_or_die(*arguments: Any, **named: Any) -> None:
+        nonlocal told
+        if told == calls:
+            raise Killed("before the metastore is told")
+        told += 1
+        alter(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(catalog.client, "alter_table", alter_or_die)
+        with pytest.raises(Killed):
+            catalog.rename_table("shop.t", "shop.u")
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("calls", range(3))
+def test_a_rename_that_is_killed_between_calls_leaves_a_managed_table_of_one_name(
+    hive: dict[str, str], calls: int, goes_on: bool
+) -> None:
+    """The metastore is told three times: that the entry is external, of its name, and that it is managed."""
+    name, other = ("t", "u") if calls < 2 else ("u", "t")
+    with interbed.CatalogFactory.create({**hive, "lock.enabled": "false"}) as catalog:
         assert isinstance(catalog, HiveCatalog)
         catalog.create_database("shop")
         table = catalog.create_table("shop.t", SCHEMA, options={"bucket": "-1"})
         table.append([{"id": 1, "v": "a", "day": None}])
-        monkeypatch.setattr(catalog.client, "alter_table", die)
-        with pytest.raises(Killed):
-            catalog.rename_table("shop.t", "shop.u")
-    with interbed.CatalogFactory.create({**hive, "lock.enabled": "false"}) as catalog:
-        assert isinstance(catalog, HiveCatalog)
-        assert (catalog.list_tables("shop"), values_of(catalog, "t")) == (["t"], [1])
-        catalog.create_table("shop.u", SCHEMA)
+        _killed_rename(catalog, calls)
+        assert (catalog.list_tables("shop"), values_of(catalog, name)) == ([name], [1])
+        catalog.create_table(f"shop.{other}", SCHEMA)
         assert not catalog.repair_catalog().actions
-        catalog.drop_table("shop.u")
-        catalog.rename_table("shop.t", "shop.u")
-        assert (catalog.list_tables("shop"), values_of(catalog, "u")) == (["u"], [1])
+        catalog.drop_table(f"shop.{other}")
+        if goes_on:
+            catalog.rename_table(f"shop.{name}", f"shop.{other}")
+            assert (catalog.list_tables("shop"), values_of(catalog, other)) == ([other], [1])
+            entry = catalog.client.get_table("shop", other)
+            assert (entry.tableType, MANAGED_AS in entry.parameters) == ("MANAGED_TABLE", False)
+            name = other
+        catalog.drop_table(f"shop.{name}")
+        assert table.store.file_io.list(table.location) == []
 
 
 def test_a_server_gives_no_new_table_the_place_of_a_renamed_one(hive: dict[str, str]) -> None:

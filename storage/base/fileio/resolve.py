@@ -29,6 +29,11 @@ _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
 
 
+def one_scheme(scheme: str) -> str:
+    """The scheme by which a store is known here: `s3` for `s3a`, the name of Hadoop's client, for example."""
+    return _SPELLINGS.get(scheme, scheme)
+
+
 def normalize_path(path: str) -> str:
     """The one spelling of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, `s3://…` for `s3a://…`.
 
@@ -47,8 +52,7 @@ def normalize_path(path: str) -> str:
         return os.path.abspath("/" + rest.lstrip("/"))
     if not rest.startswith("//") or not rest.strip("/"):
         raise InvalidInputError(f"{path!r} is not a location; write it as {scheme}://bucket-or-host/path.")
-    scheme = _SPELLINGS.get(scheme, scheme)
-    return f"{scheme}:{rest.rstrip('/')}"
+    return f"{one_scheme(scheme)}:{rest.rstrip('/')}"
 
 
 def needs_lock(file_io: FileIO, path: str) -> str:

@@ -203,7 +203,7 @@ def test_a_lock_that_is_taken_away_is_noticed(client: HiveMetastoreClient) -> No
 
 @pytest.mark.parametrize(
     ("said", "seconds"),
-    [("300s", 300), ("300", 300), ("1.5 min", 90), ("250ms", 0.25), ("1h", 3600), ("", None), ("a while", None)],
+    [("300s", 300), ("300", 300), ("90 sec", 90), ("250ms", 0.25), ("1h", 3600), ("", None), ("a while", None)],
 )
 def test_the_lease_of_locks_is_asked_for_once(said: str, seconds: float | None) -> None:
     class Saying(HiveMetastoreClient):

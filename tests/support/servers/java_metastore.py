@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,12 +90,14 @@ class _Version:
 
 
 @contextmanager
-def java_metastore(version: str = "2.3.10", settings: Mapping[str, str] | None = None) -> Iterator[str]:
+def java_metastore(
+    version: str = "2.3.10", settings: Mapping[str, str] | None = None, *, first_jars: Sequence[Path] = ()
+) -> Iterator[str]:
     """A running Java metastore, empty; yields its uri. Its data and warehouse are gone afterwards.
 
-    `settings` are further values of hive-site.xml.
+    `settings` are further values of hive-site.xml, `first_jars` come before its own.
     """
-    with running_java_metastore(version, settings=settings, java_options=QUICK_START) as running:
+    with running_java_metastore(version, settings=settings, java_options=QUICK_START, first_jars=first_jars) as running:
         yield running.uri
 
 
@@ -107,19 +109,22 @@ def running_java_metastore(
     settings: Mapping[str, str] | None = None,
     events: bool = False,
     java_options: tuple[str, ...] = (),
+    first_jars: Sequence[Path] = (),
 ) -> Iterator[JavaMetastore]:
     """A running Java metastore of this version (2.3.10, 3.1.3 or 4.0.1), empty.
 
     `directory` gets the database, unless it has one, and the warehouse; without it they are temporary. `settings` are
-    further values of hive-site.xml. `events` lets 2.3.10 write its notification log. RuntimeError if the server does
-    not come up.
+    further values of hive-site.xml, `first_jars` come before its own. `events` lets 2.3.10 write its notification log.
+    RuntimeError if the server does not come up.
     """
     prepared = _prepared_database(version)
     with tempfile.TemporaryDirectory(prefix="interbed-java-metastore-", ignore_cleanup_errors=True) as temporary:
         home = directory or Path(temporary)
         if not (home / "derby").exists():
             shutil.copytree(prepared / "derby", home / "derby")
-        with _server(version, home, dict(settings or {}), events=events, java_options=java_options) as running:
+        with _server(
+            version, home, dict(settings or {}), events=events, java_options=java_options, first_jars=first_jars
+        ) as running:
             yield running
 
 
@@ -206,14 +211,20 @@ def _touch_everything(client: Client, version: str, warehouse: Path) -> None:
 
 @contextmanager
 def _server(
-    version: str, home: Path, settings: dict[str, str], *, events: bool, java_options: tuple[str, ...]
+    version: str,
+    home: Path,
+    settings: dict[str, str],
+    *,
+    events: bool,
+    java_options: tuple[str, ...],
+    first_jars: Sequence[Path] = (),
 ) -> Iterator[JavaMetastore]:
     about = _VERSIONS[version]
     warehouse = home / "warehouse"
     warehouse.mkdir(parents=True, exist_ok=True)
     configuration = home / "conf"
     configuration.mkdir(exist_ok=True)
-    jars = about.jars()
+    jars = [*first_jars, *about.jars()]
     values = {
         **_COMMON_SETTINGS,
         **about.settings,

@@ -1,0 +1,86 @@
+"""The Hive catalog on Hive's own metastores with a warehouse in S3, which they open by Hadoop's client, as `s3a`."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.hive.registration import MANAGED_AS, is_external
+from interbed.storage.base.fileio.resolve import file_io_for
+from tests.support.peers.cache import java_jars
+from tests.support.peers.spark import HADOOP_OF_AWS, hadoop_aws_jars
+from tests.support.servers.http_servers import running_s3
+from tests.support.servers.java_metastore import java_metastore
+from tests.support.shares import each_run
+
+WAREHOUSE = "s3a://lake/warehouse"
+SCHEMA = pa.schema((("id", pa.int64()), ("day", pa.string())))
+
+
+def _client_jars(version: str) -> Sequence[Path]:
+    """Hadoop's client for S3, and where the metastore has an older Hadoop all of it."""
+    hadoop = [] if version == "2.3.10" else sorted(java_jars(HADOOP_OF_AWS).glob("hadoop-client-*.jar"))
+    return [*hadoop, *hadoop_aws_jars()]
+
+
+@pytest.fixture(params=each_run(["2.3.10", "3.1.3", "4.0.1"], lambda version: version == "4.0.1"))
+def options(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Options of the catalog; the metastore knows no other name of its store than `s3a`."""
+    with running_s3("lake") as store:
+        settings = {
+            "fs.s3a.endpoint": store["s3.endpoint"],
+            "fs.s3a.endpoint.region": store["s3.region"],
+            "fs.s3a.access.key": store["s3.access-key"],
+            "fs.s3a.secret.key": store["s3.secret-key"],
+            "fs.s3a.path.style.access": "true",
+        }
+        with java_metastore(request.param, settings, first_jars=_client_jars(request.param)) as uri:
+            yield {"metastore": "hive", "uri": uri, "warehouse": WAREHOUSE, "lock.enabled": "false", **store}
+
+
+def _ids(catalog: interbed.Catalog, name: str) -> list[int]:
+    column: Any = catalog.get_table(name).scan(columns=["id"]).to_arrow()["id"]
+    return sorted(column.to_pylist())
+
+
+def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: dict[str, str]) -> None:
+    io, root = file_io_for(WAREHOUSE, options)
+    database = f"{root}/shop.db"
+
+    def directories() -> list[str]:
+        return sorted(entry.name for entry in io.list(database))
+
+    with interbed.CatalogFactory.create(options) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        client = catalog.client
+        catalog.create_database("shop")
+        assert client.get_database("shop").locationUri == f"{WAREHOUSE}/shop.db"
+        catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"}).upsert([{"id": 1}])
+        before = client.get_table("shop", "t")
+        for number, (old, new) in enumerate([("t", "u"), ("u", "t"), ("t", "u")], 2):
+            catalog.rename_table(f"shop.{old}", f"shop.{new}")
+            entry = client.get_table("shop", new)
+            assert (entry.sd.location, entry.tableType) == (f"{WAREHOUSE}/shop.db/t", before.tableType)
+            assert not is_external(entry)
+            assert MANAGED_AS not in entry.parameters
+            assert directories() == ["t"]
+            catalog.get_table(f"shop.{new}").upsert([{"id": number}])
+        assert _ids(catalog, "shop.u") == [1, 2, 3, 4]
+
+        by_day = {"bucket": "-1", "metastore.partitioned-table": "true"}
+        catalog.create_table("shop.t", SCHEMA, partition_keys=["day"], options=by_day).append([{"id": 5, "day": "a"}])
+        assert directories() == ["t", "t-2"]
+        catalog.rename_table("shop.t", "shop.v")
+        (partition,) = client.get_partitions_by_names("shop", "v", ["day=a"])
+        assert partition.sd.location == f"{WAREHOUSE}/shop.db/t-2/day=a"
+        assert (_ids(catalog, "shop.v"), directories()) == ([5], ["t", "t-2"])
+        assert not catalog.repair_catalog().actions
+
+        catalog.drop_table("shop.u")
+        assert directories() == ["t-2"]
+        catalog.drop_database("shop", cascade=True)
+        assert io.list(root) == []
