@@ -1,4 +1,4 @@
-"""The Hive catalog on Hive's own metastores with a warehouse in S3, which they open by Hadoop's client, as `s3a`."""
+"""The Hive catalog on Hive's own metastores with a warehouse in S3, which they open as `s3a`, and in HDFS."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from interbed.catalog.hive.registration import MANAGED_AS, is_external
 from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.peers.cache import java_jars
 from tests.support.peers.spark import HADOOP_OF_AWS, hadoop_aws_jars
+from tests.support.servers.hdfs import running_hdfs
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.java_metastore import java_metastore
 from tests.support.shares import each_run
@@ -21,10 +22,9 @@ WAREHOUSE = "s3a://lake/warehouse"
 SCHEMA = pa.schema((("id", pa.int64()), ("day", pa.string())))
 
 
-def _client_jars(version: str) -> Sequence[Path]:
-    """Hadoop's client for S3, and where the metastore has an older Hadoop all of it."""
-    hadoop = [] if version == "2.3.10" else sorted(java_jars(HADOOP_OF_AWS).glob("hadoop-client-*.jar"))
-    return [*hadoop, *hadoop_aws_jars()]
+def _hadoop_jars(version: str) -> Sequence[Path]:
+    """A Hadoop as new as its client for S3, where the metastore has an older one, or not all of it."""
+    return [] if version == "2.3.10" else sorted(java_jars(HADOOP_OF_AWS).glob("hadoop-client-*.jar"))
 
 
 @pytest.fixture(params=each_run(["2.3.10", "3.1.3", "4.0.1"], lambda version: version == "4.0.1"))
@@ -38,7 +38,8 @@ def options(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
             "fs.s3a.secret.key": store["s3.secret-key"],
             "fs.s3a.path.style.access": "true",
         }
-        with java_metastore(request.param, settings, first_jars=_client_jars(request.param)) as uri:
+        jars = [*_hadoop_jars(request.param), *hadoop_aws_jars()]
+        with java_metastore(request.param, settings, first_jars=jars) as uri:
             yield {"metastore": "hive", "uri": uri, "warehouse": WAREHOUSE, "lock.enabled": "false", **store}
 
 
@@ -84,3 +85,28 @@ def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: d
         assert directories() == ["t-2"]
         catalog.drop_database("shop", cascade=True)
         assert io.list(root) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["2.3.10", "3.1.3", "4.0.1"])
+def test_in_hdfs_files_follow_the_name(version: str) -> None:
+    with running_hdfs() as hdfs, java_metastore(version, first_jars=_hadoop_jars(version)) as uri:
+        warehouse = f"{hdfs.uri}/warehouse"
+        options = {"metastore": "hive", "uri": uri, "warehouse": warehouse, "lock-check-max-sleep": "50 ms"}
+        with interbed.CatalogFactory.create(options) as catalog:
+            assert isinstance(catalog, HiveCatalog)
+            catalog.create_database("shop")
+            by_day = {"bucket": "-1", "metastore.partitioned-table": "true"}
+            table = catalog.create_table("shop.t", SCHEMA, partition_keys=["day"], options=by_day)
+            table.append([{"id": 1, "day": "a"}])
+            for old, new in [("t", "u"), ("u", "v")]:
+                catalog.rename_table(f"shop.{old}", f"shop.{new}")
+                place = f"{warehouse}/shop.db/{new}"
+                assert catalog.client.get_table("shop", new).sd.location == place
+                (partition,) = catalog.client.get_partitions_by_names("shop", new, ["day=a"])
+                assert partition.sd.location == f"{place}/day=a"
+                assert _ids(catalog, f"shop.{new}") == [1]
+                assert [entry.name for entry in table.store.file_io.list(f"{warehouse}/shop.db")] == [new]
+            assert not catalog.repair_catalog().actions
+            catalog.drop_database("shop", cascade=True)
+            assert table.store.file_io.list(warehouse) == []
