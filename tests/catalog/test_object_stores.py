@@ -17,6 +17,7 @@ from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
 from tests.support.dying_disk import Killed
+from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import running_s3
 from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
@@ -39,12 +40,17 @@ def store() -> Iterator[dict[str, str]]:
 
 
 # The tests of renames have a Hive catalog there in each run.
-@pytest.fixture(params=each_run(["filesystem", "hive"], lambda kind: kind == "filesystem"))
+@pytest.fixture(params=each_run(["filesystem", "google", "hive"], lambda kind: kind == "filesystem"))
 def options(
     request: pytest.FixtureRequest, store: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, str]]:
     """Options of each kind of catalog; neither takes locks."""
-    warehouse = f"s3a://{BUCKET}/{request.node.name.replace('[', '-').rstrip(']')}"
+    directory = request.node.name.replace("[", "-").rstrip("]")
+    if request.param == "google":
+        with running_google(BUCKET) as of_google:
+            yield {"warehouse": f"gs://{BUCKET}/{directory}", **of_google}
+        return
+    warehouse = f"s3a://{BUCKET}/{directory}"
     if request.param == "filesystem":
         yield {"warehouse": warehouse, **store}
         return

@@ -14,7 +14,7 @@ import contextlib
 import http.client
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
@@ -160,6 +160,14 @@ class StoreProxy:
                 seen.requests.append(request)
             self._changed.notify_all()
 
+    def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+        """The headers of a request as the store is to have them."""
+        return headers
+
+    def answered_headers(self, headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+        """Those of an answer as the client is to have them."""
+        return headers
+
     def connected(self) -> http.client.HTTPConnection:
         """A new connection to the store."""
         return http.client.HTTPConnection("127.0.0.1", self._target, timeout=UPSTREAM_SECONDS_MAX)
@@ -280,12 +288,12 @@ class _Handler(BaseHTTPRequestHandler):
         return answer.status, self._handed_back(answer, fault.after_bytes if fault and kind == "cut" else None)
 
     def _asked(self, body: bytes) -> http.client.HTTPResponse:
-        fresh = self._upstream is None
-        upstream = self._upstream or self.server.proxy.connected()
+        fresh, proxy = self._upstream is None, self.server.proxy
+        upstream = self._upstream or proxy.connected()
         self._upstream = upstream
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
+            for name, value in proxy.asked_headers(self.headers.items()):
                 if name.lower() not in _OF_A_CONNECTION | {"expect"}:
                     upstream.putheader(name, value)
             upstream.endheaders(body or None)
@@ -306,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
             held = answer.read()
         # send_response would add a date and a server of its own.
         self.send_response_only(answer.status, answer.reason)
-        for name, value in answer.getheaders():
+        for name, value in proxy.answered_headers(answer.getheaders()):
             if name.lower() not in _OF_A_CONNECTION:
                 self.send_header(name, value)
         if held is not None:

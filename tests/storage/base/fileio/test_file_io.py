@@ -15,6 +15,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
+from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import (
     AZURITE_ACCOUNT,
     running_azurite,
@@ -34,6 +35,7 @@ EXCLUSIVE = {
     # S3Proxy overlooks `If-None-Match` where the store behind it knows no conditions.
     "s3proxy": False,
     "azurite": True,
+    "google": True,
 }
 """Where files are created exclusively without a lock, as far as two puts of one object show."""
 
@@ -47,9 +49,10 @@ STARTED: dict[str, Callable[[str], AbstractContextManager[dict[str, str]]]] = {
     "s3mock": running_s3mock,
     "s3proxy": running_s3proxy,
     "azurite": running_azurite,
+    "google": running_google,
 }
 KINDS = ["local", "memory", "hdfs", "pyarrow on moto", "moto", "s3mock", "s3proxy"]
-KINDS_AND_LONG = [*KINDS, pytest.param("azurite", marks=pytest.mark.long)]
+KINDS_AND_LONG = [*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in ("azurite", "google"))]
 
 
 @pytest.fixture(scope="module", params=KINDS_AND_LONG)
@@ -76,7 +79,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, FileIO, str]]:
         if kind == "azurite":
             io, root = file_io_for(f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/root", options)
         else:
-            io, root = file_io_for(f"s3a://{BUCKET}/root", options)
+            io, root = file_io_for(f"{'gs' if kind == 'google' else 's3a'}://{BUCKET}/root", options)
         assert isinstance(io, ObstoreFileIO)
         yield kind, io, root
 

@@ -1,0 +1,46 @@
+"""What speaks as Google's store does to its client in obstore: moto, behind a proxy that changes names of headers.
+
+None of the emulators of that store on the registries has its XML interface, which obstore speaks: S3's requests, with
+headers of other names. What a put with a condition answers is what moto answers; who asks is not looked at.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from tests.support.servers.http_servers import running_s3
+from tests.support.servers.store_proxy import StoreProxy
+
+_TO_S3 = {"x-goog-copy-source": "x-amz-copy-source"}
+_CONDITION = "x-goog-if-generation-match"
+_OF_GOOGLE, _OF_S3 = "x-goog-meta-", "x-amz-meta-"
+_SOMEBODY = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+"""moto lets nobody write who has no name, and does not check it."""
+
+
+class _Renaming(StoreProxy):
+    def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """See StoreProxy."""
+        yield "Authorization", _SOMEBODY
+        for given, value in headers:
+            name = given.lower()
+            if name == _CONDITION:
+                # The generation of what is not there; obstore asks for no other one.
+                assert value == "0", value
+                yield "If-None-Match", "*"
+            else:
+                yield _TO_S3.get(name, name.replace(_OF_GOOGLE, _OF_S3)), value
+
+    def answered_headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """See StoreProxy."""
+        for name, value in headers:
+            yield name.lower().replace(_OF_S3, _OF_GOOGLE), value
+
+
+@contextmanager
+def running_google(bucket: str) -> Iterator[dict[str, str]]:
+    """A store with an empty bucket; what opens it, by the names of Google's connector for Hadoop."""
+    with running_s3(bucket) as store, _Renaming.before(store) as proxy:
+        yield {
+            "fs.gs.storage.root.url": f"http://127.0.0.1:{proxy.port}",
+            "fs.gs.auth.type": "UNAUTHENTICATED",
+        }
