@@ -12,9 +12,6 @@ from interbed.storage.base.fileio.file_lock import FileLock
 
 _log = logging.getLogger(__name__)
 
-TURN = ".commit-turn"
-"""The file beside the snapshots that whoever has the turn holds."""
-
 
 class CommitQueue(Protocol):
     """One commit's place in the queue of a table, which it leaves at the end of the `with`."""
@@ -35,6 +32,10 @@ class CommitQueue(Protocol):
         """Learn that this commit has lost a race."""
         ...
 
+    def meet(self) -> None:
+        """Learn that another writer has its turn, while this commit has none."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -43,7 +44,7 @@ class CommitQueue(Protocol):
 
 
 class MachineQueue:
-    """That of the writers on one machine: a lock of the operating system on the file of turns.
+    """That of the writers on one machine: a lock of the operating system on a file.
 
     It ends with the process that holds it, however it ends. Where there is no such lock there are no turns.
     """
@@ -51,8 +52,8 @@ class MachineQueue:
     longest_wait_millis = 2000.0
     """Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
 
-    def __init__(self, directory: str) -> None:
-        self._lock = FileLock(f"{directory}/{TURN}", create=True)
+    def __init__(self, file: str) -> None:
+        self._lock = FileLock(file, create=True)
 
     @property
     def is_taken(self) -> bool:
@@ -68,6 +69,9 @@ class MachineQueue:
             return False
 
     def lost(self) -> None:
+        """See CommitQueue: the next turn is waited for anyway."""
+
+    def meet(self) -> None:
         """See CommitQueue: the next turn is waited for anyway."""
 
     def __enter__(self) -> Self:

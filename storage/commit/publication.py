@@ -141,8 +141,8 @@ class Publication:
         return snapshot_id
 
     def _queue(self) -> CommitQueue:
-        file_io, directory = self._store.file_io, self._store.paths.snapshot_directory
-        return StoreQueue(file_io, directory) if is_remote(file_io) else MachineQueue(directory)
+        file_io, paths = self._store.file_io, self._store.paths
+        return StoreQueue(file_io, paths.turn_in_store) if is_remote(file_io) else MachineQueue(paths.turn_on_disk)
 
     def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
         store = self._store
@@ -168,7 +168,7 @@ class Publication:
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
             retries.take(queue)
-            latest, schema = self._state(is_new=retries.count > 0 or queue.is_taken)
+            latest, schema = self._state(queue, is_new=retries.count > 0 or queue.is_taken)
             if retries.count:
                 known = self._committed.since(previous, latest, part.identity)
                 if known is not None:
@@ -287,7 +287,7 @@ class Publication:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 
-    def _state(self, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
+    def _state(self, queue: CommitQueue | None = None, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
         """The snapshot to build on and the newest schema; CorruptFileError while it is unknown which the line is.
 
         In a store that is what was the newest before, if it is still there, unless others are known to commit
@@ -300,10 +300,12 @@ class Publication:
             known = store.snapshots.standing() if remote and not is_new else None
             return known or store.snapshots.latest()
 
-        latest, (ids, was_changing) = both(store.file_io, look, store.schemas.settled_ids)
-        if was_changing:
+        latest, schemas = both(store.file_io, look, store.schemas.settled)
+        if schemas.was_changing:
             latest = store.snapshots.latest()
-        return latest, self._current_schema(ids, latest if remote else None)
+        if schemas.is_turn and queue is not None and not queue.is_taken:
+            queue.meet()
+        return latest, self._current_schema(schemas.ids, latest if remote else None)
 
     def _current_schema(self, ids: Sequence[int], beside: Snapshot | None) -> TableSchema:
         own, schemas = self._store.schema, self._store.schemas

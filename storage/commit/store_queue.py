@@ -3,8 +3,8 @@
 Who has just won the race for a snapshot knows it and what it names, has the next one ready before the others have read
 it, and so wins again and again, while others lose until they give up. Therefore who has lost takes a turn: a small file
 with a word of its own, which is created exclusively and deleted after the commit. For some time from then on, this
-process's commits to that table wait for their turn from the start. Commits of a process that never loses look every few
-times whether somebody has the turn, and wait for theirs if so.
+process's commits to that table wait for their turn from the start. A commit without one sees the file in the listing of
+schemas, which each makes, so that the next ones wait for theirs even if it wins.
 
 A file that does not change for some seconds is of a process that died, and is taken away. A store that will not read,
 create or delete it has no turns.
@@ -23,14 +23,11 @@ from typing import Self
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.commit.commit_queue import TURN
 
 _log = logging.getLogger(__name__)
 
 CONTENDED_SECONDS = 10.0
 """For so long after a lost race, or somebody else's turn, turns are waited for from the start."""
-UNSEEN = 4
-"""After so many commits that met nobody it is looked whether somebody has the turn."""
 HELD_SECONDS_MIN, HELD_SECONDS_MAX = 2.0, 30.0
 """How long somebody may have one turn, at least and at most; between them, several times what a try takes here."""
 _TRIES_HELD = 4
@@ -42,17 +39,17 @@ _TABLES_MAX = 1000
 class _Neighbours:
     """What commits of this process have noticed of other writers of a table.
 
-    `met_at` is when that was last (None: long ago, or never), `unseen` the commits since then, or since one looked, and
-    `turns` how many of others were waited for last.
+    `met_at` is when that was last (None: never), `turns` how many of others were waited for last, and `try_seconds` how
+    long the last try for a snapshot took.
     """
 
     met_at: float | None = None
-    unseen: int = 0
     turns: int = 0
+    try_seconds: float = 0.0
 
 
 class StoreQueue:
-    """The queue of the table with that directory of snapshots; see CommitQueue."""
+    """The queue of the table with that file of turns; see CommitQueue."""
 
     longest_wait_millis = 60_000.0
     """As long as others have their turns, waiting costs less than lost races."""
@@ -60,19 +57,17 @@ class StoreQueue:
     def __init__(
         self,
         file_io: FileIO,
-        directory: str,
+        file: str,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._file_io = file_io
-        self._directory = directory
-        self._file = f"{directory}/{TURN}"
+        self._file = file
         self._clock = clock
         self._sleep = sleep
         self._taken_at: float | None = None
         self._tried_at = clock()
-        self._try_seconds = 0.0
 
     @property
     def is_taken(self) -> bool:
@@ -91,8 +86,14 @@ class StoreQueue:
 
     def lost(self) -> None:
         """See CommitQueue."""
-        self._try_seconds = max(self._try_seconds, self._clock() - self._tried_at)
-        self._meet()
+        self._tried()
+        self.meet()
+
+    def meet(self, turns: int | None = None) -> None:
+        """See CommitQueue; `turns` of others were waited for, if any."""
+        with _GUARD:
+            known = self._known()
+            known.met_at, known.turns = self._clock(), known.turns if turns is None else turns
 
     def __enter__(self) -> Self:
         return self
@@ -100,37 +101,38 @@ class StoreQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._taken_at is None:
+            return
         # Somebody who has waited for longer may have taken it away, and then it is another one's.
-        if self._taken_at is not None and self._clock() - self._taken_at < self._held_seconds:
+        if self._clock() - self._taken_at < self._held_seconds:
             self._file_io.delete_quietly([self._file])
         self._taken_at = None
+        self._tried()
 
     def _has_neighbours(self) -> bool:
         with _GUARD:
-            known = _NEIGHBOURS.pop(self._directory, None) or _Neighbours()
-            _NEIGHBOURS[self._directory] = known
-            while len(_NEIGHBOURS) > _TABLES_MAX:
-                _NEIGHBOURS.popitem(last=False)
-            if known.met_at is not None and self._clock() - known.met_at < CONTENDED_SECONDS:
-                return True
-            known.met_at = None
-            known.unseen += 1
-            if known.unseen <= UNSEEN:
-                return False
-            known.unseen = 0
-        return self._holder() is not None
+            met_at = self._known().met_at
+        return met_at is not None and self._clock() - met_at < CONTENDED_SECONDS
 
-    def _meet(self, turns: int | None = None) -> None:
-        """Note that there are others, and how many turns of theirs were waited for, if any."""
+    def _known(self) -> _Neighbours:
+        known = _NEIGHBOURS.pop(self._file, None) or _Neighbours()
+        _NEIGHBOURS[self._file] = known
+        while len(_NEIGHBOURS) > _TABLES_MAX:
+            _NEIGHBOURS.popitem(last=False)
+        return known
+
+    def _tried(self) -> None:
         with _GUARD:
-            known = _NEIGHBOURS.setdefault(self._directory, _Neighbours())
-            known.met_at, known.turns = self._clock(), known.turns if turns is None else turns
+            self._known().try_seconds = self._clock() - self._tried_at
 
     def _wait(self, timeout_seconds: float) -> bool:
         word = uuid.uuid4().bytes
         began = since = self._clock()
         seen: bytes | None = None
-        turns, expected = 0, _NEIGHBOURS.get(self._directory, _Neighbours()).turns
+        with _GUARD:
+            turns, expected, try_seconds = 0, self._known().turns, self._known().try_seconds
+        # Who has come last looks least often, so that those who wait for longer are the first to see a turn end.
+        shortest = min(max(try_seconds / 8, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)
         while True:
             holder = self._holder()
             if holder is None:
@@ -138,21 +140,21 @@ class StoreQueue:
                     return True
             elif holder != seen:
                 turns += 1
-                self._meet(turns)
+                self.meet(turns)
                 seen, since = holder, self._clock()
             elif self._clock() - since >= self._held_seconds:
-                _log.info("Whoever had the turn to commit to %s is gone.", self._directory)
+                _log.info("Whoever had the turn of %s is gone.", self._file)
                 self._file_io.delete_quietly([self._file])
                 continue
             if self._clock() - began >= timeout_seconds:
                 return False
-            # Who has come last looks least often, so that those who wait for longer are the first to see a turn end.
-            shortest = min(max(self._try_seconds / 4, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)
             self._sleep(min(shortest * max(1, expected - turns), _PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0))
 
     @property
     def _held_seconds(self) -> float:
-        return min(max(_TRIES_HELD * self._try_seconds, HELD_SECONDS_MIN), HELD_SECONDS_MAX)
+        with _GUARD:
+            try_seconds = self._known().try_seconds
+        return min(max(_TRIES_HELD * try_seconds, HELD_SECONDS_MIN), HELD_SECONDS_MAX)
 
     def _holder(self) -> bytes | None:
         try:
@@ -163,4 +165,4 @@ class StoreQueue:
 
 _GUARD = threading.Lock()
 _NEIGHBOURS: OrderedDict[str, _Neighbours] = OrderedDict()
-"""By directory of snapshots, the one that was asked for last at the end."""
+"""By the file of turns, the one that was asked for last at the end."""

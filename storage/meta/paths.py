@@ -3,12 +3,13 @@
 <location>/snapshot/snapshot-<id>, LATEST, EARLIEST
 <location>/schema/schema-<id>
 <location>/schema/.journal                                      interbed's own, see storage.meta.snapshot.line_journal
+<location>/schema/.commit-turn, or snapshot/.commit-turn        likewise, see storage.commit.store_queue, commit_queue
 <location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
 <location>/index/index-<uuid>-<n>
 <location>/statistics/stat-<uuid>-<n>
 <location>/tag/tag-<name>
 <location>/consumer/consumer-<id>
-<location>/epoch/epoch-<commit user>                            interbed's own, see storage.commit.epochs
+<location>/epoch/epoch-<commit user>                            likewise, see storage.commit.epochs
 <location>/position/position-<commit user>                      likewise, see storage.commit.positions
 <location>/log/LATEST                                           likewise, see storage.meta.snapshot.log_position
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
@@ -24,6 +25,7 @@ from interbed.storage.base.types.data_type import STRINGS, DataType, is_atomic
 
 POSTPONE_BUCKET = -2
 LINE_JOURNAL = ".journal"
+COMMIT_TURN = ".commit-turn"
 MAIN_BRANCH = "main"
 
 _ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\{}[]^\x7f"])
@@ -83,6 +85,16 @@ class TablePaths:
     def schema(self, schema_id: int) -> str:
         """The file of a schema."""
         return self._of_branch(f"schema/schema-{schema_id}")
+
+    @property
+    def turn_in_store(self) -> str:
+        """The file that says in a store whose turn it is to commit; each commit lists where it is anyway."""
+        return self._of_branch(f"schema/{COMMIT_TURN}")
+
+    @property
+    def turn_on_disk(self) -> str:
+        """The file that the writers of one machine lock to take turns."""
+        return self._of_branch(f"snapshot/{COMMIT_TURN}")
 
     def tag(self, name: str) -> str:
         """The file of a tag."""

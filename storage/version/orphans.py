@@ -24,7 +24,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
-from interbed.storage.commit.commit_queue import TURN
+from interbed.storage.meta.paths import COMMIT_TURN
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -41,7 +41,7 @@ DEFAULT_AGE_MILLIS = 24 * 3_600_000
 """Younger files stay by default."""
 
 _BUCKET_PREFIX = "bucket-"
-_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", TURN, MARK)
+_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", COMMIT_TURN, MARK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

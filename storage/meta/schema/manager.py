@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.paths import LINE_JOURNAL, TablePaths
+from interbed.storage.meta.paths import COMMIT_TURN, LINE_JOURNAL, TablePaths
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _PREFIX = "schema-"
 _COMMIT_RETRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledSchemas:
+    """The ids of all schemas, ascending, whether their line was changing, and whether a writer has its turn."""
+
+    ids: list[int]
+    was_changing: bool
+    is_turn: bool
 
 
 class SchemaManager:
@@ -130,19 +140,20 @@ class SchemaManager:
         be read: then the versions are those of before it or after it.
         """
         try:
-            return self.settled_ids()[0]
+            return self.settled().ids
         except CorruptFileError as error:
             _log.warning("%s", error)
             return numbers_of(self._names(), _PREFIX)
 
-    def settled_ids(self) -> tuple[list[int], bool]:
-        """All ids, ascending, and whether a change of the line was under way, which was done to its end first.
+    def settled(self) -> "SettledSchemas":
+        """What one listing tells; a change of the line that was under way is done to its end first.
 
-        One listing tells both. Raises CorruptFileError for a change that can't be read.
+        Raises CorruptFileError for a change that can't be read.
         """
         names = self._names()
+        is_turn = COMMIT_TURN in names
         if LINE_JOURNAL not in names:
-            return numbers_of(names, _PREFIX), False
+            return SettledSchemas(ids=numbers_of(names, _PREFIX), was_changing=False, is_turn=is_turn)
         from interbed.storage.meta.snapshot.line_journal import finish_line_change
 
         try:
@@ -150,7 +161,7 @@ class SchemaManager:
         finally:
             with self._guard:
                 self._cache.clear()
-        return numbers_of(self._names(), _PREFIX), True
+        return SettledSchemas(ids=numbers_of(self._names(), _PREFIX), was_changing=True, is_turn=is_turn)
 
     def _names(self) -> list[str]:
         return [s.name for s in self._file_io.list(self._directory) if not s.is_directory]

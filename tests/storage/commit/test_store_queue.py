@@ -11,12 +11,10 @@ import interbed
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.commit.commit_queue import TURN
 from interbed.storage.commit.store_queue import (
     CONTENDED_SECONDS,
     HELD_SECONDS_MAX,
     HELD_SECONDS_MIN,
-    UNSEEN,
     StoreQueue,
 )
 
@@ -40,12 +38,12 @@ class Table:
     """The turns of one table."""
 
     def __init__(self, directory: Path, file_io: FileIO) -> None:
-        self.file = directory / TURN
+        self.file = directory / "turn"
         self.clock = Clock()
         self._file_io = file_io
 
     def queue(self) -> StoreQueue:
-        return StoreQueue(self._file_io, str(self.file.parent), clock=self.clock.time, sleep=self.clock.sleep)
+        return StoreQueue(self._file_io, str(self.file), clock=self.clock.time, sleep=self.clock.sleep)
 
     def waits(self) -> bool:
         """Whether the next commit of this process waits for a turn of its own."""
@@ -58,12 +56,13 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path, LocalFileIO())
 
 
-def test_who_meets_nobody_takes_no_turn_and_looks_now_and_then(table: Table) -> None:
-    for _ in range(UNSEEN):
-        assert not table.waits()
+def test_who_has_met_nobody_takes_no_turn(table: Table) -> None:
     table.file.write_bytes(b"another")
+    assert not table.waits()
+    assert table.clock.now == 1000
     with table.queue() as queue:
-        assert not queue.take(1)
+        queue.meet()
+    assert not table.waits()
     assert table.clock.now > 1001
     assert table.file.read_bytes() == b"another"
 
@@ -142,8 +141,9 @@ def test_who_was_slow_leaves_the_turn_of_another_one(table: Table) -> None:
 
 @pytest.mark.parametrize("operation", ["create_exclusive", "read_bytes"])
 def test_a_store_that_refuses_hinders_nobody(tmp_path: Path, operation: str) -> None:
-    fault = Fault(operation=operation, pattern=f"*/{TURN}", action=FaultAction.FAIL_BEFORE)
-    with Table(tmp_path, FaultyFileIO(LocalFileIO(), [fault])).queue() as queue:
+    fault = Fault(operation=operation, pattern="*/turn", action=FaultAction.FAIL_BEFORE)
+    table = Table(tmp_path, FaultyFileIO(LocalFileIO(), [fault]))
+    with table.queue() as queue:
         queue.lost()
         assert not queue.take(1)
 
@@ -165,5 +165,22 @@ def test_eight_writers_with_few_retries_lose_no_commit(tmp_path: Path) -> None:
             written.result()
     table = catalog.get_table("db.t")
     assert table.scan().to_arrow().num_rows == 80
-    assert not Path(table.location, "snapshot", TURN).exists()
+    assert not Path(table.store.paths.turn_in_store).exists()
     assert table.remove_orphan_files().files == ()
+
+
+@pytest.mark.usefixtures("like_a_store")
+def test_a_turn_is_seen_by_commits_that_win(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    options = {"bucket": "1", "commit.max-retry-wait": "20 ms"}
+    table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]), primary_keys=["id"], options=options)
+    turn = Path(table.store.paths.turn_in_store)
+    turn.write_bytes(b"another")
+    queue = StoreQueue(table.store.file_io, str(turn))
+    for number in range(2):
+        assert queue.take(0) is False
+        table.upsert(pa.table({"id": [number]}))
+    turn.unlink()
+    with queue:
+        assert queue.take(0)
