@@ -218,7 +218,7 @@ def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
             catalog.rename_table("shop.t", "shop.u")
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("goes_on", each_run([True, False], lambda goes_on: goes_on))
 @pytest.mark.parametrize("calls", range(3))
 def test_a_rename_that_is_killed_between_calls_leaves_a_managed_table_of_one_name(
     hive: dict[str, str], calls: int, goes_on: bool
