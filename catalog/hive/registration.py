@@ -147,7 +147,7 @@ def new_hive_table(
         retention=_RETENTION,
         partitionKeys=partition_columns(schema),
         parameters=parameters,
-        tableType="EXTERNAL_TABLE" if external else "MANAGED_TABLE",
+        tableType=_EXTERNAL if external else _MANAGED,
         sd=StorageDescriptor(
             cols=[],
             compressed=False,

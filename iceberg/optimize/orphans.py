@@ -19,12 +19,12 @@ from interbed.iceberg.optimize.expire import check_collected
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
+from interbed.storage.base.fileio.resolve import one_scheme
 
 _THREE_DAYS = 3 * 24 * 3600 * 1000
 _FOLDERS = ("data", "metadata")
 _KINDS = (".parquet", ".orc", ".avro", ".puffin", ".metadata.json", ".metadata.json.gz", ".stats")
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(//[^/]*)?")
-_SAME = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,4 +111,4 @@ def _plain(path: str) -> str:
     scheme = path.partition(":")[0] if _SCHEME.match(path) else "file"
     if scheme == "file":
         return re.sub(r"/+", "/", _SCHEME.sub("", path))
-    return f"{_SAME.get(scheme, scheme)}{path[len(scheme) :]}"
+    return f"{one_scheme(scheme)}{path[len(scheme) :]}"

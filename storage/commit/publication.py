@@ -160,7 +160,7 @@ class Publication:
         if not is_remote(store.file_io):
             # All that takes long is done before the turn; within it, only what came since is looked at. In a store
             # turns are rare, and each look takes a request.
-            builder.prepare(self._checked_delta(part, *self._state()))
+            builder.prepare(self._checked_delta(part, *self._state(queue)))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
@@ -287,7 +287,7 @@ class Publication:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 
-    def _state(self, queue: CommitQueue | None = None, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
+    def _state(self, queue: CommitQueue, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
         """The snapshot to build on and the newest schema; CorruptFileError while it is unknown which the line is.
 
         In a store that is what was the newest before, if it is still there, unless others are known to commit
@@ -303,7 +303,7 @@ class Publication:
         latest, schemas = both(store.file_io, look, store.schemas.settled)
         if schemas.was_changing:
             latest = store.snapshots.latest()
-        if schemas.is_turn and queue is not None and not queue.is_taken:
+        if schemas.is_turn and not queue.is_taken:
             queue.meet()
         return latest, self._current_schema(schemas.ids, latest if remote else None)
 

@@ -12,10 +12,8 @@ create or delete it has no turns.
 
 import logging
 import random
-import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,6 +21,7 @@ from typing import Self
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.recent import Recent
 
 _log = logging.getLogger(__name__)
 
@@ -91,9 +90,8 @@ class StoreQueue:
 
     def meet(self, turns: int | None = None) -> None:
         """See CommitQueue; `turns` of others were waited for, if any."""
-        with _GUARD:
-            known = self._known()
-            known.met_at, known.turns = self._clock(), known.turns if turns is None else turns
+        known = self._known
+        known.met_at, known.turns = self._clock(), known.turns if turns is None else turns
 
     def __enter__(self) -> Self:
         return self
@@ -109,30 +107,24 @@ class StoreQueue:
         self._taken_at = None
         self._tried()
 
+    @property
+    def _known(self) -> _Neighbours:
+        return _NEIGHBOURS.get(self._file, _Neighbours)
+
     def _has_neighbours(self) -> bool:
-        with _GUARD:
-            met_at = self._known().met_at
+        met_at = self._known.met_at
         return met_at is not None and self._clock() - met_at < CONTENDED_SECONDS
 
-    def _known(self) -> _Neighbours:
-        known = _NEIGHBOURS.pop(self._file, None) or _Neighbours()
-        _NEIGHBOURS[self._file] = known
-        while len(_NEIGHBOURS) > _TABLES_MAX:
-            _NEIGHBOURS.popitem(last=False)
-        return known
-
     def _tried(self) -> None:
-        with _GUARD:
-            self._known().try_seconds = self._clock() - self._tried_at
+        self._known.try_seconds = self._clock() - self._tried_at
 
     def _wait(self, timeout_seconds: float) -> bool:
         word = uuid.uuid4().bytes
         began = since = self._clock()
         seen: bytes | None = None
-        with _GUARD:
-            turns, expected, try_seconds = 0, self._known().turns, self._known().try_seconds
+        turns, expected = 0, self._known.turns
         # Who has come last looks least often, so that those who wait for longer are the first to see a turn end.
-        shortest = min(max(try_seconds / 8, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)
+        shortest = min(max(self._known.try_seconds / 8, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)
         while True:
             holder = self._holder()
             if holder is None:
@@ -152,9 +144,7 @@ class StoreQueue:
 
     @property
     def _held_seconds(self) -> float:
-        with _GUARD:
-            try_seconds = self._known().try_seconds
-        return min(max(_TRIES_HELD * try_seconds, HELD_SECONDS_MIN), HELD_SECONDS_MAX)
+        return min(max(_TRIES_HELD * self._known.try_seconds, HELD_SECONDS_MIN), HELD_SECONDS_MAX)
 
     def _holder(self) -> bytes | None:
         try:
@@ -163,6 +153,5 @@ class StoreQueue:
             return None
 
 
-_GUARD = threading.Lock()
-_NEIGHBOURS: OrderedDict[str, _Neighbours] = OrderedDict()
-"""By the file of turns, the one that was asked for last at the end."""
+_NEIGHBOURS: Recent[_Neighbours] = Recent(_TABLES_MAX)
+"""By the file of turns; of threads that note something at once one may be overlooked, which costs a race."""

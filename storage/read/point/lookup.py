@@ -16,6 +16,7 @@ from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.recent import Recent
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -30,7 +31,6 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.deletions import deletions_in
-from interbed.storage.read.point.cache import Recent
 from interbed.storage.read.point.files import FileLookup
 from interbed.storage.read.point.keys import key_batch
 from interbed.storage.scan.live_files import check_not_replaced
@@ -40,7 +40,7 @@ from interbed.storage.scan.support import check_readable
 
 KeyColumns = Sequence["pa.Array[Any]"]
 
-_PLANS = Recent(16)
+_PLANS: "Recent[_Buckets]" = Recent(16)
 
 _BUCKETS_AT_ONCE = 4
 _FILES_AT_ONCE = 16
@@ -126,8 +126,7 @@ class PointLookup:
         # The manifest list's name is in it, because a table of the same name may have taken the place of another.
         name = (store.location, snapshot.id, snapshot.base_manifest_list, store.schema.id)
         options = tuple(sorted(store.options.raw.items()))
-        plan: _Buckets = _PLANS.get((name, options), lambda: self._made_plan(snapshot))
-        return plan
+        return _PLANS.get((name, options), lambda: self._made_plan(snapshot))
 
     def _made_plan(self, snapshot: Snapshot) -> _Buckets:
         store = self._store

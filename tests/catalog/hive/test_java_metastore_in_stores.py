@@ -14,7 +14,7 @@ from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.peers.cache import java_jars
 from tests.support.peers.spark import HADOOP_OF_AWS, hadoop_aws_jars
 from tests.support.servers.hdfs import running_hdfs
-from tests.support.servers.http_servers import running_s3
+from tests.support.servers.http_servers import for_hadoop, running_s3
 from tests.support.servers.java_metastore import java_metastore
 from tests.support.shares import each_run
 
@@ -31,15 +31,8 @@ def _hadoop_jars(version: str) -> Sequence[Path]:
 def options(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """Options of the catalog; the metastore knows no other name of its store than `s3a`."""
     with running_s3("lake") as store:
-        settings = {
-            "fs.s3a.endpoint": store["s3.endpoint"],
-            "fs.s3a.endpoint.region": store["s3.region"],
-            "fs.s3a.access.key": store["s3.access-key"],
-            "fs.s3a.secret.key": store["s3.secret-key"],
-            "fs.s3a.path.style.access": "true",
-        }
         jars = [*_hadoop_jars(request.param), *hadoop_aws_jars()]
-        with java_metastore(request.param, settings, first_jars=jars) as uri:
+        with java_metastore(request.param, for_hadoop(store), first_jars=jars) as uri:
             yield {"metastore": "hive", "uri": uri, "warehouse": WAREHOUSE, "lock.enabled": "false", **store}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.peers.interbed import InterbedTable, interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
-from tests.support.servers.http_servers import running_s3
+from tests.support.servers.http_servers import for_hadoop, running_s3
 
 pytestmark = pytest.mark.long
 
@@ -23,14 +23,7 @@ def store() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def java(store: dict[str, str]) -> Iterator[JavaPaimon]:
-    settings = {
-        "fs.s3a.endpoint": store["s3.endpoint"],
-        "fs.s3a.endpoint.region": store["s3.region"],
-        "fs.s3a.access.key": store["s3.access-key"],
-        "fs.s3a.secret.key": store["s3.secret-key"],
-        "fs.s3a.path.style.access": "true",
-    }
-    with JavaPaimon(hadoop=settings) as peer:
+    with JavaPaimon(hadoop=for_hadoop(store)) as peer:
         yield peer
 
 

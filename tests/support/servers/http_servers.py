@@ -42,6 +42,17 @@ def running_s3(bucket: str) -> Iterator[dict[str, str]]:
         yield options
 
 
+def for_hadoop(store: Mapping[str, str]) -> dict[str, str]:
+    """What Hadoop's client opens it with, as `s3a`."""
+    return {
+        "fs.s3a.endpoint": store["s3.endpoint"],
+        "fs.s3a.endpoint.region": store["s3.region"],
+        "fs.s3a.access.key": store["s3.access-key"],
+        "fs.s3a.secret.key": store["s3.secret-key"],
+        "fs.s3a.path.style.access": "true",
+    }
+
+
 @contextmanager
 def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
     """Adobe's S3Mock with an empty bucket: a second store that heeds the conditions of puts, with other code."""
