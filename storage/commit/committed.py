@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.commit.changes import record_delta
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
-from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry, merge_entries
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 
+_MANY_SNAPSHOTS = 100
 _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 """Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""
 
@@ -92,14 +93,55 @@ class CommittedParts:
         """The part's snapshot among those after `previous` up to `latest`, from a try believed to have failed."""
         if latest is None:
             return None
-        for snapshot_id in range(1 if previous is None else previous.id + 1, latest.id + 1):
+        first = 1 if previous is None else previous.id + 1
+        if latest.id - first > _MANY_SNAPSHOTS:
+            # Most of them may have expired.
+            first = max(first, self._snapshots.earliest_id() or first)
+        for snapshot_id in range(first, latest.id + 1):
             try:
-                snapshot = self._snapshots.snapshot(snapshot_id)
+                # Afresh: one that was taken back again may be remembered.
+                snapshot = latest if snapshot_id == latest.id else self._snapshots.stored(snapshot_id)
             except SnapshotNotFoundError:
                 continue
             if self._is(snapshot, part):
                 return snapshot_id
         return None
+
+    def is_in_line(self, snapshot: Snapshot) -> bool:
+        """Whether the table's line goes on with a snapshot that was just created, though what it builds on is gone, or
+        is nothing because it is the first.
+
+        The line may have gone on without it: another snapshot had its number, and has expired while this writer was
+        held up; or the line was taken back. Raises CorruptFileError and StorageAccessError.
+        """
+        snapshots = self._snapshots
+        # A listing may come late, and show what has gone.
+        ids = sorted({*snapshots.stored_ids(), snapshots.noted_latest() or 0} - {0, snapshot.id})
+        if any(number > snapshot.id and snapshots.exists(number) for number in reversed(ids)):
+            try:
+                following = snapshots.stored(snapshot.id + 1)
+            except SnapshotNotFoundError:
+                return False
+            return self._is_built_on(following, snapshot)
+        # The oldest expires first: where older ones are left, newer ones were taken back.
+        return not any(number < snapshot.id and snapshots.exists(number) for number in ids)
+
+    def is_live(self, part: PartIdentity) -> bool:
+        """Whether all files of a part that adds some are in the newest snapshot."""
+        latest = self._snapshots.latest()
+        if latest is None or not part.added:
+            return False
+        return part.added <= {e.identifier for e in merge_entries(self._reader.entries(self._reader.data(latest)))}
+
+    def _is_built_on(self, following: Snapshot, snapshot: Snapshot) -> bool:
+        """Whether the next snapshot has taken over what this one has changed."""
+        delta, taken = self._reader.delta(snapshot), self._reader.base(following)
+        if {m.file_name for m in delta} & {m.file_name for m in taken}:
+            return True
+        # Manifests may have been merged.
+        live = {e.identifier for e in merge_entries(self._reader.entries(taken))}
+        changed = list(self._reader.entries(delta))
+        return bool(changed) and all((e.identifier in live) == (e.kind is FileKind.ADD) for e in changed)
 
     def note(self, identifier: int) -> None:
         """Remember that the user committed the identifier."""

@@ -186,7 +186,7 @@ class Publication:
             )
             self.attempts += 1
             self._sync(writer)
-            if self._created(snapshot) and self._stands(snapshot, latest):
+            if self._created(snapshot) and self._stands(snapshot, latest, part):
                 store.schemas.note_beside(store.schema, snapshot)
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
@@ -239,11 +239,12 @@ class Publication:
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
             return True
 
-    def _stands(self, snapshot: Snapshot, base: Snapshot | None) -> bool:
-        """Whether the snapshot that it builds on was still there when it was created; it is taken back else.
+    def _stands(self, snapshot: Snapshot, base: Snapshot | None, part: PendingSnapshot) -> bool:
+        """Whether the table's line goes on with a snapshot that was just created; it is taken back else.
 
-        Who takes back snapshots while this writer was at work looks for new ones after the old ones are gone, so that
-        one of the two notices.
+        It does while what it builds on is there. Who takes back snapshots while this writer was at work looks for new
+        ones after the old ones are gone, so that one of the two notices; and the oldest expires first, so that no other
+        snapshot had its number before.
         """
         store = self._store
         try:
@@ -253,14 +254,24 @@ class Publication:
                 change = Finish.NONE
             else:
                 change = finish_line_change(store.file_io, store.paths)
-            if change is Finish.BUSY or (base is not None and not store.snapshots.is_stored(base)):
-                if store.snapshots.is_stored(snapshot):
-                    store.file_io.delete(store.paths.snapshot(snapshot.id))
-                return False
-            return change is Finish.NONE or store.snapshots.is_stored(snapshot)
+            if change is not Finish.BUSY and base is not None and store.snapshots.is_stored(base):
+                return change is Finish.NONE or store.snapshots.is_stored(snapshot)
         except (InterbedError, OSError) as error:
             _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
+        try:
+            if not store.snapshots.is_stored(snapshot):
+                # It was taken back with others, or has expired after others had built on it.
+                return self._committed.is_live(part.identity)
+            if change is not Finish.BUSY and self._committed.is_in_line(snapshot):
+                return True
+            store.file_io.delete(store.paths.snapshot(snapshot.id))
+            return False
+        except (InterbedError, OSError) as error:
+            raise CommitStateUnknownError(
+                f"Snapshot {snapshot.id} of {store.location} was created after others like it were expired or taken "
+                f"back, or as the first, and it can't be looked up whether the table goes on with it: {error}"
+            ) from error
 
     def _checked_delta(
         self, part: PendingSnapshot, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False

@@ -34,6 +34,9 @@ from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
 
+_FEW = 8
+"""Snapshots that go one after the other, wherever they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
@@ -286,7 +289,8 @@ class SnapshotExpiry:
             ChangelogManager(store.file_io, store.paths).add(list(self._still_there(plan)))
         if plan.snapshots:
             store.snapshots.note_earliest(plan.end)
-        # One after the other on a disk; some at once in a store, where nobody sees any of them by now.
+        # One after the other on a disk, some at once in a store, where nobody sees any of them by now. Few go in their
+        # order: a writer that was held up takes its number for free only while the one that it builds on is there.
         size = REQUESTS_AT_ONCE if is_remote(store.file_io) else 1
         ids = sorted(plan.snapshots)
         for start in range(0, len(ids), size):
@@ -295,7 +299,12 @@ class SnapshotExpiry:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return result
-            asked_at_once(store.file_io, [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going])
+            steps = [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going]
+            if len(ids) > _FEW:
+                asked_at_once(store.file_io, steps)
+            else:
+                for step in steps:
+                    step()
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(

@@ -1,0 +1,138 @@
+"""A writer that is held up beside the creation of its snapshot, while others commit and what they build on expires.
+
+Its number may be free again by then: what it creates there is no part of the table's line and must not be told to be
+committed. Or others have built on its snapshot: then it must not be made a second time.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.base.errors import CommitStateUnknownError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import StoreEnvironment, TableStore
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
+from tests.storage.commit.tables import data_file, message, primary_key_table
+
+QUICK = RetryPolicy(max_retries=3, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
+MERGING = {"manifest.merge-min-count": "3"}
+Step = Callable[[], None]
+
+
+class _HeldUp:
+    """A publisher beside the first creation of which something happens."""
+
+    def __init__(self, store: TableStore, before: Step | None, after: Step | None) -> None:
+        self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
+        self._steps = (before, after)
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        (before, after), self._steps = self._steps, (None, None)
+        if before is not None:
+            before()
+        created = self._plain.publish(snapshot)
+        if after is not None:
+            after()
+        return created
+
+
+@pytest.fixture(params=["on a disk", "in a store"])
+def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., TableStore]:
+    if request.param == "in a store":
+        request.getfixturevalue("like_a_store")
+    return lambda **options: primary_key_table(tmp_path / "t", **options)
+
+
+def commit(store: TableStore, file: DataFileMeta) -> int:
+    """The id of the snapshot."""
+    (made,) = FileStoreCommit(open_store(store.location), "other", retry=QUICK).commit([message(file)])
+    return made
+
+
+def held_up(store: TableStore, file: DataFileMeta, *, before: Step | None = None, after: Step | None = None) -> int:
+    publisher = _HeldUp(store, before, after)
+    environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
+    own = open_store(store.location, store.file_io, environment=environment)
+    (made,) = FileStoreCommit(own, "held up", retry=QUICK).commit([message(file)])
+    return made
+
+
+def live(store: TableStore) -> Counter[str]:
+    """How often each file is in the newest snapshot."""
+    plan = TableScan(open_store(store.location)).plan()
+    return Counter(file.file_name for split in plan.splits for file in split.files)
+
+
+def expired(store: TableStore, retained: int) -> None:
+    Table("t", open_store(store.location)).expire_snapshots(retain_min=retained, retain_max=retained)
+
+
+@pytest.mark.parametrize("retained", [1, 2])
+@pytest.mark.parametrize("others", [2, 3, 12])
+@pytest.mark.parametrize("already", [0, 1, 3])
+def test_a_number_that_is_free_again_is_not_taken(
+    new_table: Callable[..., TableStore], already: int, others: int, retained: int
+) -> None:
+    store = new_table(**MERGING)
+    files = [data_file(number, number) for number in range(already + others + 1)]
+    for file in files[:already]:
+        commit(store, file)
+
+    def meanwhile() -> None:
+        for file in files[already:-1]:
+            commit(store, file)
+        expired(store, retained)
+
+    made = held_up(store, files[-1], before=meanwhile)
+    assert made == already + others + 1
+    newest = already + others + 1
+    assert store.snapshots.ids() == list(range(newest - retained, newest + 1))
+    assert store.snapshots.latest_id() == newest
+    assert live(store) == Counter(file.file_name for file in files)
+
+
+@pytest.mark.parametrize("retained", [1, 2])
+@pytest.mark.parametrize("others", [0, 1, 2, 4])
+@pytest.mark.parametrize("already", [0, 1, 3])
+def test_what_others_have_built_on_is_not_made_again(
+    new_table: Callable[..., TableStore], already: int, others: int, retained: int
+) -> None:
+    store = new_table(**MERGING)
+    files = [data_file(number, number) for number in range(already + others + 1)]
+    for file in files[:already]:
+        commit(store, file)
+
+    def meanwhile() -> None:
+        for file in files[already + 1 :]:
+            commit(store, file)
+        expired(store, retained)
+
+    assert held_up(store, files[already], after=meanwhile) == already + 1
+    assert live(store) == Counter(file.file_name for file in files)
+    newest = already + others + 1
+    assert store.snapshots.ids() == list(range(max(1, newest - retained + 1), newest + 1))
+
+
+def test_whether_a_first_snapshot_is_the_first_may_stay_unknown(
+    new_table: Callable[..., TableStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_table()
+
+    def broken() -> None:
+        def refuse(*_: object) -> None:
+            raise OSError("the directory can't be read")
+
+        monkeypatch.setattr("interbed.storage.meta.snapshot.manager.SnapshotManager.stored_ids", refuse)
+
+    with pytest.raises(CommitStateUnknownError, match="can't be looked up"):
+        held_up(store, data_file(), after=broken)
+    monkeypatch.undo()
+    assert live(store).total() == 1
