@@ -36,6 +36,13 @@ def is_missing_store(error: BaseException) -> bool:
     return _NO_BUCKET.search(str(error)) is not None
 
 
+def has_gone(error: BaseException) -> bool:
+    """Whether an object was deleted while it was read: what obstore says when the answer breaks off before that, and it
+    asks for the rest.
+    """
+    return status_of(error) == 404 and not is_missing_store(error)
+
+
 def is_not_implemented(error: BaseException) -> bool:
     """Whether the store says that it has no such request."""
     return type(error).__name__ == "NotSupportedError" or status_of(error) == 501 or "NotImplemented" in str(error)

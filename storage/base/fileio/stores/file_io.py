@@ -20,7 +20,7 @@ from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
-from interbed.storage.base.fileio.stores.errors import is_missing_store, store_error
+from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store, store_error
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
 from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+_READING = frozenset({"read", "open"})
 
 DIRECTORY = ".directory"
 """The object that stands for a directory without files."""
@@ -259,6 +261,8 @@ class ObstoreFileIO:
                 raise self._error(action, path, error) from None
             raise FileNotFoundError(path) from None
         except (BaseError, OSError, ValueError) as error:
+            if action in _READING and has_gone(error):
+                raise FileNotFoundError(path) from None
             raise self._error(action, path, error) from None
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:

@@ -173,9 +173,18 @@ class StoreObjects:
         except BaseError as error:
             # An empty object has no range, and each store says that in its own words.
             refused = is_expired(error) or status_of(error) in (401, 403)
-            if refused or was_cut_off(error) or int(requests.head(self.store, key)["size"]) > 0:
+            if refused or was_cut_off(error):
                 raise
-            return StoredEnd(size=0, start=0, held=b"", version="empty")
+            size = int(requests.head(self.store, key)["size"])
+            if not size:
+                return StoredEnd(size=0, start=0, held=b"", version="empty")
+            if status_of(error) != _NO_SUCH_RANGE or size > WHOLE_BYTES:
+                raise
+        # Some refuse an end that is longer than the object, which stands for all of it (RFC 9110, 14.1.2).
+        try:
+            return _stored_end(requests.get(self.store, key, options=condition or None))
+        except NotModifiedError:
+            return None
 
     def is_file(self, key: str) -> bool:
         if not key:

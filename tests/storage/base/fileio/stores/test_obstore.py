@@ -24,6 +24,7 @@ from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.writing import give_up
 from tests.support.servers.http_servers import running_s3, running_s3proxy
+from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 
 BUCKET = "lake"
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
@@ -163,6 +164,40 @@ def test_a_file_is_opened_by_the_size_that_is_told_be_it_wrong(
     assert got.calls == (2 if told in (2 << 20, 9 << 20) else 1)
     with pytest.raises(FileNotFoundError):
         files.open_sized(f"{root}/none", told)
+
+
+def test_a_small_file_is_opened_where_an_end_that_is_longer_is_refused(options: dict[str, str]) -> None:
+    """`rclone serve s3` is such a store."""
+    with StoreProxy.before(options) as proxy:
+        files, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", proxy.options)
+        files.overwrite(f"{root}/small", b"small")
+        files.overwrite(f"{root}/empty", b"")
+        refused = Fault(kind="answer", status=416, body=b"<Error><Code>InvalidRange</Code></Error>")
+        proxy.fault = lambda request: refused if request.headers.get("range", "").startswith("bytes=-") else None
+        for name, content in (("small", b"small"), ("empty", b"")):
+            with files.open_input(f"{root}/{name}") as source:
+                assert source.read() == content
+        with pytest.raises(FileNotFoundError):
+            files.open_input(f"{root}/none")
+
+
+def test_what_is_deleted_while_it_is_read_is_missing(options: dict[str, str], io: tuple[ObstoreFileIO, str]) -> None:
+    files, root = io
+    path = f"{root}/going"
+    files.overwrite(path, b"1" * 1000)
+    with StoreProxy.before(options) as proxy:
+        behind, _ = file_io_for(root, {**proxy.options, "s3.retry.interval": "1ms"})
+        faults = iter([Fault(kind="cut", after_bytes=3)])
+
+        def next_fault(_: Request) -> Fault | None:
+            fault = next(faults, None)
+            if fault is None:
+                files.delete(path)
+            return fault
+
+        proxy.fault = next_fault
+        with pytest.raises(FileNotFoundError):
+            behind.read_bytes(path)
 
 
 def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]) -> None:
