@@ -20,7 +20,7 @@ from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
+from interbed.storage.base.fileio.resolve import file_io_for, renames_directories, respelled
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
@@ -121,7 +121,7 @@ class FileSystemCatalog(Catalog):
 
     def _load_table(self, identifier: Identifier) -> Table:
         location = self._table_path(identifier)
-        store = find_store(location, self._file_io)
+        store = find_store(self._told(location), self._file_io)
         if store is not None and store.schema.id > 0 and not (store.schemas.is_known(0) or self._has_schema(location)):
             # It is being dropped.
             store = None
@@ -154,7 +154,7 @@ class FileSystemCatalog(Catalog):
             raise exists
         if fill is None:
             return
-        store = open_store(location, self._file_io, schema=schema)
+        store = open_store(self._told(location), self._file_io, schema=schema)
         table = Table(str(identifier), store)
         if not is_made and table.latest_snapshot() is not None and not fill.is_in(table):
             raise exists
@@ -175,7 +175,7 @@ class FileSystemCatalog(Catalog):
         # moved. Another with the same columns may have been made in the same millisecond.
         if there and (self._file_io.exists(staged) or schema_manager(location, self._file_io).is_gone(schema)):
             raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
-        store = open_store(location if there else staged, self._file_io, schema=schema)
+        store = open_store(self._told(location if there else staged), self._file_io, schema=schema)
         if not there:
             store.schemas.commit(schema)
         if fill is not None:
@@ -277,6 +277,10 @@ class FileSystemCatalog(Catalog):
 
     def _table_path(self, identifier: Identifier) -> str:
         return f"{self._database_path(identifier.database)}/{identifier.table}"
+
+    def _told(self, location: str) -> str:
+        """A location by the scheme that the option `warehouse` has."""
+        return respelled(location, self.options.warehouse or location)
 
     def _has_schema(self, location: str) -> bool:
         # Schema 0 can't be expired, so that one look-up decides; only a table cut off in creation lacks it.

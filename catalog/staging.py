@@ -23,6 +23,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.further_hook import further_hooks, without_hooks
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
@@ -193,10 +194,11 @@ class StagedTables(ABC):
 
         if replaces:
             before = self._load_table(name).store
-            store = open_store(before.location, before.file_io, schema=schema, environment=before.environment)
+            store = open_store(before.told_location, before.file_io, schema=schema, environment=before.environment)
         else:
             file_io, location = self._new_location(name, path)
-            store = open_store(location, file_io, schema=schema)
+            told = respelled(location, self.options.warehouse or location)
+            store = open_store(told, file_io, schema=schema)
         return StagedTable(
             catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
         )
@@ -305,7 +307,7 @@ def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill:
 
     if not store.schemas.commit(schema) and store.schemas.is_gone(schema):
         raise CommitConflictError(f"The table '{name}' was altered while it was being replaced; replace it again.")
-    replaced = open_store(store.location, store.file_io, schema=schema, environment=store.environment)
+    replaced = open_store(store.told_location, store.file_io, schema=schema, environment=store.environment)
     try:
         fill(Table(name, replaced))
     except CommitStateUnknownError:

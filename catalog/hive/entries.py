@@ -23,7 +23,7 @@ from interbed.catalog.identifier import (
 )
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
+from interbed.storage.base.fileio.resolve import file_io_for, renames_directories, respelled
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.table.opening import open_store, schema_manager
@@ -153,7 +153,8 @@ class Entries:
 
     def open(self, identifier: Identifier, entry: Any) -> TableStore:
         """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
-        location = self.path(self.locations.of(entry))
+        told = self.locations.of(entry)
+        location = self.path(told)
         schema = schema_manager(location, self.file_io).latest()
         if schema is None and (mark := self.mark_of_rename(identifier, entry)) is not None:
             location = self.path(mark.source or "")
@@ -164,7 +165,7 @@ class Entries:
                 "drop the entry, or restore the files."
             )
         environment = self._environment(identifier, entry, schema)
-        return open_store(location, self.file_io, schema=schema, environment=environment)
+        return open_store(respelled(location, told), self.file_io, schema=schema, environment=environment)
 
     def mark_of_rename(self, identifier: Identifier, entry: Any) -> ChangeMark | None:
         """The mark of a rename that did not end; None when the entry says where the table's directory is."""

@@ -53,6 +53,7 @@ from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import table_paths
@@ -123,7 +124,9 @@ class HiveTables:
 
     def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
         """The table in a directory, whether or not the metastore knows it."""
-        return Table(str(identifier), open_store(directory, self._entries.file_io, schema=schema))
+        entries = self._entries
+        told = respelled(directory, entries.warehouse_uri)
+        return Table(str(identifier), open_store(told, entries.file_io, schema=schema))
 
     def _fill_and_register(
         self,

@@ -29,7 +29,7 @@ from interbed.iceberg.publish.store_io import StoreIO
 from interbed.iceberg.publish.vectors import VectorFiles
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.fileio.resolve import normalize_path, respelled
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -59,7 +59,6 @@ class Line:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._place = place
         self._there = there
         self._latest = latest
         # Somebody else may have changed the schema since the table was opened.
@@ -67,14 +66,17 @@ class Line:
         self._spec = partition_spec(self._table)
         self._schema = iceberg_schema(self._table)
         check_versions(self._schema, settings.format_version)
+        base = there.document
+        # Whoever has published the table first has spelled it for its readers.
+        is_known = base is not None and normalize_path(base.location) == store.location
+        self._location = base.location if base is not None and is_known else store.told_location
+        self._place = place.told_as(self._location)
         self._io = StoreIO(store.file_io)
-        self.manifests = Manifests(self._io, place, settings, self._schema, self._spec)
+        self.manifests = Manifests(self._io, self._place, settings, self._schema, self._spec)
         self._reader = LiveFiles(store)
         self._written_by: dict[int, FileSchema] = {}
         self._partitions: dict[bytes, Record] = {}
         self._external: tuple[int, dict[tuple[BucketId, str], str]] | None = None
-        base = there.document
-        self._location = base.location if base and normalize_path(base.location) == store.location else store.location
         self._puffins = VectorFiles(
             store.file_io, index_path=store.index_path, puffin_path=self.puffin_path, partition=self._partition
         )
@@ -327,9 +329,11 @@ class Line:
         return self._external[1][bucket_id, name]
 
     def _spelled(self, path: str) -> str:
-        """The path as whoever published the table first spells it, so that both mean the same file."""
+        """The path as the location of the table is spelled, so that both mean the same file."""
         here = self._store.location
-        return f"{self._location.rstrip('/')}{path[len(here) :]}" if path.startswith(f"{here}/") else path
+        if path.startswith(f"{here}/"):
+            return f"{self._location.rstrip('/')}{path[len(here) :]}"
+        return respelled(path, self._location)
 
     def _partition(self, partition: bytes) -> Record:
         found = self._partitions.get(partition)

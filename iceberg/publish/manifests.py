@@ -164,7 +164,8 @@ class Manifests:
         entries = (kept for manifest in merged for kept in self._merged(manifest, snapshot_id))
         result = [*rest, *self.write(entries, snapshot_id)]
         # Nothing names those that were written for this snapshot and merged.
-        own = {m.manifest_path for m in merged if m.added_snapshot_id == snapshot_id}.intersection(self._store.written)
+        new = {normalize_path(m.manifest_path) for m in merged if m.added_snapshot_id == snapshot_id}
+        own = new.intersection(self._store.written)
         self._store.files.delete_quietly(own)
         self._store.written = [path for path in self._store.written if path not in own]
         return result

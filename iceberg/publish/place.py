@@ -15,12 +15,13 @@ Source: paimon-core's IcebergPathFactory and IcebergCommitCallback.
 import re
 import uuid
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.resolve import respelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,10 @@ class PublishPlace:
                 f"would be; set '{STORAGE_LOCATION}' = '{StorageLocation.TABLE_LOCATION}'."
             )
         return PublishPlace(f"{warehouse}/iceberg/{name.removesuffix(_DATABASE)}/{table}/metadata")
+
+    def told_as(self, location: str) -> "PublishPlace":
+        """The same by the scheme that a location has: what metadata say of their own files."""
+        return replace(self, directory=respelled(self.directory, location))
 
     @property
     def hint(self) -> str:

@@ -97,7 +97,8 @@ class _Publication:
                 return False
         self._point_to(latest.id)
         if self._settings.storage is Storage.HIVE_CATALOG:
-            Register(self._store, self._settings, self._place).point_to(path, document.schema)
+            told = self._place.told_as(document.location)
+            Register(self._store, self._settings, told).point_to(told.version(latest.id), document.schema)
         self._clean(there, document, latest.id, line)
         return True
 

@@ -18,6 +18,7 @@ from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import (
     AlreadyExistsException,
     EnvironmentContext,
+    GetTableRequest,
     NoSuchObjectException,
     SerDeInfo,
     StorageDescriptor,
@@ -28,7 +29,7 @@ from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog.hive import SchemaToHiveConverter
 from pyiceberg.schema import Schema, visit
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TException
+from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
@@ -82,14 +83,14 @@ class Register:
 
     def _point(self, thrift: Client, database: str, metadata: str, schema: Schema) -> None:
         try:
-            found = thrift.get_table(database, self._table)
+            found = self._found(thrift, database)
         except NoSuchObjectException:
             self._create_database(thrift, database)
             try:
                 thrift.create_table(self._new_entry(database, metadata, schema))
                 return
             except AlreadyExistsException:
-                found = thrift.get_table(database, self._table)
+                found = self._found(thrift, database)
         parameters = dict(found.parameters or {})
         if parameters.get(TABLE_TYPE, "").upper() != ICEBERG:
             raise InvalidOptionError(
@@ -109,6 +110,16 @@ class Register:
         thrift.alter_table_with_environment_context(
             database, self._table, found, EnvironmentContext(properties=self._context())
         )
+
+    def _found(self, thrift: Client, database: str) -> Any:
+        """The entry in a database; raises NoSuchObjectException."""
+        try:
+            return thrift.get_table(database, self._table)
+        except TApplicationException as error:
+            # Since Hive 4 there is only the other one.
+            if error.type != TApplicationException.UNKNOWN_METHOD:
+                raise
+        return thrift.get_table_req(GetTableRequest(dbName=database, tblName=self._table)).table
 
     def _context(self) -> dict[str, str]:
         return {

@@ -15,7 +15,9 @@ from interbed.storage.base.fileio.writing import write_file
 
 
 class StoreIO(FileIO):
-    """Opens the files of a store; `written` are the paths of those that were flushed."""
+    """Opens the files of a store, however their paths spell its scheme; `written` are those that were flushed, as it
+    takes them.
+    """
 
     def __init__(self, files: StoreFiles) -> None:
         super().__init__()
@@ -37,9 +39,10 @@ class StoreIO(FileIO):
         """Write what waits; raises StorageAccessError naming the file."""
         while self._waiting:
             location = next(iter(self._waiting))
-            write_file(self.files, location, self._waiting[location].getvalue())
+            path = normalize_path(location)
+            write_file(self.files, path, self._waiting[location].getvalue())
             del self._waiting[location]
-            self.written.append(location)
+            self.written.append(path)
 
 
 class _Content(io.BytesIO):
@@ -79,7 +82,7 @@ class _Output(OutputFile):
         return len(self._content.getvalue())
 
     def exists(self) -> bool:
-        return self._store.files.exists(self.location)
+        return self._store.files.exists(normalize_path(self.location))
 
     def to_input_file(self) -> InputFile:
         return self._store.new_input(self.location)

@@ -18,6 +18,7 @@ from interbed.iceberg.meta.puffin import VectorPlace, puffin_of
 from interbed.iceberg.publish.data_file import new_entry
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.fileio.writing import write_errors
 from interbed.storage.files.deletion.index_file import read_vectors
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
@@ -100,10 +101,11 @@ class VectorFiles:
         source = self._index_path(entry.bucket_id, entry.file)
         vectors = read_vectors(self._files, source, entry.file.deletion_vectors or ())
         content, places = puffin_of({referenced[name]: vector for name, vector in vectors}, _CREATED_BY)
-        if not self._is_there(path, content):
-            with write_errors(path):
-                self._files.overwrite(path, content, durable=False)
-        self.made.append(path)
+        own = normalize_path(path)
+        if not self._is_there(own, content):
+            with write_errors(own):
+                self._files.overwrite(own, content, durable=False)
+        self.made.append(own)
         return len(content), places
 
     def _is_there(self, path: str, content: bytes) -> bool:

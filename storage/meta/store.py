@@ -10,7 +10,7 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError,
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
+from interbed.storage.base.fileio.resolve import file_io_for, normalize_path, respelled
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
@@ -67,9 +67,14 @@ class StoreHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
-    """A table at a location. `options` are those of `schema` with the caller's dynamic options on top."""
+    """A table at a location. `options` are those of `schema` with the caller's dynamic options on top.
+
+    `told_location` is what programs that read it by other metadata are told: the location by the scheme that whoever
+    opened the table has used, `s3a://…` where `location` is `s3://…`.
+    """
 
     location: str
+    told_location: str
     file_io: FileIO
     schema: TableSchema
     options: CoreOptions
@@ -201,11 +206,11 @@ class TableStore:
                 f"The table at {self.location} commits through its catalog, which can't be pickled. Open it by its "
                 "catalog in the other process; reads and splits can be pickled."
             )
-        return _reopened, (self.location, self.file_io, self.hooks, self.schema, dict(self.dynamic_options))
+        return _reopened, (self.told_location, self.file_io, self.hooks, self.schema, dict(self.dynamic_options))
 
     def _opened(self, schema: TableSchema | None, dynamic_options: Mapping[str, str]) -> "TableStore":
         return open_store(
-            self.location,
+            self.told_location,
             self.file_io,
             hooks=self.hooks,
             schema=schema,
@@ -273,7 +278,8 @@ def find_store(
 ) -> TableStore | None:
     """What open_store opens; None where there is no table, or no such branch."""
     dynamic = dict(dynamic_options or {})
-    file_io, location = _resolved(location, file_io, dynamic)
+    given = location
+    file_io, location = _resolved(given, file_io, dynamic)
     branch = dynamic.get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
     schemas = SchemaManager(file_io, table_paths(location, None, branch), hooks.check_options)
     noted: int | None = None
@@ -302,6 +308,7 @@ def find_store(
         publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
     return TableStore(
         location=location,
+        told_location=respelled(location, given),
         file_io=file_io,
         schema=effective,
         options=CoreOptions(merged, _sources(paths, schema, dynamic)),

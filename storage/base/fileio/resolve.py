@@ -34,6 +34,13 @@ def one_scheme(scheme: str) -> str:
     return _SPELLINGS.get(scheme, scheme)
 
 
+def respelled(location: str, like: str) -> str:
+    """A location, as normalize_path gives it, by the scheme by which `like` names its store: `s3a://…` for `s3://…`."""
+    scheme, colon, rest = location.partition("://")
+    other = like.partition("://")[0].lower()
+    return f"{other}://{rest}" if colon and one_scheme(other) == scheme else location
+
+
 def normalize_path(path: str) -> str:
     """The one spelling of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, `s3://…` for `s3a://…`.
 

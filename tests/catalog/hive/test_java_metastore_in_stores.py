@@ -80,6 +80,27 @@ def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: d
         assert io.list(root) == []
 
 
+def test_a_published_table_is_registered_by_the_scheme_that_the_metastore_knows(options: dict[str, str]) -> None:
+    with interbed.CatalogFactory.create(options) as catalog:
+        assert isinstance(catalog, HiveCatalog)
+        catalog.create_database("shop")
+        publishing = {
+            "metadata.iceberg.storage": "hive-catalog",
+            "metadata.iceberg.uri": options["uri"],
+            "metadata.iceberg.database": "ice",
+        }
+        table = catalog.create_table("shop.t", SCHEMA, options=publishing)
+        table.append([{"id": 1}])
+        table.append([{"id": 2}])
+        entry = catalog.client.get_table("ice", "t")
+        place = f"{WAREHOUSE}/iceberg/shop/t"
+        assert (entry.sd.location, entry.parameters["metadata_location"]) == (
+            place,
+            f"{place}/metadata/v2.metadata.json",
+        )
+        assert _ids(catalog, "ice.t") == [1, 2]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["2.3.10", "3.1.3", "4.0.1"])
 def test_in_hdfs_files_follow_the_name(version: str) -> None:

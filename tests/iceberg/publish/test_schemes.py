@@ -1,0 +1,93 @@
+"""Published metadata name their files by the scheme that the warehouse has: Hadoop's client knows `s3a` alone."""
+
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pytest
+from pyiceberg.table import StaticTable
+
+import interbed
+from interbed.iceberg.meta.live_file import live_file
+from interbed.iceberg.meta.manifest_entries import entries_of
+from interbed.storage.table.table import Table
+from tests.iceberg.publish.tables import KEYED, STORAGE, VECTORS, ordered, place_of, rows, shown
+from tests.support.servers.http_servers import running_s3
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with running_s3(BUCKET) as options:
+        yield options
+
+
+def opened(store: Mapping[str, str], scheme: str, directory: str) -> interbed.Catalog:
+    return interbed.load_catalog("lake", warehouse=f"{scheme}://{BUCKET}/{directory}", **store)
+
+
+def by_pyiceberg(store: Mapping[str, str], table: Table, scheme: str) -> StaticTable:
+    version = table.latest_snapshot()
+    assert version is not None
+    place = table.location if table.options.raw[STORAGE] == "table-location" else place_of(table)
+    metadata = f"{place}/metadata/v{version.id}.metadata.json".replace("s3://", f"{scheme}://")
+    properties = {
+        "s3.endpoint": store["s3.endpoint"],
+        "s3.access-key-id": store["s3.access-key"],
+        "s3.secret-access-key": store["s3.secret-key"],
+        "s3.region": store["s3.region"],
+    }
+    return StaticTable.from_metadata(metadata, properties)
+
+
+def schemes_of(table: StaticTable) -> set[str]:
+    """Those of all paths that the metadata and what they name have."""
+    paths: list[str | None] = [table.metadata.location]
+    for snapshot in table.metadata.snapshots:
+        paths.append(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            paths.append(manifest.manifest_path)
+            for entry in entries_of(table.io, manifest, deleted=True):
+                file = live_file(entry)
+                paths += [file.path, file.referenced]
+    return {path.partition("://")[0] for path in paths if path is not None}
+
+
+@pytest.mark.parametrize("storage", ["hadoop-catalog", "table-location"])
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str], scheme: str, storage: str) -> None:
+    with opened(store, scheme, str(uuid.uuid4())) as lake:
+        lake.create_database("db")
+        options = {**VECTORS, STORAGE: storage, "bucket": "1", "metadata.iceberg.compaction.min.file-num": "2"}
+        table = lake.create_table("db.t", KEYED, primary_keys=["id"], options=options)
+        for number in range(4):
+            table.upsert(rows(number, number + 1))
+        table.compact(full=True)
+        table.create_tag("first")
+        table.delete("id = 1")
+        table.compact()
+        # As is said anew of it, and as another process knows it.
+        again: Table = pickle.loads(pickle.dumps(lake.get_table("db.t")))
+        again.upsert(rows(7))
+        again.rollback_to("first")
+        again.upsert(rows(8))
+        again.compact(full=True)
+        found = by_pyiceberg(store, again, scheme)
+        assert schemes_of(found) == {scheme}
+        assert ordered(found.scan().to_arrow().to_pylist()) == shown(again)
+
+
+def test_what_is_published_keeps_its_scheme(store: dict[str, str]) -> None:
+    directory = str(uuid.uuid4())
+    with opened(store, "s3a", directory) as lake, opened(store, "s3", directory) as other:
+        lake.create_database("db")
+        options = {**VECTORS, STORAGE: "hadoop-catalog", "bucket": "1"}
+        lake.create_table("db.t", KEYED, primary_keys=["id"], options=options).upsert(rows(1, 2))
+        for catalog in (other, lake, other):
+            catalog.get_table("db.t").delete("id = 1")
+            catalog.get_table("db.t").upsert(rows(1, 3))
+            catalog.get_table("db.t").compact(full=True)
+        found = by_pyiceberg(store, other.get_table("db.t"), "s3")
+        assert schemes_of(found) == {"s3a"}
+        assert ordered(found.scan().to_arrow().to_pylist()) == shown(lake.get_table("db.t"))
