@@ -1,6 +1,8 @@
 """What a user has committed already, so that nothing is committed twice."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import SnapshotNotFoundError
@@ -12,6 +14,7 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Com
 from interbed.storage.scan.manifest_reader import ManifestReader
 
 _MANY_SNAPSHOTS = 100
+_LOOKS = 10
 _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 """Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""
 
@@ -107,41 +110,68 @@ class CommittedParts:
                 return snapshot_id
         return None
 
-    def is_in_line(self, snapshot: Snapshot) -> bool:
+    def is_in_line(
+        self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]
+    ) -> bool | None:
         """Whether the table's line goes on with a snapshot that was just created, though what it builds on is gone, or
-        is nothing because it is the first.
+        is nothing because it is the first; None where that can't be told any more.
 
-        The line may have gone on without it: another snapshot had its number, and has expired while this writer was
-        held up; or the line was taken back. Raises CorruptFileError and StorageAccessError.
+        `delta` is what it has changed, `manifests` the names of the manifests that say so. The line may have gone on
+        without it: another snapshot had its number, and has expired while this writer was held up; or the line was
+        taken back. Raises CorruptFileError and StorageAccessError.
         """
-        snapshots = self._snapshots
-        # A listing may come late, and show what has gone.
-        ids = sorted({*snapshots.stored_ids(), snapshots.noted_latest() or 0} - {0, snapshot.id})
-        if any(number > snapshot.id and snapshots.exists(number) for number in reversed(ids)):
+        for _ in range(_LOOKS):
             try:
-                following = snapshots.stored(snapshot.id + 1)
+                return self._looked_up(snapshot, delta, manifests)
             except SnapshotNotFoundError:
+                # What was listed a moment ago has gone meanwhile.
+                continue
+        return None
+
+    def _looked_up(
+        self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]
+    ) -> bool | None:
+        """See is_in_line; SnapshotNotFoundError when others expire snapshots at this moment."""
+        snapshots = self._snapshots
+        ids, noted = snapshots.stored_ids(), snapshots.noted_latest()
+        if noted is not None and noted > max(ids, default=0) and snapshots.exists(noted):
+            # The listing has come late.
+            ids.append(noted)
+        if ids == [snapshot.id]:
+            return True
+        try:
+            following = snapshots.stored(snapshot.id + 1)
+        except SnapshotNotFoundError:
+            following = None
+        if following is not None:
+            return self._is_built_on(following, delta, manifests)
+        if snapshots.is_stored(snapshot):
+            newer, older = ids[bisect_right(ids, snapshot.id) :], ids[: bisect_left(ids, snapshot.id)]
+            if newer:
+                # The oldest expires first: another one had this number, and was followed by those that are there.
+                snapshots.stored(newer[-1])
                 return False
-            return self._is_built_on(following, snapshot)
-        # The oldest expires first: where older ones are left, newer ones were taken back.
-        return not any(number < snapshot.id and snapshots.exists(number) for number in ids)
-
-    def is_live(self, part: PartIdentity) -> bool:
-        """Whether all files of a part that adds some are in the newest snapshot."""
-        latest = self._snapshots.latest()
-        if latest is None or not part.added:
+            # Where older ones are left, newer ones were taken back.
+            return not any(map(snapshots.exists, older))
+        # It has gone with others: expired, or taken back.
+        ids = snapshots.stored_ids()
+        newer = ids[bisect_right(ids, snapshot.id) :]
+        if not newer:
             return False
-        return part.added <= {e.identifier for e in merge_entries(self._reader.entries(self._reader.data(latest)))}
+        live = merge_entries(self._reader.entries(self._reader.data(snapshots.stored(newer[0]))))
+        added = {e.identifier for e in delta if e.kind is FileKind.ADD}
+        if added and added <= {e.identifier for e in live}:
+            return True
+        return False if len(newer) < len(ids) else None
 
-    def _is_built_on(self, following: Snapshot, snapshot: Snapshot) -> bool:
+    def _is_built_on(self, following: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> bool:
         """Whether the next snapshot has taken over what this one has changed."""
-        delta, taken = self._reader.delta(snapshot), self._reader.base(following)
-        if {m.file_name for m in delta} & {m.file_name for m in taken}:
+        taken = self._reader.base(following)
+        if manifests & {m.file_name for m in taken}:
             return True
         # Manifests may have been merged.
         live = {e.identifier for e in merge_entries(self._reader.entries(taken))}
-        changed = list(self._reader.entries(delta))
-        return bool(changed) and all((e.identifier in live) == (e.kind is FileKind.ADD) for e in changed)
+        return bool(delta) and all((e.identifier in live) == (e.kind is FileKind.ADD) for e in delta)
 
     def note(self, identifier: int) -> None:
         """Remember that the user committed the identifier."""

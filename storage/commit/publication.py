@@ -10,6 +10,7 @@ the messages may be those of other processes, so they are synced by their paths.
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from interbed.storage.base.errors import (
     AccessRefusedError,
@@ -21,7 +22,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.fileio.at_once import both
+from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
 from interbed.storage.commit.committed import CommittedParts
@@ -52,6 +53,8 @@ from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)
+
+Delta = tuple[ManifestEntry, ...]
 
 
 class Publication:
@@ -146,15 +149,7 @@ class Publication:
 
     def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
         store = self._store
-        builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
-        indexes = IndexFiles(
-            self._reader,
-            writer,
-            part.overwritten,
-            part.indexes,
-            bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
-            compacted=part.compacted,
-        )
+        builder, indexes = self._builders(part, writer)
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
         if not is_remote(store.file_io):
@@ -186,9 +181,14 @@ class Publication:
             )
             self.attempts += 1
             self._sync(writer)
-            if self._created(snapshot) and self._stands(snapshot, latest, part):
-                store.schemas.note_beside(store.schema, snapshot)
-                return snapshot.id
+            if self._created(snapshot):
+                if self._stands(snapshot, latest, delta, builder.delta_manifests):
+                    store.schemas.note_beside(store.schema, snapshot)
+                    return snapshot.id
+                # Others have seen it, and may have deleted what it named.
+                self._check_new_files(part)
+                writer.discard_all()
+                builder, indexes = self._builders(part, writer)
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
             queue.lost()
@@ -198,6 +198,29 @@ class Publication:
                     f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
                     "data files were removed; write again, or with fewer writers at a time."
                 )
+
+    def _builders(self, part: PendingSnapshot, writer: ManifestWriter) -> tuple[SnapshotBuilder, IndexFiles]:
+        store = self._store
+        builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
+        indexes = IndexFiles(
+            self._reader,
+            writer,
+            part.overwritten,
+            part.indexes,
+            bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
+            compacted=part.compacted,
+        )
+        return builder, indexes
+
+    def _check_new_files(self, part: PendingSnapshot) -> None:
+        """Raise CommitFailedError where a file that the part is to bring is not there any more."""
+        file_io = self._store.file_io
+        there = asked_at_once(file_io, [partial(file_io.exists, path) for path in part.new_paths])
+        gone = next((path for path, is_there in zip(part.new_paths, there, strict=True) if not is_there), None)
+        if gone is not None:
+            raise CommitFailedError(
+                f"{gone} was deleted while its commit was held up; nothing was committed. Write again."
+            )
 
     def _log_offsets(self, kind: CommitKind) -> Mapping[str, int] | None:
         """Where the table's log stands, as far as that is known: readers of the snapshot begin there."""
@@ -239,12 +262,12 @@ class Publication:
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
             return True
 
-    def _stands(self, snapshot: Snapshot, base: Snapshot | None, part: PendingSnapshot) -> bool:
+    def _stands(self, snapshot: Snapshot, base: Snapshot | None, delta: Delta, manifests: frozenset[str]) -> bool:
         """Whether the table's line goes on with a snapshot that was just created; it is taken back else.
 
         It does while what it builds on is there. Who takes back snapshots while this writer was at work looks for new
         ones after the old ones are gone, so that one of the two notices; and the oldest expires first, so that no other
-        snapshot had its number before.
+        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.is_in_line.
         """
         store = self._store
         try:
@@ -260,18 +283,20 @@ class Publication:
             _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
         try:
-            if not store.snapshots.is_stored(snapshot):
-                # It was taken back with others, or has expired after others had built on it.
-                return self._committed.is_live(part.identity)
-            if change is not Finish.BUSY and self._committed.is_in_line(snapshot):
-                return True
-            store.file_io.delete(store.paths.snapshot(snapshot.id))
-            return False
+            stands = False if change is Finish.BUSY else self._committed.is_in_line(snapshot, delta, manifests)
+            if stands is False and store.snapshots.is_stored(snapshot):
+                store.file_io.delete(store.paths.snapshot(snapshot.id))
         except (InterbedError, OSError) as error:
-            raise CommitStateUnknownError(
-                f"Snapshot {snapshot.id} of {store.location} was created after others like it were expired or taken "
-                f"back, or as the first, and it can't be looked up whether the table goes on with it: {error}"
-            ) from error
+            raise self._unknown(snapshot, f"it can't be looked up: {error}") from error
+        if stands is None:
+            raise self._unknown(snapshot, "it has expired since")
+        return stands
+
+    def _unknown(self, snapshot: Snapshot, why: str) -> CommitStateUnknownError:
+        return CommitStateUnknownError(
+            f"Snapshot {snapshot.id} of {self._store.location} was created, but it is not known whether the table went "
+            f"on with it: {why}. Its files were left in place; look whether its rows are there."
+        )
 
     def _checked_delta(
         self, part: PendingSnapshot, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False

@@ -59,6 +59,11 @@ class SnapshotBuilder:
         self._base_list: str | None = None
         self._tries = 0
 
+    @property
+    def delta_manifests(self) -> frozenset[str]:
+        """The names of the manifests of the last snapshot's own changes."""
+        return frozenset() if self._delta is None else frozenset(m.file_name for m in self._delta[1])
+
     def prepare(self, delta: tuple[ManifestEntry, ...]) -> None:
         """Write ahead what `build` will need if the changes stay what they are."""
         self._write_delta(delta)

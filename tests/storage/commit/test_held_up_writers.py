@@ -20,7 +20,7 @@ from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from tests.storage.commit.tables import data_file, message, primary_key_table
+from tests.storage.commit.tables import data_file, message, primary_key_table, write_files
 
 QUICK = RetryPolicy(max_retries=3, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 MERGING = {"manifest.merge-min-count": "3"}
@@ -61,7 +61,9 @@ def held_up(store: TableStore, file: DataFileMeta, *, before: Step | None = None
     publisher = _HeldUp(store, before, after)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     own = open_store(store.location, store.file_io, environment=environment)
-    (made,) = FileStoreCommit(own, "held up", retry=QUICK).commit([message(file)])
+    brought = message(file)
+    write_files(own, brought)
+    (made,) = FileStoreCommit(own, "held up", retry=QUICK).commit([brought])
     return made
 
 
