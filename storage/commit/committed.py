@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.commit.changes import record_delta
@@ -17,6 +18,19 @@ _MANY_SNAPSHOTS = 100
 _LOOKS = 10
 _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 """Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""
+
+
+class Standing(Enum):
+    """What has become of a snapshot that was created when its writer looks again.
+
+    Others build on it; it was taken back with what it builds on; it came too late, because the line had gone on beyond
+    its number, under which another snapshot was and has expired; or that can't be told any more.
+    """
+
+    IN_LINE = auto()
+    TAKEN_BACK = auto()
+    LATE = auto()
+    UNKNOWN = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +124,12 @@ class CommittedParts:
                 return snapshot_id
         return None
 
-    def is_in_line(
-        self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]
-    ) -> bool | None:
+    def standing(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Standing:
         """Whether the table's line goes on with a snapshot that was just created, though what it builds on is gone, or
-        is nothing because it is the first; None where that can't be told any more.
+        is nothing because it is the first.
 
-        `delta` is what it has changed, `manifests` the names of the manifests that say so. The line may have gone on
-        without it: another snapshot had its number, and has expired while this writer was held up; or the line was
-        taken back. Raises CorruptFileError and StorageAccessError.
+        `delta` is what it has changed, `manifests` the names of the manifests that say so. Raises CorruptFileError and
+        StorageAccessError.
         """
         for _ in range(_LOOKS):
             try:
@@ -126,43 +137,44 @@ class CommittedParts:
             except SnapshotNotFoundError:
                 # What was listed a moment ago has gone meanwhile.
                 continue
-        return None
+        return Standing.UNKNOWN
 
-    def _looked_up(
-        self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]
-    ) -> bool | None:
-        """See is_in_line; SnapshotNotFoundError when others expire snapshots at this moment."""
+    def _looked_up(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Standing:
+        """See standing; SnapshotNotFoundError when others expire snapshots at this moment."""
         snapshots = self._snapshots
         ids, noted = snapshots.stored_ids(), snapshots.noted_latest()
         if noted is not None and noted > max(ids, default=0) and snapshots.exists(noted):
             # The listing has come late.
             ids.append(noted)
         if ids == [snapshot.id]:
-            return True
+            return Standing.IN_LINE
         try:
             following = snapshots.stored(snapshot.id + 1)
         except SnapshotNotFoundError:
             following = None
+        if following is not None and self._is_built_on(following, delta, manifests):
+            return Standing.IN_LINE
+        # The oldest expires first: where older ones are left, newer ones were taken back.
+        is_taken_back = any(map(snapshots.exists, ids[: bisect_left(ids, snapshot.id)]))
         if following is not None:
-            return self._is_built_on(following, delta, manifests)
+            return Standing.TAKEN_BACK if is_taken_back else Standing.LATE
         if snapshots.is_stored(snapshot):
-            newer, older = ids[bisect_right(ids, snapshot.id) :], ids[: bisect_left(ids, snapshot.id)]
+            newer = ids[bisect_right(ids, snapshot.id) :]
             if newer:
-                # The oldest expires first: another one had this number, and was followed by those that are there.
+                # Another one had this number, and was followed by those that are there.
                 snapshots.stored(newer[-1])
-                return False
-            # Where older ones are left, newer ones were taken back.
-            return not any(map(snapshots.exists, older))
-        # It has gone with others: expired, or taken back.
+                return Standing.TAKEN_BACK if is_taken_back else Standing.LATE
+            return Standing.TAKEN_BACK if is_taken_back else Standing.IN_LINE
+        # It has gone with others.
         ids = snapshots.stored_ids()
         newer = ids[bisect_right(ids, snapshot.id) :]
         if not newer:
-            return False
+            return Standing.TAKEN_BACK
         live = merge_entries(self._reader.entries(self._reader.data(snapshots.stored(newer[0]))))
         added = {e.identifier for e in delta if e.kind is FileKind.ADD}
         if added and added <= {e.identifier for e in live}:
-            return True
-        return False if len(newer) < len(ids) else None
+            return Standing.IN_LINE
+        return Standing.TAKEN_BACK if len(newer) < len(ids) else Standing.UNKNOWN
 
     def _is_built_on(self, following: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> bool:
         """Whether the next snapshot has taken over what this one has changed."""

@@ -10,7 +10,6 @@ the messages may be those of other processes, so they are synced by their paths.
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from interbed.storage.base.errors import (
     AccessRefusedError,
@@ -22,10 +21,10 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.fileio.at_once import asked_at_once, both
+from interbed.storage.base.fileio.at_once import both
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
-from interbed.storage.commit.committed import CommittedParts
+from interbed.storage.commit.committed import CommittedParts, Standing
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
     check_conflicts,
@@ -53,8 +52,6 @@ from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)
-
-Delta = tuple[ManifestEntry, ...]
 
 
 class Publication:
@@ -182,11 +179,10 @@ class Publication:
             self.attempts += 1
             self._sync(writer)
             if self._created(snapshot):
-                if self._stands(snapshot, latest, delta, builder.delta_manifests):
+                if self._stands(snapshot, latest, part, delta, builder.delta_manifests):
                     store.schemas.note_beside(store.schema, snapshot)
                     return snapshot.id
-                # Others have seen it, and may have deleted what it named.
-                self._check_new_files(part)
+                # Others have seen it, and may have deleted its manifests.
                 writer.discard_all()
                 builder, indexes = self._builders(part, writer)
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
@@ -211,16 +207,6 @@ class Publication:
             compacted=part.compacted,
         )
         return builder, indexes
-
-    def _check_new_files(self, part: PendingSnapshot) -> None:
-        """Raise CommitFailedError where a file that the part is to bring is not there any more."""
-        file_io = self._store.file_io
-        there = asked_at_once(file_io, [partial(file_io.exists, path) for path in part.new_paths])
-        gone = next((path for path, is_there in zip(part.new_paths, there, strict=True) if not is_there), None)
-        if gone is not None:
-            raise CommitFailedError(
-                f"{gone} was deleted while its commit was held up; nothing was committed. Write again."
-            )
 
     def _log_offsets(self, kind: CommitKind) -> Mapping[str, int] | None:
         """Where the table's log stands, as far as that is known: readers of the snapshot begin there."""
@@ -262,12 +248,19 @@ class Publication:
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
             return True
 
-    def _stands(self, snapshot: Snapshot, base: Snapshot | None, delta: Delta, manifests: frozenset[str]) -> bool:
+    def _stands(
+        self,
+        snapshot: Snapshot,
+        base: Snapshot | None,
+        part: PendingSnapshot,
+        delta: tuple[ManifestEntry, ...],
+        manifests: frozenset[str],
+    ) -> bool:
         """Whether the table's line goes on with a snapshot that was just created; it is taken back else.
 
         It does while what it builds on is there. Who takes back snapshots while this writer was at work looks for new
         ones after the old ones are gone, so that one of the two notices; and the oldest expires first, so that no other
-        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.is_in_line.
+        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.standing.
         """
         store = self._store
         try:
@@ -283,14 +276,23 @@ class Publication:
             _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
         try:
-            stands = False if change is Finish.BUSY else self._committed.is_in_line(snapshot, delta, manifests)
-            if stands is False and store.snapshots.is_stored(snapshot):
+            if change is Finish.BUSY:
+                standing = Standing.TAKEN_BACK
+            else:
+                standing = self._committed.standing(snapshot, delta, manifests)
+            if standing in (Standing.TAKEN_BACK, Standing.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
         except (InterbedError, OSError) as error:
             raise self._unknown(snapshot, f"it can't be looked up: {error}") from error
-        if stands is None:
+        if standing is Standing.UNKNOWN:
             raise self._unknown(snapshot, "it has expired since")
-        return stands
+        if standing is Standing.LATE and (part.changelog or part.indexes):
+            # Whoever expires snapshots at this moment may have seen it, and deletes such files with it.
+            raise CommitFailedError(
+                f"This writer of {store.location} was held up until the snapshot that it built on had expired; nothing "
+                "was committed, and its files were removed. Write again."
+            )
+        return standing is Standing.IN_LINE
 
     def _unknown(self, snapshot: Snapshot, why: str) -> CommitStateUnknownError:
         return CommitStateUnknownError(

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
@@ -372,6 +373,9 @@ class SnapshotExpiry:
         snapshots = {s.id: s.uuid or "" for s in going}
         if unjudged:
             return ExpiryPlan(end=end, snapshots=snapshots, unjudged=tuple(sorted(unjudged)))
+        if not _is_one_line([*going, kept]):
+            # One that came too late may be among them, which its writer has yet to take back, or did not live to.
+            kept_data |= references.live_data(kept)
         data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
         if not keeps_changelog:
             data |= set().union(*(references.changelog_data(s) for s in going)) - kept_data
@@ -397,6 +401,14 @@ def _result(plan: ExpiryPlan, *, dry_run: bool = False) -> ExpiryResult:
         metadata_files=len(plan.metadata),
         unjudged=plan.unjudged,
         dry_run=dry_run,
+    )
+
+
+def _is_one_line(snapshots: Sequence[Snapshot]) -> bool:
+    """Whether each of the snapshots seems to build on the one before it."""
+    return all(
+        after.id == before.id + 1 and after.total_record_count == before.total_record_count + after.delta_record_count
+        for before, after in pairwise(snapshots)
     )
 
 

@@ -49,24 +49,26 @@ class SnapshotManager:
         self._cache: OrderedDict[int, Snapshot] = OrderedDict()
         self._guard = Lock()
         self._newest_id: int | None = noted
+        self._newest_content: bytes | None = None
         self._oldest_id: int | None = None
         self._has_earliest_hint = False
 
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots."""
+        remembered = self._newest_id
         for hint in self._hints():
-            following, found = asked_at_once(self._file_io, [partial(self._is_there, i) for i in (hint + 1, hint)])
-            if found and not following:
-                self._newest_id = hint
+            found = self._content_of_newest(hint)
+            if found is not None and (hint != remembered or self._is_as_known(hint, found)):
+                self._newest_id, self._newest_content = hint, found
                 return hint
-        self._newest_id = self._newest_of(self.ids())
+        self._newest_id, self._newest_content = self._newest_listed(), None
         return self._newest_id
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
         hint = self._hint(self._paths.earliest_hint)
         if hint is None or not self._exists(hint) or self._is_expiring(hint):
-            hint = next((i for i in self.ids() if self._is_there(i)), None)
+            hint = self._found_of(lambda ids: next((i for i in ids if self._is_there(i)), None))
         self._oldest_id = hint
         return hint
 
@@ -80,13 +82,14 @@ class SnapshotManager:
 
         Of a store, two requests at once where the newest is the one that was so before; no listing while hints hold.
         """
+        remembered = self._newest_id
         for hint in self._hints():
             found = self._content_of_newest(hint)
-            if found is not None:
-                self._newest_id = hint
+            if found is not None and (hint != remembered or self._is_as_known(hint, found)):
+                self._newest_id, self._newest_content = hint, found
                 return self._parsed(hint, found)
         for _ in range(_READ_RETRIES):
-            newest = self._newest_of(self.ids())
+            newest = self._newest_listed()
             if newest is None:
                 return None
             try:
@@ -94,7 +97,7 @@ class SnapshotManager:
             except FileNotFoundError:
                 # Expired or rolled back between the two steps: look again.
                 continue
-            self._newest_id = newest
+            self._newest_id, self._newest_content = newest, None
             return snapshot
         raise SnapshotNotFoundError(f"The newest snapshot in {self._directory} keeps vanishing while it is read.")
 
@@ -103,12 +106,11 @@ class SnapshotManager:
 
         By one request it is what a writer builds on who finds out by creating the next one whether there is a newer.
         """
-        if self._newest_id is None:
+        newest = self._newest_id
+        found = None if newest is None else self._content(newest)
+        if newest is None or found is None or not self._is_as_known(newest, found):
             return None
-        try:
-            return self._read(self._newest_id)
-        except FileNotFoundError:
-            return None
+        return self._parsed(newest, found)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id; raises SnapshotNotFoundError naming those that exist, CorruptFileError."""
@@ -157,6 +159,38 @@ class SnapshotManager:
     def stored_ids(self) -> list[int]:
         """The ids of all snapshot files, ascending, those of snapshots that are being expired among them."""
         return self._listed()[0]
+
+    def _newest_listed(self) -> int | None:
+        """The newest snapshot by listings; None for a table without snapshots."""
+        return self._found_of(self._newest_of)
+
+    def _found_of(self, find: Callable[[list[int]], int | None]) -> int | None:
+        """What is found of the ids of all snapshots; None for a table without snapshots."""
+        before: list[int] | None = None
+        for _ in range(_READ_RETRIES):
+            listed = self.ids()
+            found = find(listed)
+            # All that was listed may have expired before it was looked for. A listing that stays shows what is gone.
+            if found is not None or not listed or listed == before:
+                return found
+            before = listed
+        raise SnapshotNotFoundError(f"The snapshots in {self._directory} keep vanishing while they are looked for.")
+
+    def _is_as_known(self, snapshot_id: int, content: bytes) -> bool:
+        """Whether a snapshot is what it was when it was read before, if it was.
+
+        Else the line was taken back, or its number was free again, and what is remembered says nothing of the newest.
+        """
+        if self._newest_content is not None:
+            return self._newest_content == content
+        with self._guard:
+            known = self._cache.get(snapshot_id)
+        if known is None:
+            return True
+        try:
+            return known == Snapshot.from_json(content, source=self._paths.snapshot(snapshot_id))
+        except CorruptFileError:
+            return False
 
     def _newest_of(self, listed: list[int]) -> int | None:
         """The newest snapshot, of which a listing may not know yet, as it may show those that are gone."""
@@ -218,7 +252,7 @@ class SnapshotManager:
 
     def write_hints(self, latest: int) -> None:
         """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
-        self._newest_id = latest
+        self._newest_id, self._newest_content = latest, None
         try:
             self._file_io.overwrite(self._paths.latest_hint, str(latest).encode(), durable=False)
             if not self._has_earliest_hint:

@@ -6,21 +6,26 @@ committed. Or others have built on its snapshot: then it must not be made a seco
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from interbed.storage.base.errors import CommitStateUnknownError
+from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
+from interbed.storage.base.fileio.api import FileIO, FileStatus
+from interbed.storage.base.fileio.wrapped import WrappedFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from tests.storage.commit.tables import data_file, message, primary_key_table, write_files
+from interbed.storage.write.commit_message import CommitMessage
+from tests.storage.commit.tables import data_file, message, primary_key_table, with_data, write_files
 
 QUICK = RetryPolicy(max_retries=3, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 MERGING = {"manifest.merge-min-count": "3"}
@@ -57,11 +62,10 @@ def commit(store: TableStore, file: DataFileMeta) -> int:
     return made
 
 
-def held_up(store: TableStore, file: DataFileMeta, *, before: Step | None = None, after: Step | None = None) -> int:
+def held_up(store: TableStore, brought: CommitMessage, *, before: Step | None = None, after: Step | None = None) -> int:
     publisher = _HeldUp(store, before, after)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     own = open_store(store.location, store.file_io, environment=environment)
-    brought = message(file)
     write_files(own, brought)
     (made,) = FileStoreCommit(own, "held up", retry=QUICK).commit([brought])
     return made
@@ -93,7 +97,7 @@ def test_a_number_that_is_free_again_is_not_taken(
             commit(store, file)
         expired(store, retained)
 
-    made = held_up(store, files[-1], before=meanwhile)
+    made = held_up(store, message(files[-1]), before=meanwhile)
     assert made == already + others + 1
     newest = already + others + 1
     assert store.snapshots.ids() == list(range(newest - retained, newest + 1))
@@ -117,7 +121,7 @@ def test_what_others_have_built_on_is_not_made_again(
             commit(store, file)
         expired(store, retained)
 
-    assert held_up(store, files[already], after=meanwhile) == already + 1
+    assert held_up(store, message(files[already]), after=meanwhile) == already + 1
     assert live(store) == Counter(file.file_name for file in files)
     newest = already + others + 1
     assert store.snapshots.ids() == list(range(max(1, newest - retained + 1), newest + 1))
@@ -135,6 +139,115 @@ def test_whether_a_first_snapshot_is_the_first_may_stay_unknown(
         monkeypatch.setattr("interbed.storage.meta.snapshot.manager.SnapshotManager.stored_ids", refuse)
 
     with pytest.raises(CommitStateUnknownError, match="can't be looked up"):
-        held_up(store, data_file(), after=broken)
+        held_up(store, message(data_file()), after=broken)
     monkeypatch.undo()
     assert live(store).total() == 1
+
+
+class _ListedEarly(WrappedFileIO):
+    """A FileIO beside the first listing of snapshots of which something happens: what was listed is handed out late."""
+
+    def __init__(self, inner: FileIO, after: Step) -> None:
+        super().__init__(inner)
+        self._steps = [after]
+
+    def list(self, path: str) -> list[FileStatus]:
+        found = self.inner.list(path)
+        if path.endswith("/snapshot") and self._steps:
+            self._steps.pop()()
+        return found
+
+
+@pytest.mark.parametrize("lookup", [SnapshotManager.latest_id, SnapshotManager.earliest_id, SnapshotManager.latest])
+def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
+    new_table: Callable[..., TableStore], lookup: Callable[[SnapshotManager], object]
+) -> None:
+    store = new_table()
+    commit(store, data_file())
+
+    def meanwhile() -> None:
+        for _ in range(3):
+            commit(store, data_file())
+        expired(store, 1)
+
+    for hint in (store.paths.latest_hint, store.paths.earliest_hint):
+        store.file_io.delete(hint)
+    found = lookup(SnapshotManager(_ListedEarly(store.file_io, meanwhile), store.paths))
+    assert (found.id if isinstance(found, Snapshot) else found) == 4
+
+
+def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the_newest(
+    new_table: Callable[..., TableStore],
+) -> None:
+    store = new_table()
+    commit(store, data_file())
+    remembered = open_store(store.location)
+    assert remembered.snapshots.latest_id() == 1
+    found: list[object] = []
+
+    def look() -> None:
+        # What was held up has just taken a number that was free again, and has not noticed yet.
+        assert store.snapshots.exists(2)
+        found.extend([remembered.snapshots.latest_id(), remembered.snapshots.latest()])
+
+    def meanwhile() -> None:
+        commit(store, data_file())
+        assert remembered.snapshots.latest_id() == 2
+        commit(store, data_file())
+        commit(store, data_file())
+        expired(store, 1)
+
+    assert held_up(store, message(data_file()), before=meanwhile, after=look) == 5
+    assert found == [4, store.snapshots.snapshot(4)]
+
+
+def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
+    new_table: Callable[..., TableStore],
+) -> None:
+    store = new_table()
+    old = data_file()
+    brought = message(old)
+    (path,) = write_files(store, brought)
+    FileStoreCommit(store, "first", retry=QUICK).commit([brought])
+    commit(store, data_file(1, 1))
+    late: list[Snapshot] = []
+
+    def meanwhile() -> None:
+        for key in range(2, 6):
+            commit(store, data_file(key, key))
+        expired(store, 1)
+
+    def killed() -> None:
+        # Two of them, as if another writer had built on the first one before it was killed.
+        late.append(store.snapshots.stored(3))
+        second = replace(late[0], id=4, uuid="late")
+        assert ExclusiveCreatePublisher(store.file_io, store.paths).publish(second)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        held_up(store, message(before=[old], after=[data_file(level=5)]), before=meanwhile, after=killed)
+    assert late[0].commit_kind is CommitKind.COMPACT
+    commit(store, data_file(9, 9))
+    expired(store, 1)
+    assert store.snapshots.ids() == [7]
+    assert live(store)[old.file_name] == 1
+    assert path.exists()
+
+
+def test_what_an_expiry_may_delete_with_a_late_snapshot_is_not_committed_again(
+    new_table: Callable[..., TableStore],
+) -> None:
+    store = new_table()
+    brought = with_data(message(data_file()), changelog_files=(data_file(),))
+
+    def meanwhile() -> None:
+        for key in range(3):
+            commit(store, data_file(key, key))
+        expired(store, 1)
+
+    with pytest.raises(CommitFailedError, match="Write again"):
+        held_up(store, brought, before=meanwhile)
+    assert live(store).total() == 3
+    assert store.snapshots.ids() == [3]
+    (new,) = brought.data.new_files
+    assert not Path(store.paths.bucket_directory(brought.bucket_id), new.file_name).exists()
