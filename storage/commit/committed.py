@@ -20,7 +20,7 @@ _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 """Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""
 
 
-class Standing(Enum):
+class Outcome(Enum):
     """What has become of a snapshot that was created when its writer looks again.
 
     Others build on it; it was taken back with what it builds on; it came too late, because the line had gone on beyond
@@ -124,7 +124,7 @@ class CommittedParts:
                 return snapshot_id
         return None
 
-    def standing(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Standing:
+    def outcome(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Outcome:
         """Whether the table's line goes on with a snapshot that was just created, though what it builds on is gone, or
         is nothing because it is the first.
 
@@ -137,44 +137,44 @@ class CommittedParts:
             except SnapshotNotFoundError:
                 # What was listed a moment ago has gone meanwhile.
                 continue
-        return Standing.UNKNOWN
+        return Outcome.UNKNOWN
 
-    def _looked_up(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Standing:
-        """See standing; SnapshotNotFoundError when others expire snapshots at this moment."""
+    def _looked_up(self, snapshot: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> Outcome:
+        """See outcome; SnapshotNotFoundError when others expire snapshots at this moment."""
         snapshots = self._snapshots
         ids, noted = snapshots.stored_ids(), snapshots.noted_latest()
         if noted is not None and noted > max(ids, default=0) and snapshots.exists(noted):
             # The listing has come late.
             ids.append(noted)
         if ids == [snapshot.id]:
-            return Standing.IN_LINE
+            return Outcome.IN_LINE
         try:
             following = snapshots.stored(snapshot.id + 1)
         except SnapshotNotFoundError:
             following = None
         if following is not None and self._is_built_on(following, delta, manifests):
-            return Standing.IN_LINE
+            return Outcome.IN_LINE
         # The oldest expires first: where older ones are left, newer ones were taken back.
         is_taken_back = any(map(snapshots.exists, ids[: bisect_left(ids, snapshot.id)]))
         if following is not None:
-            return Standing.TAKEN_BACK if is_taken_back else Standing.LATE
+            return Outcome.TAKEN_BACK if is_taken_back else Outcome.LATE
         if snapshots.is_stored(snapshot):
             newer = ids[bisect_right(ids, snapshot.id) :]
             if newer:
                 # Another one had this number, and was followed by those that are there.
                 snapshots.stored(newer[-1])
-                return Standing.TAKEN_BACK if is_taken_back else Standing.LATE
-            return Standing.TAKEN_BACK if is_taken_back else Standing.IN_LINE
+                return Outcome.TAKEN_BACK if is_taken_back else Outcome.LATE
+            return Outcome.TAKEN_BACK if is_taken_back else Outcome.IN_LINE
         # It has gone with others.
         ids = snapshots.stored_ids()
         newer = ids[bisect_right(ids, snapshot.id) :]
         if not newer:
-            return Standing.TAKEN_BACK
+            return Outcome.TAKEN_BACK
         live = merge_entries(self._reader.entries(self._reader.data(snapshots.stored(newer[0]))))
         added = {e.identifier for e in delta if e.kind is FileKind.ADD}
         if added and added <= {e.identifier for e in live}:
-            return Standing.IN_LINE
-        return Standing.TAKEN_BACK if len(newer) < len(ids) else Standing.UNKNOWN
+            return Outcome.IN_LINE
+        return Outcome.TAKEN_BACK if len(newer) < len(ids) else Outcome.UNKNOWN
 
     def _is_built_on(self, following: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> bool:
         """Whether the next snapshot has taken over what this one has changed."""

@@ -24,7 +24,7 @@ from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
-from interbed.storage.commit.committed import CommittedParts, Standing
+from interbed.storage.commit.committed import CommittedParts, Outcome
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
     check_conflicts,
@@ -260,7 +260,7 @@ class Publication:
 
         It does while what it builds on is there. Who takes back snapshots while this writer was at work looks for new
         ones after the old ones are gone, so that one of the two notices; and the oldest expires first, so that no other
-        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.standing.
+        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.outcome.
         """
         store = self._store
         try:
@@ -277,22 +277,22 @@ class Publication:
             return True
         try:
             if change is Finish.BUSY:
-                standing = Standing.TAKEN_BACK
+                outcome = Outcome.TAKEN_BACK
             else:
-                standing = self._committed.standing(snapshot, delta, manifests)
-            if standing in (Standing.TAKEN_BACK, Standing.LATE) and store.snapshots.is_stored(snapshot):
+                outcome = self._committed.outcome(snapshot, delta, manifests)
+            if outcome in (Outcome.TAKEN_BACK, Outcome.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
         except (InterbedError, OSError) as error:
             raise self._unknown(snapshot, f"it can't be looked up: {error}") from error
-        if standing is Standing.UNKNOWN:
+        if outcome is Outcome.UNKNOWN:
             raise self._unknown(snapshot, "it has expired since")
-        if standing is Standing.LATE and (part.changelog or part.indexes):
+        if outcome is Outcome.LATE and (part.changelog or part.indexes):
             # Whoever expires snapshots at this moment may have seen it, and deletes such files with it.
             raise CommitFailedError(
                 f"This writer of {store.location} was held up until the snapshot that it built on had expired; nothing "
                 "was committed, and its files were removed. Write again."
             )
-        return standing is Standing.IN_LINE
+        return outcome is Outcome.IN_LINE
 
     def _unknown(self, snapshot: Snapshot, why: str) -> CommitStateUnknownError:
         return CommitStateUnknownError(

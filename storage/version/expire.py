@@ -291,7 +291,7 @@ class SnapshotExpiry:
         if plan.snapshots:
             store.snapshots.note_earliest(plan.end)
         # One after the other on a disk, some at once in a store, where nobody sees any of them by now. Few go in their
-        # order: a writer that was held up takes its number for free only while the one that it builds on is there.
+        # order there, too: a writer that was held up sees by its base that no other snapshot had its number.
         size = REQUESTS_AT_ONCE if is_remote(store.file_io) else 1
         ids = sorted(plan.snapshots)
         for start in range(0, len(ids), size):
