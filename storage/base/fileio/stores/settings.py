@@ -205,6 +205,8 @@ def _s3(bucket: str, options: _Options) -> StoreSettings:
         config["endpoint"] = f"{scheme}://{bucket}.{host}" if virtual else endpoint
     service = endpoint or next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), None)
     config["virtual_hosted_style_request"] = virtual
+    # What goes through TLS is protected by that; to sign it as well is to hash it, which takes longer than to send it.
+    config["unsigned_payload"] = service is None or service.lower().startswith("https:")
     # A copy that refuses an existing target, where the store can do it.
     config["copy_if_not_exists"] = "multipart"
     return StoreSettings(

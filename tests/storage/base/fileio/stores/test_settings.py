@@ -82,6 +82,14 @@ def test_an_endpoint_is_an_address(endpoint: str) -> None:
     assert "word" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "unsigned"),
+    [({}, True), ({"s3.endpoint": "https://h:1"}, True), ({"s3.endpoint": "http://h:1"}, False)],
+)
+def test_content_is_signed_where_nothing_else_protects_it(options: dict[str, str], unsigned: bool) -> None:
+    assert store_settings("s3", "b", options).config["unsigned_payload"] is unsigned
+
+
 def test_a_bucket_may_be_part_of_the_host() -> None:
     settings = store_settings("s3", "b", {"s3.endpoint": "https://h:1", "s3.path.style.access": "false"})
     assert settings.config["endpoint"] == "https://b.h:1"
