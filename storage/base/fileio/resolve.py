@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Schemes that are other names of one."""
+_HADOOPS = "s3a"
 _RENAMING = frozenset({"file", "hdfs", "viewfs"})
 _STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
 _ATOMIC_FSSPEC = frozenset({"memory"})
@@ -35,10 +36,13 @@ def one_scheme(scheme: str) -> str:
 
 
 def respelled(location: str, like: str) -> str:
-    """A location, as normalize_path gives it, by the scheme by which `like` names its store: `s3a://…` for `s3://…`."""
+    """A location, as normalize_path gives it, with `s3a` for `s3` where `like` has it: all that Hadoop knows.
+
+    Of `s3n` and `gcs` few programs know anything.
+    """
     scheme, colon, rest = location.partition("://")
     other = like.partition("://")[0].lower()
-    return f"{other}://{rest}" if colon and one_scheme(other) == scheme else location
+    return f"{other}://{rest}" if colon and other == _HADOOPS and one_scheme(other) == scheme else location
 
 
 def normalize_path(path: str) -> str:

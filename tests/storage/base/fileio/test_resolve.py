@@ -4,7 +4,7 @@ import pytest
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
+from interbed.storage.base.fileio.resolve import file_io_for, normalize_path, respelled
 
 
 @pytest.mark.parametrize("path", ["/lake/db.db", "file:/lake/db.db", "file:///lake/db.db", "file://host/lake/db.db/"])
@@ -20,6 +20,24 @@ def test_escapes_in_partition_directories_are_left_alone() -> None:
 
 def test_hadoop_spellings_of_s3_are_s3() -> None:
     assert normalize_path("s3a://bucket/lake/") == "s3://bucket/lake"
+
+
+@pytest.mark.parametrize(
+    ("location", "like", "told"),
+    [
+        ("s3://bucket/t", "s3a://bucket", "s3a://bucket/t"),
+        ("s3://bucket/t", "S3A://other/place", "s3a://bucket/t"),
+        ("s3://bucket/t", "s3://bucket", "s3://bucket/t"),
+        ("s3://bucket/t", "s3n://bucket", "s3://bucket/t"),
+        ("s3://bucket/t", "hdfs://host/s3a", "s3://bucket/t"),
+        ("gs://bucket/t", "gcs://bucket", "gs://bucket/t"),
+        ("hdfs://host/t", "s3a://bucket", "hdfs://host/t"),
+        ("/lake/t", "file:///lake", "/lake/t"),
+        ("/lake/t", "s3a://bucket", "/lake/t"),
+    ],
+)
+def test_others_are_told_of_s3_as_it_is_spelled(location: str, like: str, told: str) -> None:
+    assert respelled(location, like) == told
 
 
 @pytest.mark.parametrize("path", ["", "s3:/bucket", "s3://", "nosuchscheme://x/y"])
