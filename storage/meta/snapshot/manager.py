@@ -289,10 +289,12 @@ class SnapshotManager:
 
     def _content_of_newest(self, snapshot_id: int) -> bytes | None:
         """The snapshot's file as it is now; None when it is not there, or one after it is."""
+        # In this order: who is held up in between has what was there before, and not what has come in its place.
         if not is_remote(self._file_io):
-            return None if self._exists(snapshot_id + 1) else self._content(snapshot_id)
-        steps = [partial(self._content, i) for i in (snapshot_id + 1, snapshot_id)]
-        following, found = asked_at_once(self._file_io, steps)
+            found = self._content(snapshot_id)
+            return None if found is None or self._exists(snapshot_id + 1) else found
+        steps = [partial(self._content, i) for i in (snapshot_id, snapshot_id + 1)]
+        found, following = asked_at_once(self._file_io, steps)
         return found if following is None else None
 
     def _content(self, snapshot_id: int) -> bytes | None:
