@@ -3,6 +3,7 @@
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from pyiceberg.table import StaticTable
@@ -12,7 +13,8 @@ from interbed.iceberg.meta.live_file import live_file
 from interbed.iceberg.meta.manifest_entries import entries_of
 from interbed.storage.table.table import Table
 from tests.iceberg.publish.tables import KEYED, STORAGE, VECTORS, ordered, place_of, rows, shown
-from tests.support.servers.http_servers import running_s3
+from tests.support.peers.spark import SparkPeer, hadoop_aws_jars, iceberg_settings
+from tests.support.servers.http_servers import for_hadoop, running_s3
 
 BUCKET = "lake"
 
@@ -91,3 +93,25 @@ def test_what_is_published_keeps_its_scheme(store: dict[str, str]) -> None:
         found = by_pyiceberg(store, other.get_table("db.t"), "s3")
         assert schemes_of(found) == {"s3a"}
         assert ordered(found.scan().to_arrow().to_pylist()) == shown(lake.get_table("db.t"))
+
+
+@pytest.mark.long
+def test_iceberg_reads_it_by_hadoops_client_which_knows_no_other_scheme(store: dict[str, str]) -> None:
+    directory = str(uuid.uuid4())
+    with opened(store, "s3a", directory) as lake:
+        lake.create_database("db")
+        options = {**VECTORS, STORAGE: "hadoop-catalog", "bucket": "1"}
+        table = lake.create_table("db.t", KEYED, primary_keys=["id"], options=options)
+        for number in range(3):
+            table.upsert(rows(number, number + 1))
+        table.delete("id = 1")
+        table.compact()
+        settings = iceberg_settings("", Path("/"))
+        del settings["spark.sql.catalog.ice.uri"]
+        settings["spark.jars"] += "".join(f",{jar}" for jar in hadoop_aws_jars())
+        catalog = {"type": "hadoop", "warehouse": f"s3a://{BUCKET}/{directory}/iceberg"}
+        settings |= {f"spark.sql.catalog.ice.{key}": value for key, value in catalog.items()}
+        settings |= {f"spark.hadoop.{key}": value for key, value in for_hadoop(store).items()}
+        with SparkPeer({"spark.master": "local[1]", **settings}) as spark:
+            found = spark.run("SELECT id, v, p FROM ice.db.t ORDER BY id")
+        assert found == [[str(value) for value in row.values()] for row in shown(table)]
