@@ -6,6 +6,7 @@ documentation page `flink/consumer-id`, paimon-core's ConsumerManager.
 
 import json
 import re
+import time
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
@@ -14,6 +15,8 @@ from interbed.storage.meta.paths import TablePaths
 
 _PREFIX = "consumer-"
 _NEXT = "nextSnapshot"
+_PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3)
+"""Java Paimon writes such a file in its place, where it is empty for a moment; it reads them several times, too."""
 
 
 class ConsumerManager:
@@ -32,14 +35,19 @@ class ConsumerManager:
     def next_snapshot(self, consumer_id: str) -> int | None:
         """The first snapshot that the consumer has not read; None for one that is not known. CorruptFileError."""
         path = self._path(consumer_id)
-        try:
-            content = self._file_io.read_bytes(path)
-        except FileNotFoundError:
-            return None
-        try:
-            found = read_object(content, {_NEXT: int}, source=path, what="a consumer's file").get(_NEXT)
-        except CorruptFileError as error:
-            raise CorruptFileError(f"{error} Reset the consumer.") from error
+        found: int | None = None
+        for pause in (*_PAUSES_SECONDS, None):
+            try:
+                content = self._file_io.read_bytes(path)
+            except FileNotFoundError:
+                return None
+            try:
+                found = read_object(content, {_NEXT: int}, source=path, what="a consumer's file").get(_NEXT)
+                break
+            except CorruptFileError as error:
+                if pause is None:
+                    raise CorruptFileError(f"{error} Reset the consumer.") from error
+            time.sleep(pause)
         if found is None or found < 1:
             raise CorruptFileError(f"{path} is not a consumer's file: it goes on from {found}. Reset the consumer.")
         return int(found)
