@@ -20,7 +20,7 @@ from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import file_io_for, renames_directories, respelled
+from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
@@ -277,10 +277,6 @@ class FileSystemCatalog(Catalog):
 
     def _table_path(self, identifier: Identifier) -> str:
         return f"{self._database_path(identifier.database)}/{identifier.table}"
-
-    def _told(self, location: str) -> str:
-        """A location by the scheme that the option `warehouse` has."""
-        return respelled(location, self.options.warehouse or location)
 
     def _has_schema(self, location: str) -> bool:
         # Schema 0 can't be expired, so that one look-up decides; only a table cut off in creation lacks it.

@@ -156,6 +156,10 @@ class StagedTables(ABC):
         """Where a new table is made that is to go to `path` (None: where the catalog decides)."""
         return path
 
+    def _told(self, location: str) -> str:
+        """A location by the scheme that the option `warehouse` has."""
+        return respelled(location, self.options.warehouse or location)
+
     def stage_table(
         self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
     ) -> StagedTable:
@@ -197,8 +201,7 @@ class StagedTables(ABC):
             store = open_store(before.told_location, before.file_io, schema=schema, environment=before.environment)
         else:
             file_io, location = self._new_location(name, path)
-            told = respelled(location, self.options.warehouse or location)
-            store = open_store(told, file_io, schema=schema)
+            store = open_store(self._told(location), file_io, schema=schema)
         return StagedTable(
             catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
         )

@@ -68,8 +68,8 @@ class Line:
         check_versions(self._schema, settings.format_version)
         base = there.document
         # Whoever has published the table first has spelled it for its readers.
-        is_known = base is not None and normalize_path(base.location) == store.location
-        self._location = base.location if base is not None and is_known else store.told_location
+        by_first = base.location if base and normalize_path(base.location) == store.location else None
+        self._location = by_first or store.told_location
         self._place = place.told_as(self._location)
         self._io = StoreIO(store.file_io)
         self.manifests = Manifests(self._io, self._place, settings, self._schema, self._spec)

@@ -40,9 +40,9 @@ def respelled(location: str, like: str) -> str:
 
     Of `s3n` and `gcs` few programs know anything.
     """
-    scheme, colon, rest = location.partition("://")
-    other = like.partition("://")[0].lower()
-    return f"{other}://{rest}" if colon and other == _HADOOPS and one_scheme(other) == scheme else location
+    scheme, _, rest = location.partition("://")
+    is_hadoops = like.partition("://")[0].lower() == _HADOOPS
+    return f"{_HADOOPS}://{rest}" if is_hadoops and scheme == one_scheme(_HADOOPS) else location
 
 
 def normalize_path(path: str) -> str:

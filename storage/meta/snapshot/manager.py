@@ -55,13 +55,10 @@ class SnapshotManager:
 
     def latest_id(self) -> int | None:
         """The newest snapshot's id; None for a table without snapshots."""
-        remembered = self._newest_id
-        for hint in self._hints():
-            found = self._content_of_newest(hint)
-            if found is not None and (hint != remembered or self._is_as_known(hint, found)):
-                self._newest_id, self._newest_content = hint, found
-                return hint
-        self._newest_id, self._newest_content = self._newest_listed(), None
+        found = self._newest_by_hints()
+        if found is not None:
+            return found[0]
+        self._newest_id, self._newest_content = self._found_of(self._newest_of), None
         return self._newest_id
 
     def earliest_id(self) -> int | None:
@@ -82,14 +79,11 @@ class SnapshotManager:
 
         Of a store, two requests at once where the newest is the one that was so before; no listing while hints hold.
         """
-        remembered = self._newest_id
-        for hint in self._hints():
-            found = self._content_of_newest(hint)
-            if found is not None and (hint != remembered or self._is_as_known(hint, found)):
-                self._newest_id, self._newest_content = hint, found
-                return self._parsed(hint, found)
+        found = self._newest_by_hints()
+        if found is not None:
+            return self._parsed(*found)
         for _ in range(_READ_RETRIES):
-            newest = self._newest_listed()
+            newest = self._found_of(self._newest_of)
             if newest is None:
                 return None
             try:
@@ -160,9 +154,15 @@ class SnapshotManager:
         """The ids of all snapshot files, ascending, those of snapshots that are being expired among them."""
         return self._listed()[0]
 
-    def _newest_listed(self) -> int | None:
-        """The newest snapshot by listings; None for a table without snapshots."""
-        return self._found_of(self._newest_of)
+    def _newest_by_hints(self) -> tuple[int, bytes] | None:
+        """The id of the newest snapshot and what its file holds; None where no hint names it."""
+        remembered = self._newest_id
+        for hint in self._hints():
+            found = self._content_of_newest(hint)
+            if found is not None and (hint != remembered or self._is_as_known(hint, found)):
+                self._newest_id, self._newest_content = hint, found
+                return hint, found
+        return None
 
     def _found_of(self, find: Callable[[list[int]], int | None]) -> int | None:
         """What is found of the ids of all snapshots; None for a table without snapshots."""

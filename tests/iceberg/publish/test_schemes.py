@@ -11,6 +11,7 @@ from pyiceberg.table import StaticTable
 import interbed
 from interbed.iceberg.meta.live_file import live_file
 from interbed.iceberg.meta.manifest_entries import entries_of
+from interbed.iceberg.opening import store_properties
 from interbed.storage.table.table import Table
 from tests.iceberg.publish.tables import KEYED, STORAGE, VECTORS, ordered, place_of, rows, shown
 from tests.support.peers.spark import SparkPeer, hadoop_aws_jars, iceberg_settings
@@ -34,13 +35,7 @@ def by_pyiceberg(store: Mapping[str, str], table: Table, scheme: str) -> StaticT
     assert version is not None
     place = table.location if table.options.raw[STORAGE] == "table-location" else place_of(table)
     metadata = f"{place}/metadata/v{version.id}.metadata.json".replace("s3://", f"{scheme}://")
-    properties = {
-        "s3.endpoint": store["s3.endpoint"],
-        "s3.access-key-id": store["s3.access-key"],
-        "s3.secret-access-key": store["s3.secret-key"],
-        "s3.region": store["s3.region"],
-    }
-    return StaticTable.from_metadata(metadata, properties)
+    return StaticTable.from_metadata(metadata, store_properties(store))
 
 
 def schemes_of(table: StaticTable) -> set[str]:

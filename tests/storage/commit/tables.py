@@ -12,6 +12,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
@@ -23,6 +24,11 @@ from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 KEY = (AtomicType(TypeRoot.BIGINT),)
 DT = (AtomicType(TypeRoot.VARCHAR, length=2**31 - 1),)
+
+
+def quick(retries: int = 10) -> RetryPolicy:
+    """Tries again without a pause."""
+    return RetryPolicy(max_retries=retries, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 
 
 def partition(dt: str | None) -> bytes:

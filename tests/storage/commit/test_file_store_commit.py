@@ -17,7 +17,6 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
@@ -32,16 +31,13 @@ from tests.storage.commit.tables import (
     manifest_names,
     message,
     primary_key_table,
+    quick,
     referenced_names,
     with_compaction,
     write_files,
 )
 
 SNAPSHOT_CREATION = "create_exclusive:*/snapshot/snapshot-*"
-
-
-def quick(retries: int = 10) -> RetryPolicy:
-    return RetryPolicy(max_retries=retries, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 
 
 def snapshot_of(store: TableStore, snapshot_id: int) -> Snapshot:

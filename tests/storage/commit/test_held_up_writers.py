@@ -5,7 +5,7 @@ committed. Or others have built on its snapshot: then it must not be made a seco
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownEr
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
@@ -25,9 +24,8 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
-from tests.storage.commit.tables import data_file, message, primary_key_table, with_data, write_files
+from tests.storage.commit.tables import data_file, message, primary_key_table, quick, with_data, write_files
 
-QUICK = RetryPolicy(max_retries=3, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 MERGING = {"manifest.merge-min-count": "3"}
 Step = Callable[[], None]
 
@@ -56,10 +54,10 @@ def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., T
     return lambda **options: primary_key_table(tmp_path / "t", **options)
 
 
-def commit(store: TableStore, file: DataFileMeta) -> int:
-    """The id of the snapshot."""
-    (made,) = FileStoreCommit(open_store(store.location), "other", retry=QUICK).commit([message(file)])
-    return made
+def commit(store: TableStore, *files: DataFileMeta) -> None:
+    """Each in a snapshot of its own."""
+    for file in files:
+        FileStoreCommit(open_store(store.location), "other", retry=quick()).commit([message(file)])
 
 
 def held_up(store: TableStore, brought: CommitMessage, *, before: Step | None = None, after: Step | None = None) -> int:
@@ -67,7 +65,7 @@ def held_up(store: TableStore, brought: CommitMessage, *, before: Step | None = 
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     own = open_store(store.location, store.file_io, environment=environment)
     write_files(own, brought)
-    (made,) = FileStoreCommit(own, "held up", retry=QUICK).commit([brought])
+    (made,) = FileStoreCommit(own, "held up", retry=quick()).commit([brought])
     return made
 
 
@@ -81,23 +79,32 @@ def expired(store: TableStore, retained: int) -> None:
     Table("t", open_store(store.location)).expire_snapshots(retain_min=retained, retain_max=retained)
 
 
+def going_on(store: TableStore, files: Sequence[DataFileMeta], retained: int = 1) -> Step:
+    """Others commit the files, and then all but so many snapshots expire."""
+
+    def step() -> None:
+        commit(store, *files)
+        expired(store, retained)
+
+    return step
+
+
+def begun(new_table: Callable[..., TableStore], already: int, more: int) -> tuple[TableStore, list[DataFileMeta]]:
+    """A table to which the first of the files are committed already, and all of them."""
+    store = new_table(**MERGING)
+    files = [data_file(number, number) for number in range(already + more)]
+    commit(store, *files[:already])
+    return store, files
+
+
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("others", [2, 3, 12])
 @pytest.mark.parametrize("already", [0, 1, 3])
 def test_a_number_that_is_free_again_is_not_taken(
     new_table: Callable[..., TableStore], already: int, others: int, retained: int
 ) -> None:
-    store = new_table(**MERGING)
-    files = [data_file(number, number) for number in range(already + others + 1)]
-    for file in files[:already]:
-        commit(store, file)
-
-    def meanwhile() -> None:
-        for file in files[already:-1]:
-            commit(store, file)
-        expired(store, retained)
-
-    made = held_up(store, message(files[-1]), before=meanwhile)
+    store, files = begun(new_table, already, others + 1)
+    made = held_up(store, message(files[-1]), before=going_on(store, files[already:-1], retained))
     assert made == already + others + 1
     newest = already + others + 1
     assert store.snapshots.ids() == list(range(newest - retained, newest + 1))
@@ -111,16 +118,8 @@ def test_a_number_that_is_free_again_is_not_taken(
 def test_what_others_have_built_on_is_not_made_again(
     new_table: Callable[..., TableStore], already: int, others: int, retained: int
 ) -> None:
-    store = new_table(**MERGING)
-    files = [data_file(number, number) for number in range(already + others + 1)]
-    for file in files[:already]:
-        commit(store, file)
-
-    def meanwhile() -> None:
-        for file in files[already + 1 :]:
-            commit(store, file)
-        expired(store, retained)
-
+    store, files = begun(new_table, already, others + 1)
+    meanwhile = going_on(store, files[already + 1 :], retained)
     assert held_up(store, message(files[already]), after=meanwhile) == already + 1
     assert live(store) == Counter(file.file_name for file in files)
     newest = already + others + 1
@@ -164,12 +163,7 @@ def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
 ) -> None:
     store = new_table()
     commit(store, data_file())
-
-    def meanwhile() -> None:
-        for _ in range(3):
-            commit(store, data_file())
-        expired(store, 1)
-
+    meanwhile = going_on(store, [data_file() for _ in range(3)])
     for hint in (store.paths.latest_hint, store.paths.earliest_hint):
         store.file_io.delete(hint)
     found = lookup(SnapshotManager(_ListedEarly(store.file_io, meanwhile), store.paths))
@@ -193,9 +187,7 @@ def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the
     def meanwhile() -> None:
         commit(store, data_file())
         assert remembered.snapshots.latest_id() == 2
-        commit(store, data_file())
-        commit(store, data_file())
-        expired(store, 1)
+        going_on(store, [data_file(), data_file()])()
 
     assert held_up(store, message(data_file()), before=meanwhile, after=look) == 5
     assert found == [4, store.snapshots.snapshot(4)]
@@ -206,16 +198,10 @@ def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
 ) -> None:
     store = new_table()
     old = data_file()
-    brought = message(old)
-    (path,) = write_files(store, brought)
-    FileStoreCommit(store, "first", retry=QUICK).commit([brought])
-    commit(store, data_file(1, 1))
+    (path,) = write_files(store, message(old))
+    commit(store, old, data_file(1, 1))
+    meanwhile = going_on(store, [data_file(key, key) for key in range(2, 6)])
     late: list[Snapshot] = []
-
-    def meanwhile() -> None:
-        for key in range(2, 6):
-            commit(store, data_file(key, key))
-        expired(store, 1)
 
     def killed() -> None:
         # Two of them, as if another writer had built on the first one before it was killed.
@@ -227,8 +213,7 @@ def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
     with pytest.raises(KeyboardInterrupt):
         held_up(store, message(before=[old], after=[data_file(level=5)]), before=meanwhile, after=killed)
     assert late[0].commit_kind is CommitKind.COMPACT
-    commit(store, data_file(9, 9))
-    expired(store, 1)
+    going_on(store, [data_file(9, 9)])()
     assert store.snapshots.ids() == [7]
     assert live(store)[old.file_name] == 1
     assert path.exists()
@@ -239,12 +224,7 @@ def test_what_an_expiry_may_delete_with_a_late_snapshot_is_not_committed_again(
 ) -> None:
     store = new_table()
     brought = with_data(message(data_file()), changelog_files=(data_file(),))
-
-    def meanwhile() -> None:
-        for key in range(3):
-            commit(store, data_file(key, key))
-        expired(store, 1)
-
+    meanwhile = going_on(store, [data_file(key, key) for key in range(3)])
     with pytest.raises(CommitFailedError, match="Write again"):
         held_up(store, brought, before=meanwhile)
     assert live(store).total() == 3
