@@ -86,6 +86,33 @@ class Begun(Generic[_T]):
             self._thread = None
 
 
+class Unopened(Generic[_T]):
+    """An iterator that is made by `begin`, or else when its first item is asked for. Used by one thread at a time."""
+
+    def __init__(self, make: Callable[[], Iterator[_T]]) -> None:
+        self._make = make
+        self._iterator: Iterator[_T] | None = None
+
+    def begin(self) -> None:
+        """Make the iterator; raises what that raises."""
+        if self._iterator is None:
+            self._iterator = self._make()
+
+    def __iter__(self) -> "Unopened[_T]":
+        return self
+
+    def __next__(self) -> _T:
+        if self._iterator is None:
+            self._iterator = self._make()
+        return next(self._iterator)
+
+    def close(self) -> None:
+        """Close the iterator, if it was made."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
 def one_after_another(
     sources: Sequence[Callable[[], Iterator[_T]]], weights: Sequence[int], *, most: int, weight: int
 ) -> Generator[_T, None, None]:

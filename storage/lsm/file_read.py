@@ -11,7 +11,7 @@ import pyarrow as pa
 from interbed.storage.base.ahead import one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
@@ -80,6 +80,11 @@ class FileRead:
         self._lock = threading.Lock()
 
     @property
+    def file_io(self) -> FileIO:
+        """Where the files are."""
+        return self._store.file_io
+
+    @property
     def is_remote(self) -> bool:
         """Whether the files are in a store that answers after a while."""
         return is_remote(self._store.file_io)
@@ -87,14 +92,24 @@ class FileRead:
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRead, (self._store.read_only(), self._fields)
 
+    def opens_at_once(self, file: DataFileMeta) -> bool:
+        """Whether `opened` asks for the first rows of the file as well, so that they come while others are opened."""
+        return self.is_remote and file.format == "parquet"
+
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """The file's rows: the fields, then the columns that the options ask for. Raises what FormatReader raises."""
+        yield from self.opened(file, path, options)
+
+    def opened(
+        self, file: DataFileMeta, path: str, options: ReadOptions, *, file_io: FileIO | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same of a file that is opened by the call if `opens_at_once` says so, through that FileIO."""
         deleted, wanted = options.deleted, options.wanted
         mapping = self._mapping(file.schema_id, options.with_sequence, options.with_kind)
         found = reader_for(file.format, path).positioned(
             path,
             mapping.file_fields,
-            file_io=self._store.file_io,
+            file_io=file_io or self._store.file_io,
             batch_rows=options.batch_rows,
             predicate=mapping.file_predicate(options.predicate),
             wanted=wanted,
@@ -104,14 +119,18 @@ class FileRead:
             ),
             tally=self._tally,
         )
-        for position, batch in found:
-            with data_file_errors(path):
-                kept = _kept(position, batch.num_rows, deleted, wanted)
-                mapped = mapping.apply(batch if kept is None else batch.filter(from_numpy(kept)))
-            if options.with_position:
-                positions = np.arange(position, position + batch.num_rows)
-                mapped = mapped.append_column(ROW_INDEX, from_numpy(positions if kept is None else positions[kept]))
-            yield mapped
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for position, batch in found:
+                with data_file_errors(path):
+                    kept = _kept(position, batch.num_rows, deleted, wanted)
+                    mapped = mapping.apply(batch if kept is None else batch.filter(from_numpy(kept)))
+                if options.with_position:
+                    positions = np.arange(position, position + batch.num_rows)
+                    mapped = mapped.append_column(ROW_INDEX, from_numpy(positions if kept is None else positions[kept]))
+                yield mapped
+
+        return rows()
 
     def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:
         """The rows of a file outside of which its indexes say that none matches; raises what FormatReader raises."""

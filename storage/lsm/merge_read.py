@@ -13,16 +13,25 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.ahead import Begun
+from interbed.storage.base.ahead import Begun, Unopened
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.fileio.ahead.coming import ComingInputs
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
+from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
-from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.lsm.sort_merge import (
+    NARROW_BLOCK_ROWS,
+    NARROW_BYTES,
+    MergePlan,
+    RunBatch,
+    RunInput,
+    merge_runs,
+)
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -67,6 +76,7 @@ class MergeRead:
         self.fields = tuple(fields.values())
         """The columns that are read of files: those of the output, and what they are merged by."""
         self._files = FileRead(store, self.fields, tally)
+        self._block_rows = NARROW_BLOCK_ROWS if _are_narrow(self.fields) else None
 
     def section(
         self,
@@ -99,22 +109,24 @@ class MergeRead:
         if isinstance(predicate, AlwaysTrue):
             predicate = None
 
-        def open_file(file: DataFileMeta, batch_rows: int) -> Iterator[RunBatch]:
-            batches = (source or self._files).batches(
-                file,
-                path_of(file),
-                ReadOptions(
-                    batch_rows=batch_rows,
-                    predicate=predicate,
-                    with_sequence=with_sequence,
-                    with_kind=with_system or file.delete_row_count != 0,
-                    use_threads=use_threads,
-                    deleted=deleted_of(file),
-                ),
+        def options_of(file: DataFileMeta, batch_rows: int) -> ReadOptions:
+            return ReadOptions(
+                batch_rows=batch_rows,
+                predicate=predicate,
+                with_sequence=with_sequence,
+                with_kind=with_system or file.delete_row_count != 0,
+                use_threads=use_threads,
+                deleted=deleted_of(file),
             )
+
+        def aged(file: DataFileMeta, batches: Iterator[pa.RecordBatch]) -> Iterator[RunBatch]:
             age = 0 if ages is None else ages[file.file_name]
             for batch in batches:
                 yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, age)
+
+        def open_file(file: DataFileMeta, batch_rows: int) -> Iterator[RunBatch]:
+            found = (source or self._files).batches(file, path_of(file), options_of(file, batch_rows))
+            return aged(file, found)
 
         def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
             opened = [partial(open_file, file, batch_rows) for file in run.files]
@@ -122,12 +134,6 @@ class MergeRead:
                 return files_in_turn(opened, run.files)
             return chain.from_iterable(each() for each in opened)
 
-        def open_at_once(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
-            return Begun(partial(open_run, run, batch_rows))
-
-        # Runs of a store are opened, and their first rows decoded, at the same time.
-        open_one = open_at_once if source is None and len(runs) > 1 and self._files.is_remote else open_run
-        inputs = [RunInput(row_count=run.row_count, open=partial(open_one, run)) for run in runs]
         output = (*self._output, SEQUENCE_NUMBER, VALUE_KIND) if with_system else self._output
         plan = MergePlan(
             keys=self._keys,
@@ -136,7 +142,39 @@ class MergeRead:
             ordered=ordered,
             descending=self._descending if by_sequence else 0,
         )
-        return merge_runs(inputs, plan, self._function, block_rows=rows_of_block or block_rows(files, readers=readers))
+        rows = rows_of_block or self._block_rows or block_rows(files, readers=readers)
+
+        def merged(open_one: Callable[[SortedRun, int], Iterator[RunBatch]]) -> Iterator[pa.RecordBatch]:
+            inputs = [RunInput(row_count=run.row_count, open=partial(open_one, run)) for run in runs]
+            return merge_runs(inputs, plan, self._function, block_rows=rows)
+
+        def merged_at_once() -> Iterator[pa.RecordBatch]:
+            def is_alone(run: SortedRun) -> bool:
+                return len(run.files) == 1 and self._files.opens_at_once(run.files[0])
+
+            with ComingInputs(self._files.file_io) as coming:
+                for run in filter(is_alone, runs):
+                    coming.begin(path_of(run.files[0]), run.files[0].file_size)
+
+                def open_alone(file: DataFileMeta, batch_rows: int) -> Iterator[RunBatch]:
+                    found = self._files.opened(file, path_of(file), options_of(file, batch_rows), file_io=coming)
+                    return aged(file, found)
+
+                def open_at_once(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
+                    if is_alone(run):
+                        return Unopened(partial(open_alone, run.files[0], batch_rows))
+                    return Begun(partial(open_run, run, batch_rows))
+
+                yield from merged(open_at_once)
+
+        # Runs of a store are opened at the same time, and those of one file by threads that decode nothing.
+        return merged_at_once() if source is None and len(runs) > 1 and self._files.is_remote else merged(open_run)
+
+
+def _are_narrow(fields: Sequence[DataField]) -> bool:
+    """Whether rows of these fields all take the same few bytes."""
+    types = [type_to_arrow(f.type) for f in fields]
+    return all(pa.types.is_primitive(t) for t in types) and sum(t.bit_width for t in types) <= 8 * NARROW_BYTES
 
 
 def _with_level(batch: pa.RecordBatch, level: int) -> pa.RecordBatch:

@@ -38,6 +38,9 @@ from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIN
 
 BLOCK_ROWS = 131_072
 """Rows of a block over all runs: larger ones fall out of the processor's caches, smaller ones pay more overhead."""
+NARROW_BLOCK_ROWS = 2 * BLOCK_ROWS
+"""The same of rows of at most NARROW_BYTES, which stay in the caches."""
+NARROW_BYTES = 32
 MIN_BATCH_ROWS = 2_048
 """A small run is read in batches of at least this size."""
 
@@ -90,6 +93,8 @@ def merge_runs(
             share = block_rows if len(runs) == 1 else block_rows * run.row_count // max(total, 1)
             batch_rows = max(min(MIN_BATCH_ROWS, block_rows), share)
             buffers.append(_RunBuffer(run.open(batch_rows), plan.keys, batch_rows))
+        for buffer in buffers:
+            buffer.begin()
         while True:
             for buffer in buffers:
                 buffer.fill()
@@ -115,6 +120,12 @@ class _RunBuffer:
         self._buffered: list[RunBatch] = []
         self.rows = 0
         self.exhausted = False
+
+    def begin(self) -> None:
+        """Open the run's first file, if that is a step of its own."""
+        begin = getattr(self._batches, "begin", None)
+        if begin is not None:
+            begin()
 
     def fill(self) -> None:
         """Read until the target is reached or the run ends."""

@@ -35,11 +35,11 @@ def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Ge
     cancelled = threading.Event()
     lanes = [_Lane(source, cancelled) for source in sources[:threads]]
     try:
-        waiting.begin()
         while lanes:
             remaining = []
             for lane in lanes:
                 batch = lane.next()
+                waiting.begin()
                 if batch is not None:
                     yield batch
                     remaining.append(lane)

@@ -56,7 +56,8 @@ class Scan(ArrowRows):
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
         if is_remote(self.store.file_io):
-            begin_loading(self.store.options.file_format)
+            store = self.store
+            begin_loading(store.options.file_format, many=store.file_io, merging=store.schema.has_primary_key)
         if self.level_filter is None:
             known: KeyedRead | None = self.__dict__.get("_keyed")
             snapshot_id = self.snapshot_id if known is None else known.snapshot.id

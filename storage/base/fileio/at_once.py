@@ -53,6 +53,11 @@ def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> 
     return found, future.result()
 
 
+def begun(step: Callable[[], _T]) -> "Future[_T]":
+    """Have a thread take a step, which is a few requests to a store and asks for nothing at once itself."""
+    return _requests().submit(step)
+
+
 class PendingWrites:
     """New files, written whole; those in a store while their writer goes on. Not for use by several threads."""
 

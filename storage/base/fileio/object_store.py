@@ -40,7 +40,7 @@ class ObjectStoreFileIO:
         self.exclusive_create = exclusive_create
         self._filesystem = filesystem
         self._fsspec = fsspec
-        self._read_ahead = read_ahead or ReadAhead()
+        self.read_ahead = read_ahead or ReadAhead()
         self._prefix = f"{scheme}://{authority}"
 
     def read_bytes(self, path: str) -> bytes:
@@ -65,7 +65,7 @@ class ObjectStoreFileIO:
             return self._call("read", path, lambda: bytes(source.read_at(end - start, start)))
 
         length = self._call("open", path, source.size)
-        return opened_by_ranges(fetch, length, self._read_ahead)
+        return opened_by_ranges(fetch, length, self.read_ahead)
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A writable output; parents are created (where the store has directories at all)."""

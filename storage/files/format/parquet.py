@@ -6,7 +6,8 @@ or pages are needed, so that one in a store fetches them by few requests and ahe
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import chain, islice
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -54,8 +55,25 @@ class ParquetReader:
         use_threads: bool = False,
         checks: ReadChecks = CHECKSUMS,
         tally: DecodeTally | None = None,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See FormatReader."""
+    ) -> _Found:
+        """See FormatReader; the file is opened, and what is needed of it asked for, before this returns."""
+        read = self._read(path, fields, file_io, batch_rows, predicate, wanted, use_threads, checks, tally)
+        next(read)
+        return cast("_Found", read)
+
+    def _read(
+        self,
+        path: str,
+        fields: Sequence[DataField],
+        file_io: FileIO,
+        batch_rows: int,
+        predicate: Predicate | None,
+        wanted: Positions | None,
+        use_threads: bool,
+        checks: ReadChecks,
+        tally: DecodeTally | None,
+    ) -> Iterator[tuple[int, pa.RecordBatch] | None]:
+        """None once the file is open and what is needed of it has been asked for, then the rows."""
         with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
             pages = MappedPages(source)
             footer = read_footer(source, path, verify=checks.checksums)
@@ -65,12 +83,12 @@ class ParquetReader:
 
             coded = [name for name in names if name in footer.dictionaries]
 
-            def whole(groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+            def whole(groups: list[int] | None, buffer_size: int | None = None) -> _Found:
                 with opened(
                     source,
                     footer.metadata,
                     verify=checks.checksums,
-                    buffer_size=_announced(source, footer, names, groups),
+                    buffer_size=_announced(source, footer, names, groups) if buffer_size is None else buffer_size,
                     as_dictionaries=coded,
                 ) as file:
                     for position, end, stretch in _stretches(footer.groups.starts, groups):
@@ -90,7 +108,9 @@ class ParquetReader:
 
             groups = _row_groups(footer.groups, predicate, wanted)
             if groups == [] or (predicate is None and wanted is None):
-                yield from whole(groups)
+                buffer_size = _announced(source, footer, names, groups)
+                yield None
+                yield from whole(groups, buffer_size)
                 return
             request = PageRequest(
                 names=tuple(names),
@@ -139,9 +159,9 @@ def _by_pages(
     groups: Sequence[int] | None,
     request: PageRequest,
     wanted: Positions | None,
-    whole: Callable[[list[int]], Iterator[tuple[int, pa.RecordBatch]]],
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Of each group the pages that are needed, or where that is most of it, the whole group."""
+    whole: Callable[[list[int]], _Found],
+) -> Iterator[tuple[int, pa.RecordBatch] | None]:
+    """Of each group the pages that are needed, or where that is most of it, the whole group; before that None."""
     reader = PageRead(source, footer.pages(source), request)
     starts = footer.groups.starts
     together: list[int] = []
@@ -152,7 +172,10 @@ def _by_pages(
         return number, reader.group(number, inside)
 
     numbers = range(len(starts) - 1) if groups is None else groups
-    for number, found in ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, FetchesAhead) else 0):
+    ahead = ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, FetchesAhead) else 0)
+    first = list(islice(ahead, 1))
+    yield None
+    for number, found in chain(first, ahead):
         if found is None:
             together.append(number)
             continue

@@ -1,11 +1,13 @@
 """The reader of each file format."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.fileio.ahead.readiness import get_ready, is_ready
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.format.api import FormatReader
 
 
@@ -32,6 +34,7 @@ def _avro() -> FormatReader:
 
 # Loaded by use: a table seldom has files of two formats.
 _READERS: dict[str, Callable[[], FormatReader]] = {"parquet": cache(_parquet), "orc": cache(_orc), "avro": cache(_avro)}
+_FUNCTIONS = "functions"
 _BEGUN: set[str] = set()
 """Formats whose readers were loaded, or are being loaded by a thread."""
 
@@ -46,15 +49,31 @@ def reader_for(file_format: str, path: str) -> FormatReader:
     return reader()
 
 
-def begin_loading(file_format: str) -> None:
-    """Have a thread load the code of a format's reader, while a store is asked which files there are to be read."""
+def begin_loading(file_format: str, *, many: FileIO | None = None, merging: bool = False) -> None:
+    """Have a thread load the code of a format's reader, while a store is asked which files there are to be read.
+
+    Where there may be `many`, it gets ready for that as well, and where they are merged it loads Arrow's functions.
+    """
     name = file_format.lower()
-    if name in _READERS and name not in _BEGUN:
-        _BEGUN.add(name)
-        threading.Thread(target=_load, args=(name,), name="interbed-load").start()
+    if name not in _READERS:
+        return
+    steps: list[Callable[[], object]] = []
+    for wanted, step in ((name, _READERS[name]), *([(_FUNCTIONS, _load_functions)] if merging else [])):
+        if wanted not in _BEGUN:
+            _BEGUN.add(wanted)
+            steps.append(step)
+    if many is not None and not is_ready(many):
+        steps.append(partial(get_ready, many))
+    if steps:
+        threading.Thread(target=_load, args=(steps,), name="interbed-load").start()
 
 
-def _load(name: str) -> None:
+def _load_functions() -> None:
+    import pyarrow.compute  # noqa: F401
+
+
+def _load(steps: Sequence[Callable[[], object]]) -> None:
     # Whoever reads a file is told what is missing.
     with suppress(Exception):
-        _READERS[name]()
+        for step in steps:
+            step()

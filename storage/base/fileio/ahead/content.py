@@ -170,9 +170,30 @@ class RangedContent:
             if not self._pool.take(size, self._counted, self.size):
                 return
             self._waiting.popleft()
-            piece.counted = size
-            self._counted += size
-            piece.future = self._pool.begin(lambda piece=piece: self._fetched(piece.start, piece.end))  # type: ignore[misc]
+            self._begin(piece)
+
+    def _begin(self, piece: _Piece) -> None:
+        """Begin to fetch a piece that was taken from the pool's room."""
+        assert self._pool is not None
+        piece.counted = piece.end - piece.start
+        self._counted += piece.counted
+        piece.future = self._pool.begin(lambda: self._fetched(piece.start, piece.end))
+
+    def _begin_needed(self, needed: _Piece) -> None:
+        """Begin a piece that is read now, and what is read beside it, though there is no room: all of it is decoded
+        together. What would be too much still waits."""
+        if self._pool is None or os.getpid() != self._process:
+            return
+        left = self._pool.needed_bytes
+        beside = [p for p in self._waiting if p.plan is needed.plan and p.step == needed.step and p is not needed]
+        for piece in (needed, *beside):
+            size = piece.end - piece.start
+            if size > left:
+                return
+            left -= size
+            self._waiting.remove(piece)
+            self._pool.take_needed(size)
+            self._begin(piece)
 
     def _pull(self) -> bool:
         """Take a step of the newest plan that has one."""
@@ -241,6 +262,8 @@ class RangedContent:
 
     def _of_piece(self, piece: _Piece, at: int, end: int) -> memoryview:
         self._drop_before(piece)
+        if piece.future is None:
+            self._begin_needed(piece)
         if piece.future is None:
             return self._begin_with(piece, at, end)
         if piece.future.cancel() or os.getpid() != self._process:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ class OpensSized(Protocol):
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
         """As open_input; where the size, which need not be right, is not known, it is None."""
         ...
+
+
+def read_ahead_of(file_io: FileIO) -> ReadAhead | None:
+    """How much of the files of a FileIO is read before it is needed; None where that is not told."""
+    limits: ReadAhead | None = getattr(file_io, "read_ahead", None)
+    return limits
 
 
 def open_sized(file_io: FileIO, path: str, size: int | None) -> "pa.NativeFile":

@@ -11,6 +11,12 @@ from typing import Any
 
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 
+_LEAST_SHARE = 4 << 20
+"""What each of several files may hold however short it is, unless they are so many that most of the room is less."""
+
+_NEEDED_SHARE = 16
+"""A reader that waits for bytes may hold that part of all room beyond it."""
+
 
 class FetchPool:
     """Threads with a budget of bytes; safe for several threads. Use `pool_of`, so that all files share it."""
@@ -19,6 +25,7 @@ class FetchPool:
         self._limits = limits
         self._lock = threading.Lock()
         self._held = 0
+        self._files = 0
         self._weight = 0
         # Its threads begin with the first request.
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="interbed-fetch")
@@ -30,16 +37,20 @@ class FetchPool:
 
     def share(self, weight: int) -> int:
         """About what one of the files that are read now may hold, which weighs so much."""
-        return self._limits.most_bytes * weight // max(self._weight, weight, 1)
+        most, files = self._limits.most_bytes, max(self._files, 1)
+        least = min(_LEAST_SHARE, 3 * most // (4 * files))
+        return least + (most - files * least) * weight // max(self._weight, weight, 1)
 
     def join(self, weight: int) -> None:
         """Count one more file, which weighs its size: of those that are merged, each is read as fast as it is long."""
         with self._lock:
+            self._files += 1
             self._weight += weight
 
     def leave(self, weight: int) -> None:
         """Count one file less."""
         with self._lock:
+            self._files -= 1
             self._weight -= weight
 
     def take(self, size: int, held: int, weight: int) -> bool:
@@ -48,10 +59,20 @@ class FetchPool:
             if self._held + size > self._limits.most_bytes:
                 return False
             # A file that holds nothing gets its first piece even where shares are smaller.
-            if held and held + size > self.share(weight):
+            if held >= self.share(weight):
                 return False
             self._held += size
             return True
+
+    @property
+    def needed_bytes(self) -> int:
+        """What a file may take by `take_needed`."""
+        return self._limits.most_bytes // _NEEDED_SHARE
+
+    def take_needed(self, size: int) -> None:
+        """Count what somebody waits for, whether there is room or not."""
+        with self._lock:
+            self._held += size
 
     def give_back(self, size: int) -> None:
         """Count so many bytes less."""
@@ -61,6 +82,16 @@ class FetchPool:
     def begin(self, work: Callable[[], Any]) -> "Future[Any]":
         """Have a thread do it."""
         return self._threads.submit(work)
+
+    def start_threads(self) -> None:
+        """Start all threads, so that the first requests need not: where much is going on each takes milliseconds."""
+        all_there = threading.Event()
+        try:
+            # A thread is started for each piece of work as long as none of them is idle.
+            for _ in range(self._limits.threads):
+                self._threads.submit(all_there.wait)
+        finally:
+            all_there.set()
 
 
 _pools: dict[ReadAhead, FetchPool] = {}

@@ -72,13 +72,13 @@ class HdfsFileIO:
         self._settings = dict(settings or {})
         self._conf_dir = conf_dir
         self._umask = umask
-        self._read_ahead = read_ahead or ReadAhead()
+        self.read_ahead = read_ahead or ReadAhead()
         self._prefix = f"hdfs://{authority}"
         self._client: Client | None = None
         _OPEN.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._authority, self._settings, self._conf_dir, self._umask, self._read_ahead)
+        return _again, (self._authority, self._settings, self._conf_dir, self._umask, self.read_ahead)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class HdfsFileIO:
             except (OSError, RuntimeError) as error:
                 raise self.read_error(path, error) from error
 
-        return opened_by_ranges(fetch, len(reader), self._read_ahead)
+        return opened_by_ranges(fetch, len(reader), self.read_ahead)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""

@@ -89,7 +89,7 @@ def test_every_read_is_the_content_within_the_bound(
     ahead = iter(plans)
     for start, end in [*reads, *(each for plan in plans for step in plan for each in step)]:
         content.prefetch(next(ahead, []))
-        assert pool is None or pool.held <= most
+        assert pool is None or pool.held <= most + pool.needed_bytes
         assert content.between(start, end) == WHOLE[start:end]
     content.close()
     assert pool is None or (pool.held, store.running) == (0, 0)
@@ -256,8 +256,47 @@ def test_files_share_what_may_be_held_by_their_sizes(pool: FetchPool) -> None:
     files = [RangedContent(store.fetch, size, size - MIB, WHOLE[size - MIB : size], pool) for size in sizes]
     for file in files:
         file.prefetch([[(0, 100)]])
-    assert [pool.share(size) for size in sizes] == [64 * MIB // 5, 64 * MIB // 5, 3 * 64 * MIB // 5]
+    # Each has 4 MiB, and what is left is shared.
+    left = (64 - 3 * 4) * MIB
+    assert [pool.share(size) for size in sizes] == [4 * MIB + left // 5, 4 * MIB + left // 5, 4 * MIB + 3 * left // 5]
     for file in files[:2]:
         file.close()
         file.close()
     assert pool.share(sizes[2]) == 64 * MIB
+
+
+@given(weights=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=60), most=st.integers(1, 64 * MIB))
+def test_the_shares_of_all_files_fit(weights: list[int], most: int) -> None:
+    pool = FetchPool(ReadAhead(most_bytes=most, threads=1))
+    for weight in weights:
+        pool.join(weight)
+    shares = [pool.share(weight) for weight in weights]
+    assert sum(shares) <= most
+    assert min(shares) >= min(4 * MIB, 3 * most // (4 * len(weights)))
+
+
+def test_what_is_read_beside_bytes_that_are_waited_for_is_asked_for_with_them(store: Store, pool: FetchPool) -> None:
+    greedy, poor = Store().opened(pool), store.opened(pool)
+    assert pool.take(64 * MIB, 0, SIZE)
+    beside = [(0, MIB), (2 * MIB, 3 * MIB), (4 * MIB, 5 * MIB)]
+    poor.prefetch([beside, [(6 * MIB, 7 * MIB)]])
+    assert store.asked == []
+    store.gate.clear()
+    reading = threading.Thread(target=poor.between, args=(0, 100))
+    reading.start()
+    for _ in beside:
+        assert store.begun.acquire(timeout=SECONDS_MAX)
+    store.gate.set()
+    reading.join(SECONDS_MAX)
+    assert sorted(store.asked) == beside
+    poor.close()
+    greedy.close()
+    assert pool.held == 64 * MIB
+
+
+def test_threads_can_be_started_before_they_are_needed(pool: FetchPool) -> None:
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("interbed-fetch")}
+    pool.start_threads()
+    started = {thread for thread in threading.enumerate() if thread.name.startswith("interbed-fetch")} - before
+    assert len(started) == 4
+    assert pool.begin(lambda: threading.current_thread() in started).result(SECONDS_MAX)

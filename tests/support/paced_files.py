@@ -1,0 +1,190 @@
+"""Files of a directory that come and go as those of a store far away: a FileIO that waits.
+
+Nothing of a store, nor of a client's, takes processor time beside what is measured, as a store on the same machine does
+(tests/support/servers/paced_proxy.py).
+"""
+
+import io
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
+from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.stores.upload import PART_BYTES, PARTS_AT_ONCE
+from interbed.storage.base.fileio.wrapped import WrappedFileIO
+
+_T = TypeVar("_T")
+
+
+class PacedFiles(WrappedFileIO):
+    """Each request takes `latency_seconds` and each stream `bytes_per_second`; `place` is that of the directory `root`.
+
+    What is opened, read ahead and sent in parts is asked for as of an object store. Files that were opened are noted.
+    """
+
+    def __init__(
+        self, place: str, root: Path, *, latency_seconds: float = 0.0, bytes_per_second: float = math.inf
+    ) -> None:
+        super().__init__(LocalFileIO())
+        self.opened: list[str] = []
+        self.inputs: list[pa.NativeFile] = []
+        self.scheme = "s3"
+        self.read_ahead: ReadAhead = ReadAhead()
+        self._place = place
+        self.root = root
+        self._latency = latency_seconds
+        self._pace = bytes_per_second
+
+    def wait(self, size: int = 0) -> None:
+        """What a request of so many bytes takes."""
+        time.sleep(self._latency + size / self._pace)
+
+    def read_bytes(self, path: str) -> bytes:
+        found = self.inner.read_bytes(self._local(path))
+        self.wait(len(found))
+        return found
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized; a size that is told saves a request."""
+        local = self._local(path)
+        self.opened.append(path)
+        if size is None:
+            self.wait()
+        size = os.stat(local).st_size
+
+        def fetch(start: int, end: int) -> bytes:
+            self.wait(end - start)
+            with open(local, "rb", buffering=0) as source:
+                return os.pread(source.fileno(), end - start, start)
+
+        self.inputs.append(opened_by_ranges(fetch, size, self.read_ahead))
+        return self.inputs[-1]
+
+    def open_output(self, path: str) -> Any:
+        return _Sent(self, Path(self._local(path)), Path(f"{self.root}.sent") / uuid.uuid4().hex)
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        return self._asked(lambda: self.inner.create_exclusive(self._local(path), content), len(content))
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        self._asked(lambda: self.inner.overwrite(self._local(path), content, durable=False), len(content))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """What a store has answered is there."""
+
+    def exists(self, path: str) -> bool:
+        return self._asked(lambda: self.inner.exists(self._local(path)))
+
+    def size(self, path: str) -> int:
+        return self._asked(lambda: self.inner.size(self._local(path)))
+
+    def list(self, path: str) -> list[FileStatus]:
+        """See FileIO."""
+        found = self._asked(lambda: self.inner.list(self._local(path)))
+        return [FileStatus(**{**_fields(each), "path": self._far(each.path)}) for each in found]
+
+    def make_directories(self, path: str) -> None:
+        """A store has none."""
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        return self._asked(lambda: self.inner.delete(self._local(path), recursive=recursive))
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        self._asked(lambda: self.inner.delete_quietly([self._local(path) for path in paths]))
+
+    def rename(self, source: str, target: str) -> bool:
+        return self._asked(lambda: self.inner.rename(self._local(source), self._local(target)))
+
+    def _asked(self, work: Callable[[], _T], size: int = 0) -> _T:
+        self.wait(size)
+        return work()
+
+    def _local(self, path: str) -> str:
+        assert path.startswith(self._place), path
+        return f"{self.root}{path.removeprefix(self._place)}"
+
+    def _far(self, path: str) -> str:
+        return f"{self._place}{path.removeprefix(str(self.root))}"
+
+
+class _Sent(io.RawIOBase):
+    """A file that is sent in parts, some of them at once, while it is written."""
+
+    def __init__(self, files: PacedFiles, path: Path, sent: Path) -> None:
+        self._files = files
+        self._path = path
+        self._sent = sent
+        sent.parent.mkdir(exist_ok=True)
+        self._file = sent.open("wb")
+        self._threads = ThreadPoolExecutor(PARTS_AT_ONCE)
+        self._parts: list[Future[None]] = []
+        self._size = 0
+        self._held = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, content: Any) -> int:
+        size = len(content)
+        self._size += size
+        self._file.write(content)
+        self._held += size
+        while self._held >= PART_BYTES:
+            self._send(PART_BYTES)
+            self._held -= PART_BYTES
+        return size
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self._send(self._held)
+        for part in self._parts:
+            part.result()
+        if len(self._parts) > 1:
+            # What begins such an upload is asked for while the first part is made.
+            self._files.wait()
+        self._end()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._sent.replace(self._path)
+
+    def abort(self) -> None:
+        """Close it, and let no file appear."""
+        if not self.closed:
+            self._end()
+            self._sent.unlink()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _end(self) -> None:
+        self._threads.shutdown()
+        self._file.close()
+        super().close()
+
+    def _send(self, size: int) -> None:
+        if len(self._parts) >= PARTS_AT_ONCE:
+            self._parts[-PARTS_AT_ONCE].result()
+        self._parts.append(self._threads.submit(self._files.wait, size))
+
+
+def _fields(status: FileStatus) -> dict[str, Any]:
+    return {name: getattr(status, name) for name in status.__dataclass_fields__}
