@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import accumulate
@@ -13,6 +13,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.base.room import Room
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.planner import CompactionPlanner
@@ -104,18 +105,22 @@ def compact_buckets(
 ) -> list[CommitMessage]:
     """Compact the buckets given; a message for each one in which there was something to do.
 
-    They begin with the largest, so that no thread is left with it at the end. On an error the new files of all buckets
-    are deleted.
+    They begin with the largest, so that no thread is left with it at the end. Files in a store are sent to their end
+    while the next bucket is read. On an error the new files of all buckets are deleted.
     """
     work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
+    buckets = restored.buckets()
+    sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
+    threads = _threads_for(store, sizes)
+    pending = PendingFiles(store.file_io, threads) if is_remote(store.file_io) else None
+    if pending is not None:
+        store = replace(store, file_io=pending)
     if store.schema.has_primary_key:
         work = partial(_merge_bucket, store, CompactionPlanner(store), full)
     else:
         work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
-    buckets = restored.buckets()
-    sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     futures: dict[int, Future[CommitMessage | None]] = {}
-    pool = ThreadPoolExecutor(_threads_for(store, sizes), thread_name_prefix="compact")
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="compact")
     room = Room(COMPACTION_THREADS, _SMALL_BYTES)
 
     def worked(index: int) -> CommitMessage | None:
@@ -129,11 +134,15 @@ def compact_buckets(
             future.result()
             if progress is not None:
                 progress(done, len(futures))
+        if pending is not None:
+            pending.finish()
     except BaseException:
         room.close()
         pool.shutdown(cancel_futures=True)
         finished = [f.result() for f in futures.values() if not f.cancelled() and f.exception() is None]
         FileStoreCommit(store, "").abort([m for m in finished if m is not None])
+        if pending is not None:
+            pending.settle()
         raise
     pool.shutdown()
     return [m for index in range(len(buckets)) if (m := futures[index].result()) is not None]

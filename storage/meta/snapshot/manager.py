@@ -13,7 +13,7 @@ from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
@@ -253,13 +253,17 @@ class SnapshotManager:
     def write_hints(self, latest: int) -> None:
         """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
         self._newest_id, self._newest_content = latest, None
+        content = str(latest).encode()
         try:
-            self._file_io.overwrite(self._paths.latest_hint, str(latest).encode(), durable=False)
-            if not self._has_earliest_hint:
-                if self._hint(self._paths.earliest_hint) is None:
-                    earliest = min(self.ids(), default=latest)
-                    self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
-                self._has_earliest_hint = is_remote(self._file_io)
+            if self._has_earliest_hint:
+                self._file_io.overwrite(self._paths.latest_hint, content, durable=False)
+                return
+            note_latest = partial(self._file_io.overwrite, self._paths.latest_hint, content, durable=False)
+            _, noted = both(self._file_io, note_latest, partial(self._hint, self._paths.earliest_hint))
+            if noted is None:
+                earliest = min(self.ids(), default=latest)
+                self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
+            self._has_earliest_hint = is_remote(self._file_io)
         except OSError as error:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.lsm.compact.run import run_compaction
@@ -16,6 +17,7 @@ from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep import compact_table as module
 from interbed.storage.upkeep.compact_table import compact_buckets, compact_table
+from tests.support.paced_files import PacedFiles
 
 ROWS = {"a": 10, "b": 4000, "c": 100, "d": 9000}
 BY_SIZE = ["d", "b", "c", "a"]
@@ -100,3 +102,50 @@ def test_an_error_in_one_bucket_of_a_store_leaves_nothing_of_the_others(watched:
         compact_table(table.store, "c")
 
     assert sorted(Path(table.location).rglob("*.parquet")) == before
+
+
+class _CutOff(PacedFiles):
+    """The first new file of a partition can't be sent to its end; that is known once the next bucket is read."""
+
+    def __init__(self, root: Path, broken: str) -> None:
+        super().__init__("s3://lake", root)
+        self.next_is_read = threading.Event()
+        self._broken = broken
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        if self._broken not in path and "/bucket-0/" in path:
+            self.next_is_read.set()
+        return super().open_sized(path, size)
+
+    def open_output(self, path: str) -> Any:
+        output = super().open_output(path)
+        if self._broken in path:
+            close = output.close
+
+            def cut_off() -> None:
+                assert self.next_is_read.wait(60)
+                close()
+                self.inner.delete(f"{self.root}{path.removeprefix('s3://lake')}")
+                raise OSError(5, "the line is cut")
+
+            output.close = cut_off
+        return output
+
+
+@pytest.mark.usefixtures("watched")
+def test_a_bucket_of_a_store_is_read_while_the_last_one_is_sent_and_an_error_there_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Small buckets are compacted at once.
+    monkeypatch.setattr(module, "_SMALL_BYTES", 1)
+    before = sorted(tmp_path.rglob("*.parquet"))
+    file_io = _CutOff(tmp_path, "/p=d/")
+    store = open_store("s3://lake/db.db/t", file_io, dynamic_options={"write-only": "false"})
+    snapshots = store.snapshots.latest_id()
+
+    with pytest.raises(StorageAccessError, match=r"Can't write .*p=d.*: the line is cut"):
+        compact_table(store, "c")
+
+    assert file_io.next_is_read.is_set()
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+    assert store.snapshots.latest_id() == snapshots

@@ -16,8 +16,8 @@ from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import is_missing_store, may_have_happened
 from interbed.storage.base.fileio.stores.objects import WRITER, StoreObjects
 
-PART_BYTES = 8 << 20
-"""The parts of an upload; 10,000 of them, the most that S3 takes, are 80 GB."""
+PART_BYTES = 5 << 20
+"""The parts of an upload; 10,000 of them, the most that S3 takes, are 50 GB."""
 
 PARTS_AT_ONCE = 4
 
