@@ -20,9 +20,10 @@ Source = Callable[[], Iterator[pa.RecordBatch]]
 def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Generator[pa.RecordBatch, None, None]:
     """The batches of all sources. `threads` sources are read at once, and their batches are handed out in turn.
 
-    Up to `ahead` of those that come next are begun, up to their first batch, before a thread is free for them. Each
-    source's batches stay in order; which one comes after which depends on the number of threads alone. An error of a
-    source is raised here, after the batches before it. Threads end soon after the iterator is closed or exhausted.
+    Once there is a first batch, up to `ahead` of those that come next are begun, up to theirs, before a thread is free
+    for them: what they ask for does not keep those waiting that are read. Each source's batches stay in order; which
+    one comes after which depends on the number of threads alone. An error of a source is raised here, after the batches
+    before it. Threads end soon after the iterator is closed or exhausted.
     """
     if threads <= 1 or len(sources) <= 1:
         if ahead:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.format.readers import reader_for
@@ -247,3 +248,18 @@ def test_where_there_are_more_splits_than_threads_the_largest_are_read_first(tmp
 
     assert turns(1) == turns(4) == [0, 1, 2, 3]
     assert turns(2) == [2, 3, 0, 1]
+
+
+def test_narrow_rows_are_merged_in_longer_blocks(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("d")
+    table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
+    ids = pa.array(range(2 * BLOCK_ROWS), pa.int32())
+    rows = pa.table([ids, ids.cast(pa.string()), ids.cast(pa.int64())], schema=SCHEMA)
+    for some in (rows, rows.slice(0, BLOCK_ROWS)):
+        table.upsert(some)
+
+    def longest(*columns: str) -> int:
+        return max(batch.num_rows for batch in table.scan(columns=columns).to_arrow_batch_reader())
+
+    assert longest("id", "amount") > BLOCK_ROWS >= longest("id", "name")

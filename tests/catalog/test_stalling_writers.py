@@ -1,0 +1,44 @@
+"""Writers that are held up now and then, while the others commit and few snapshots are kept: nothing is lost."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from tests.catalog.store_stories import KINDS, check_afterwards, create, tell
+from tests.support.shares import LONG, each_run
+from tests.support.stalling_files import StallingFiles
+from tests.support.tally import Tally
+
+WRITERS = 5
+STEPS = 20 if LONG else 4
+PIECES = 48
+PLACES = (None, "late")
+"""The scheme: that of the disk, where writers take turns by locks, or one of a store."""
+
+
+@pytest.mark.parametrize("piece", each_run(range(PIECES), lambda piece: piece < 2))
+def test_writers_that_are_held_up_lose_nothing(piece: int, tmp_path: Path, tally: Tally) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    table = create(catalog, "d.t", KINDS[piece // 2 % len(KINDS)])
+    kept = str(1 + piece // 8 % 2)
+    few = {"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept}
+    table.store.schemas.change([interbed.SchemaChange.set_option(name, value) for name, value in few.items()])
+    files = StallingFiles(catalog._file_io, random.Random(piece), scheme=PLACES[piece % 2])
+
+    def opened(_: int) -> FileSystemCatalog:
+        found = FileSystemCatalog(catalog.name, catalog.options)
+        found._file_io = files
+        return found
+
+    catalogs = [opened(number) for number in range(WRITERS)]
+    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
+    print(files.stalls, [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors])
+    files.is_calm = True
+    tally("operations that took long", files.stalls)
+    wrong = check_afterwards(lambda: catalogs[0].get_table("d.t"), told)
+    assert not wrong, "\n".join(wrong)
