@@ -16,6 +16,7 @@ from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.base.room import Room
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.run import run_compaction
@@ -59,6 +60,8 @@ def compact_table(
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
+    if is_remote(store.file_io):
+        begin_loading(store.options.file_format, many=store.file_io, merging=store.schema.has_primary_key)
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # Writers of the waiting rows compact the buckets that these go to themselves.
