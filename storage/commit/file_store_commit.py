@@ -14,6 +14,7 @@ from interbed.storage.base.errors import (
     InterbedError,
     InvalidInputError,
 )
+from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.basis import CommitBasis, RowsRead
 from interbed.storage.commit.changes import (
@@ -55,7 +56,8 @@ class FileStoreCommit:
     Batch jobs use the identifier BATCH_COMMIT_IDENTIFIER; one of theirs counts as committed when a snapshot of the user
     holds its files. `new_user` says that nobody has committed as that user yet, which saves looking for it. With
     `alone_since`, a snapshot's id (0: before the first), a commit is refused as a conflict when somebody else has added
-    rows as the same user after that snapshot. Not for use by several threads.
+    rows as the same user after that snapshot. Data files may be `pending` until just before a snapshot is created. Not
+    for use by several threads.
 
     What an error leaves behind: CommitStateUnknownError everything, because a snapshot may refer to it. Every other
     error nothing of the snapshot that failed, the data files included: they were written against a state of the table
@@ -70,13 +72,16 @@ class FileStoreCommit:
         new_user: bool = False,
         retry: RetryPolicy | None = None,
         alone_since: int | None = None,
+        pending: PendingFiles | None = None,
     ) -> None:
         self._store = store
         self._user = commit_user
         self._alone_since = alone_since
         self._retry = RetryPolicy.of(store.options) if retry is None else retry
         self._reader = ManifestReader(store.file_io, store.paths)
-        self._publication = Publication(store, commit_user, self._reader, self._retry, new_user=new_user)
+        self._publication = Publication(
+            store, commit_user, self._reader, self._retry, new_user=new_user, pending=pending
+        )
 
     def commit(
         self,

@@ -22,6 +22,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.at_once import both
+from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
 from interbed.storage.commit.committed import CommittedParts, Outcome
@@ -55,15 +56,26 @@ _log = logging.getLogger(__name__)
 
 
 class Publication:
-    """Makes the snapshots of one user's commits. Not for use by several threads."""
+    """Makes the snapshots of one user's commits, once data files that are `pending` are there.
+
+    Not for use by several threads.
+    """
 
     def __init__(
-        self, store: TableStore, commit_user: str, reader: ManifestReader, retry: RetryPolicy, *, new_user: bool
+        self,
+        store: TableStore,
+        commit_user: str,
+        reader: ManifestReader,
+        retry: RetryPolicy,
+        *,
+        new_user: bool,
+        pending: PendingFiles | None = None,
     ) -> None:
         self._store = store
         self._user = commit_user
         self._reader = reader
         self._retry = retry
+        self._pending = pending
         self._syncs = store.options.commit_sync is CommitSync.FULL
         self.attempts = 0
         """How often snapshots were tried to be created."""
@@ -92,6 +104,8 @@ class Publication:
             except DuplicateFileError:
                 raise
             except (InterbedError, OSError) as error:
+                if self._pending is not None:
+                    self._pending.settle()
                 if not self._committed.is_unknown:
                     self.delete(messages, compact_only=part.facts.kind is CommitKind.COMPACT)
                 if not ids:
@@ -178,6 +192,8 @@ class Publication:
             )
             self.attempts += 1
             self._sync(writer)
+            if self._pending is not None:
+                self._pending.finish()
             if self._created(snapshot):
                 if self._stands(snapshot, latest, part, delta, builder.delta_manifests):
                     store.schemas.note_beside(store.schema, snapshot)

@@ -66,16 +66,19 @@ def compact_table(
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # Writers of the waiting rows compact the buckets that these go to themselves.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
-    messages = compact_buckets(store, others, full=full, progress=progress)
+    pending = PendingFiles(store.file_io, _SMALL_AT_ONCE) if is_remote(store.file_io) else None
+    messages = compact_buckets(store, others, full=full, progress=progress, pending=pending)
     try:
         messages += take_up(store, waiting, commit_user, full=full)
     except BaseException:
+        if pending is not None:
+            pending.settle()
         FileStoreCommit(store, commit_user).abort(messages)
         raise
     if not messages:
         return result_of(None, [])
     # A COMPACT snapshot only: the messages hold no new rows.
-    ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
+    ids = FileStoreCommit(store, commit_user, new_user=True, pending=pending).commit(messages)
     return result_of(ids[-1] if ids else None, messages)
 
 
@@ -104,18 +107,25 @@ def plan_table_compaction(
 
 
 def compact_buckets(
-    store: TableStore, restored: RestoredBuckets, *, full: bool = True, progress: Progress | None = None
+    store: TableStore,
+    restored: RestoredBuckets,
+    *,
+    full: bool = True,
+    progress: Progress | None = None,
+    pending: PendingFiles | None = None,
 ) -> list[CommitMessage]:
     """Compact the buckets given; a message for each one in which there was something to do.
 
     They begin with the largest, so that no thread is left with it at the end. Files in a store are sent to their end
-    while the next bucket is read. On an error the new files of all buckets are deleted.
+    while the next bucket is read; whoever gives a place for those that are `pending` waits for them. On an error the
+    new files of all buckets are deleted.
     """
     work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
     buckets = restored.buckets()
     sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     threads = _threads_for(store, sizes)
-    pending = PendingFiles(store.file_io, threads) if is_remote(store.file_io) else None
+    own = PendingFiles(store.file_io, threads) if pending is None and is_remote(store.file_io) else None
+    pending = pending or own
     if pending is not None:
         store = replace(store, file_io=pending)
     if store.schema.has_primary_key:
@@ -137,8 +147,8 @@ def compact_buckets(
             future.result()
             if progress is not None:
                 progress(done, len(futures))
-        if pending is not None:
-            pending.finish()
+        if own is not None:
+            own.finish()
     except BaseException:
         room.close()
         pool.shutdown(cancel_futures=True)

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.errors import CommitConflictError, StorageAccessError
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.lsm.compact.run import run_compaction
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.opening import open_store
@@ -149,3 +150,50 @@ def test_a_bucket_of_a_store_is_read_while_the_last_one_is_sent_and_an_error_the
     assert file_io.next_is_read.is_set()
     assert sorted(tmp_path.rglob("*.parquet")) == before
     assert store.snapshots.latest_id() == snapshots
+
+
+class _HeldBack(PacedFiles):
+    """New files appear once the gate opens."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("s3://lake", root)
+        self.gate = threading.Event()
+
+    def open_output(self, path: str) -> Any:
+        output = super().open_output(path)
+        close = output.close
+
+        def later() -> None:
+            assert "/bucket-0/" not in path or self.gate.wait(60)
+            close()
+
+        output.close = later
+        return output
+
+
+def test_files_that_are_still_sent_when_the_commit_fails_are_gone_afterwards(
+    watched: tuple[Table, FaultyFileIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SMALL_BYTES", 1)
+    file_io = _HeldBack(tmp_path)
+    store = open_store("s3://lake/db.db/t", file_io, dynamic_options={"write-only": "false"})
+    settle = PendingFiles.settle
+    others: list[Path] = []
+
+    def compacted_by_others(*_: Any, **__: Any) -> list[Any]:
+        monkeypatch.setattr(module, "take_up", lambda *_, **__: [])
+        compact_table(watched[0].store, "other")
+        others.extend(sorted(tmp_path.rglob("*.parquet")))
+        return []
+
+    def settled(pending: PendingFiles) -> None:
+        file_io.gate.set()
+        settle(pending)
+
+    monkeypatch.setattr(PendingFiles, "settle", settled)
+    monkeypatch.setattr(module, "take_up", compacted_by_others)
+    with pytest.raises(CommitConflictError):
+        compact_table(store, "c")
+
+    assert file_io.gate.is_set()
+    assert sorted(tmp_path.rglob("*.parquet")) == others
