@@ -111,7 +111,8 @@ class FormatReader(Protocol):
         nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over columns
         of the file), or any of the positions `wanted`, which ascend, may be skipped; rows are not filtered.
         `use_threads` decodes columns in parallel. What does not pass the `checks` is damaged, which may show after
-        some batches. What is decoded is noted in the `tally`.
+        some batches. What is decoded is noted in the `tally`. A reader of files that say where things are opens the
+        file when it is called, and asks a store for what is needed of it; others do when the first batch is asked for.
 
         Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
         """

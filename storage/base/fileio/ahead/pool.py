@@ -59,7 +59,7 @@ class FetchPool:
             if self._held + size > self._limits.most_bytes:
                 return False
             # A file that holds nothing gets its first piece even where shares are smaller.
-            if held >= self.share(weight):
+            if held and held >= self.share(weight):
                 return False
             self._held += size
             return True
