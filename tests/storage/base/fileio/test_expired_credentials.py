@@ -211,7 +211,8 @@ def test_a_job_goes_on_over_tokens_that_expire(proxy: StoreProxy, tmp_path: Path
         table.compact()
         assert ids(table) == list(range(20))
     assert number > 5
-    assert tokens.refused >= number - 1
+    # The first one was there from the beginning, and after the last one there may have been nothing to ask.
+    assert tokens.refused >= number - 2
 
 
 @pytest.fixture(scope="module")
