@@ -102,8 +102,8 @@ class Unopened(Generic[_T]):
         return self
 
     def __next__(self) -> _T:
-        if self._iterator is None:
-            self._iterator = self._make()
+        self.begin()
+        assert self._iterator is not None
         return next(self._iterator)
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
@@ -55,9 +54,8 @@ class Scan(ArrowRows):
     @cached_property
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
-        if is_remote(self.store.file_io):
-            store = self.store
-            begin_loading(store.options.file_format, many=store.file_io, merging=store.schema.has_primary_key)
+        store = self.store
+        begin_loading(store.file_io, store.options.file_format, many=True, merging=store.schema.has_primary_key)
         if self.level_filter is None:
             known: KeyedRead | None = self.__dict__.get("_keyed")
             snapshot_id = self.snapshot_id if known is None else known.snapshot.id

@@ -60,8 +60,7 @@ def compact_table(
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
-    if is_remote(store.file_io):
-        begin_loading(store.options.file_format, many=store.file_io, merging=store.schema.has_primary_key)
+    begin_loading(store.file_io, store.options.file_format, many=True, merging=store.schema.has_primary_key)
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # Writers of the waiting rows compact the buckets that these go to themselves.

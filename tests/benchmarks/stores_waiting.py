@@ -20,7 +20,7 @@ PLACE = "s3://far"
 
 def opened(stage: str, warehouse: Path, name: str, latency_seconds: float, bytes_per_second: float) -> Table:
     """The table on the disk, or far away."""
-    path = f"{name.replace('.', '.db/')}"
+    path = name.replace(".", ".db/")
     if stage == "near":
         return Table(name, open_store(str(warehouse / path)))
     files = PacedFiles(PLACE, warehouse, latency_seconds=latency_seconds, bytes_per_second=bytes_per_second)

@@ -16,7 +16,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.servers.store_proxy import Fault, Request
 
@@ -281,6 +283,14 @@ def tell(
     all_writers = [Writer(open_table(number), number, random.Random(f"{seed}/{number}")) for number in writers]
     with ThreadPoolExecutor(len(writers)) as pool:
         return list(pool.map(lambda writer: writer.run(steps), all_writers))
+
+
+def catalogs_through(file_io: FileIO, catalog: FileSystemCatalog, count: int) -> list[FileSystemCatalog]:
+    """Catalogs that are as the one given, but for their FileIO."""
+    found = [FileSystemCatalog(catalog.name, catalog.options) for _ in range(count)]
+    for each in found:
+        each._file_io = file_io
+    return found
 
 
 def tell_by_options(

@@ -7,7 +7,7 @@ import pytest
 
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
-from tests.catalog.store_stories import KINDS, check_afterwards, create, tell
+from tests.catalog.store_stories import KINDS, catalogs_through, check_afterwards, create, tell
 from tests.support.late_store import LateStore
 from tests.support.shares import each_run
 from tests.support.tally import Tally
@@ -24,13 +24,7 @@ def test_what_is_listed_late_loses_nothing(piece: int, tmp_path: Path, tally: Ta
     catalog.create_database("d")
     create(catalog, "d.t", KINDS[piece % len(KINDS)])
     store = LateStore(catalog._file_io, random.Random(piece))
-
-    def opened(_: int) -> FileSystemCatalog:
-        found = FileSystemCatalog(catalog.name, catalog.options)
-        found._file_io = store
-        return found
-
-    catalogs = [opened(number) for number in range(WRITERS)]
+    catalogs = catalogs_through(store, catalog, WRITERS)
     told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
     errors = [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors]
     print(store.late, errors)

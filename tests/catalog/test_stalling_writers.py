@@ -7,7 +7,7 @@ import pytest
 
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
-from tests.catalog.store_stories import KINDS, check_afterwards, create, tell
+from tests.catalog.store_stories import KINDS, catalogs_through, check_afterwards, create, tell
 from tests.support.shares import LONG, each_run
 from tests.support.stalling_files import StallingFiles
 from tests.support.tally import Tally
@@ -29,13 +29,7 @@ def test_writers_that_are_held_up_lose_nothing(piece: int, tmp_path: Path, tally
     few = {"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept}
     table.store.schemas.change([interbed.SchemaChange.set_option(name, value) for name, value in few.items()])
     files = StallingFiles(catalog._file_io, random.Random(piece), scheme=PLACES[piece % 2])
-
-    def opened(_: int) -> FileSystemCatalog:
-        found = FileSystemCatalog(catalog.name, catalog.options)
-        found._file_io = files
-        return found
-
-    catalogs = [opened(number) for number in range(WRITERS)]
+    catalogs = catalogs_through(files, catalog, WRITERS)
     told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
     print(files.stalls, [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors])
     files.is_calm = True

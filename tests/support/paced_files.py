@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,8 +74,11 @@ class PacedFiles(WrappedFileIO):
         self.inputs.append(opened_by_ranges(fetch, size, self.read_ahead))
         return self.inputs[-1]
 
+    def ending(self, path: str) -> None:
+        """Called before a file that is closed appears; what this raises keeps it from that."""
+
     def open_output(self, path: str) -> Any:
-        return _Sent(self, Path(self._local(path)), Path(f"{self.root}.sent") / uuid.uuid4().hex)
+        return _Sent(self, path, Path(self._local(path)), Path(f"{self.root}.sent") / uuid.uuid4().hex)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         return self._asked(lambda: self.inner.create_exclusive(self._local(path), content), len(content))
@@ -94,7 +98,7 @@ class PacedFiles(WrappedFileIO):
     def list(self, path: str) -> list[FileStatus]:
         """See FileIO."""
         found = self._asked(lambda: self.inner.list(self._local(path)))
-        return [FileStatus(**{**_fields(each), "path": self._far(each.path)}) for each in found]
+        return [replace(each, path=self._far(each.path)) for each in found]
 
     def make_directories(self, path: str) -> None:
         """A store has none."""
@@ -123,8 +127,9 @@ class PacedFiles(WrappedFileIO):
 class _Sent(io.RawIOBase):
     """A file that is sent in parts, some of them at once, while it is written."""
 
-    def __init__(self, files: PacedFiles, path: Path, sent: Path) -> None:
+    def __init__(self, files: PacedFiles, name: str, path: Path, sent: Path) -> None:
         self._files = files
+        self._name = name
         self._path = path
         self._sent = sent
         sent.parent.mkdir(exist_ok=True)
@@ -153,6 +158,11 @@ class _Sent(io.RawIOBase):
     def close(self) -> None:
         if self.closed:
             return
+        try:
+            self._files.ending(self._name)
+        except BaseException:
+            self.abort()
+            raise
         self._send(self._held)
         for part in self._parts:
             part.result()
@@ -184,7 +194,3 @@ class _Sent(io.RawIOBase):
         if len(self._parts) >= PARTS_AT_ONCE:
             self._parts[-PARTS_AT_ONCE].result()
         self._parts.append(self._threads.submit(self._files.wait, size))
-
-
-def _fields(status: FileStatus) -> dict[str, Any]:
-    return {name: getattr(status, name) for name in status.__dataclass_fields__}

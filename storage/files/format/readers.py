@@ -6,8 +6,9 @@ from contextlib import suppress
 from functools import cache, partial
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.base.fileio.ahead.readiness import get_ready, is_ready
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.ahead.needs import read_ahead_of
+from interbed.storage.base.fileio.ahead.readiness import get_ready
+from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.files.format.api import FormatReader
 
 
@@ -35,8 +36,8 @@ def _avro() -> FormatReader:
 # Loaded by use: a table seldom has files of two formats.
 _READERS: dict[str, Callable[[], FormatReader]] = {"parquet": cache(_parquet), "orc": cache(_orc), "avro": cache(_avro)}
 _FUNCTIONS = "functions"
-_BEGUN: set[str] = set()
-"""Formats whose readers were loaded, or are being loaded by a thread."""
+_BEGUN: set[object] = set()
+"""Formats whose readers were loaded, or are being loaded by a thread, and what else was."""
 
 
 def reader_for(file_format: str, path: str) -> FormatReader:
@@ -49,21 +50,23 @@ def reader_for(file_format: str, path: str) -> FormatReader:
     return reader()
 
 
-def begin_loading(file_format: str, *, many: FileIO | None = None, merging: bool = False) -> None:
+def begin_loading(file_io: FileIO, file_format: str, *, many: bool = False, merging: bool = False) -> None:
     """Have a thread load the code of a format's reader, while a store is asked which files there are to be read.
 
     Where there may be `many`, it gets ready for that as well, and where they are merged it loads Arrow's functions.
+    Does nothing for files that are at hand.
     """
     name = file_format.lower()
-    if name not in _READERS:
+    if name not in _READERS or not is_remote(file_io):
         return
-    steps: list[Callable[[], object]] = []
-    for wanted, step in ((name, _READERS[name]), *([(_FUNCTIONS, _load_functions)] if merging else [])):
-        if wanted not in _BEGUN:
-            _BEGUN.add(wanted)
-            steps.append(step)
-    if many is not None and not is_ready(many):
-        steps.append(partial(get_ready, many))
+    wanted: dict[object, Callable[[], object]] = {name: _READERS[name]}
+    if merging:
+        wanted[_FUNCTIONS] = _load_functions
+    limits = read_ahead_of(file_io)
+    if many and limits is not None:
+        wanted[limits] = partial(get_ready, limits)
+    steps = [step for key, step in wanted.items() if key not in _BEGUN]
+    _BEGUN.update(wanted)
     if steps:
         threading.Thread(target=_load, args=(steps,), name="interbed-load").start()
 

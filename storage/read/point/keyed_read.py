@@ -6,7 +6,6 @@ from functools import cached_property
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
-from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
@@ -74,8 +73,7 @@ def keyed_read(
     found = key_values(schema.primary_keys, conjuncts(read.predicate), most=MOST_KEYS)
     if found is None:
         return None
-    if is_remote(store.file_io):
-        begin_loading(options.file_format)
+    begin_loading(store.file_io, options.file_format)
     snapshot = starting_snapshot(store, snapshot_id)
     if snapshot is None:
         return None

@@ -86,8 +86,7 @@ class PointLookup:
 
         Raises InvalidInputError and NotSupportedError for keys that are none, and what reading raises.
         """
-        if is_remote(self._store.file_io):
-            begin_loading(self._store.options.file_format)
+        begin_loading(self._store.file_io, self._store.options.file_format)
         asked = key_batch(keys, self._store.schema)
         snapshot = starting_snapshot(self._store)
         return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)

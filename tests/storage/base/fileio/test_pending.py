@@ -23,20 +23,11 @@ class Slow(PacedFiles):
         self.closing = threading.Semaphore(0)
         self.broken: set[str] = set()
 
-    def open_output(self, path: str) -> Any:
-        output = super().open_output(path)
-        close = output.close
-
-        def slowly() -> None:
-            self.closing.release()
-            assert self.gate.wait(SECONDS_MAX)
-            if path in self.broken:
-                give_up(output)
-                raise OSError(5, "the line is cut")
-            close()
-
-        output.close = slowly
-        return output
+    def ending(self, path: str) -> None:
+        self.closing.release()
+        assert self.gate.wait(SECONDS_MAX)
+        if path in self.broken:
+            raise OSError(5, "the line is cut")
 
 
 @pytest.fixture

@@ -16,15 +16,21 @@ def note(thread):
 
 threading.Thread.start = note
 
+class Files:
+    scheme = "far"
+
 def load(name):
     begun.clear()
-    readers.begin_loading(name)
+    readers.begin_loading(Files, name)
     for thread in begun:
         thread.join()
     return len(begun)
 
 assert "pyarrow.parquet" not in sys.modules
 assert load("text") == 0
+Files.scheme = "file"
+assert load("Parquet") == 0
+Files.scheme = "far"
 assert load("Parquet") == 1
 assert {"pyarrow.parquet", "interbed.storage.files.format.parquet"} <= sys.modules.keys()
 assert load("parquet") == 0
