@@ -290,9 +290,10 @@ class SnapshotExpiry:
             ChangelogManager(store.file_io, store.paths).add(list(self._still_there(plan)))
         if plan.snapshots:
             store.snapshots.note_earliest(plan.end)
-        # One after the other on a disk, some at once in a store, where nobody sees any of them by now. Few go in their
-        # order there, too: a writer that was held up sees by its base that no other snapshot had its number.
-        size = REQUESTS_AT_ONCE if is_remote(store.file_io) else 1
+        # Many go some at once in a store, where nobody sees any of them by now. Few go in their order there, too: a
+        # writer that was held up sees by its base that no other snapshot had its number. Each of them is looked at just
+        # before it goes, as what others have put in its place meanwhile must stay.
+        size = REQUESTS_AT_ONCE if is_remote(store.file_io) and len(plan.snapshots) > _FEW else 1
         ids = sorted(plan.snapshots)
         for start in range(0, len(ids), size):
             going = list(self._still_there(plan, ids[start : start + size]))
@@ -300,12 +301,9 @@ class SnapshotExpiry:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return result
-            steps = [partial(store.file_io.delete, store.paths.snapshot(s.id)) for s in going]
-            if len(ids) > _FEW:
-                asked_at_once(store.file_io, steps)
-            else:
-                for step in steps:
-                    step()
+            asked_at_once(
+                store.file_io, [partial(store.file_io.delete, store.paths.snapshot(each.id)) for each in going]
+            )
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(

@@ -14,6 +14,16 @@ def like_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=each_run(["disk", "store"], lambda kind: kind == "disk"))
 def each_kind_of_store(request: pytest.FixtureRequest) -> None:
-    """Once as it is, once as `like_a_store`."""
+    """Once as it is, once as `like_a_store`; the latter in long runs alone."""
+    _take_for_what_it_says(request)
+
+
+@pytest.fixture(params=["disk", "store"])
+def both_kinds_of_store(request: pytest.FixtureRequest) -> None:
+    """The same, both in each run."""
+    _take_for_what_it_says(request)
+
+
+def _take_for_what_it_says(request: pytest.FixtureRequest) -> None:
     if request.param == "store":
         request.getfixturevalue("like_a_store")

@@ -33,7 +33,7 @@ from tests.storage.version.test_crash_points import expired, history, with_branc
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
-pytestmark = pytest.mark.usefixtures("each_kind_of_store")
+pytestmark = pytest.mark.usefixtures("both_kinds_of_store")
 
 Change = Callable[[Table], Any]
 
@@ -171,7 +171,9 @@ def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: 
     table, counting = interrupted(tmp_path / "alone", -1, lambda: None)
     first(table)
     calls, points = len(counting.calls), 0
-    for call in range(1, calls + 1, 1 if LONG else 11):
+    # What is done about a snapshot that was looked at just before is where one change can hit another.
+    first_gone = [n for n, name in enumerate(counting.calls, 1) if name.startswith("delete ") and "/snapshot-" in name]
+    for call in sorted({*range(1, calls + 1, 1 if LONG else 11), *first_gone[:1]}):
         warehouse = tmp_path / f"race-{call}"
         shutil.copytree(template, warehouse)
         one, other = Outcome(), Outcome()
