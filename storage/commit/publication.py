@@ -10,6 +10,7 @@ the messages may be those of other processes, so they are synced by their paths.
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from interbed.storage.base.errors import (
     AccessRefusedError,
@@ -166,7 +167,9 @@ class Publication:
         if not is_remote(store.file_io):
             # All that takes long is done before the turn; within it, only what came since is looked at. In a store
             # turns are rare, and each look takes a request.
-            builder.prepare(self._checked_delta(part, *self._state(queue)))
+            with suppress(CorruptFileError):
+                # It may have expired meanwhile. What can't be read for another reason is met again below.
+                builder.prepare(self._checked_delta(part, *self._state(queue)))
         # By far the most bytes, so that nobody waits for them in the queue.
         self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
@@ -180,28 +183,37 @@ class Publication:
                 if known is not None:
                     writer.discard_all()
                     return known
-            check.check(latest)
-            delta = self._checked_delta(part, latest, schema, compare=check.may_be_rescaled(latest))
-            snapshot = builder.build(
-                latest,
-                delta,
-                schema_id=schema.id,
-                index_manifest=indexes.after(latest),
-                changelog=part.changelog,
-                log_offsets=log_offsets,
-            )
-            self.attempts += 1
-            self._sync(writer)
-            if self._pending is not None:
-                self._pending.finish()
-            if self._created(snapshot):
-                if self._stands(snapshot, latest, part, delta, builder.delta_manifests):
+            try:
+                check.check(latest)
+                delta = self._checked_delta(part, latest, schema, compare=check.may_be_rescaled(latest))
+                snapshot = builder.build(
+                    latest,
+                    delta,
+                    schema_id=schema.id,
+                    index_manifest=indexes.after(latest),
+                    changelog=part.changelog,
+                    log_offsets=log_offsets,
+                )
+            except CorruptFileError:
+                if latest is None or store.snapshots.is_stored(latest):
+                    raise
+                # Others have committed, and let expire what was being read.
+                spoiled = True
+            else:
+                self.attempts += 1
+                self._sync(writer)
+                if self._pending is not None:
+                    self._pending.finish()
+                spoiled = self._created(snapshot)
+                if spoiled and self._stands(snapshot, latest, part, delta, builder.delta_manifests):
                     store.schemas.note_beside(store.schema, snapshot)
                     return snapshot.id
-                # Others have seen it, and may have deleted its manifests.
+            if spoiled:
+                # Not all manifests are written, or others may have seen and deleted them.
                 writer.discard_all()
                 builder, indexes = self._builders(part, writer)
-            _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
+            after = 0 if latest is None else latest.id
+            _log.info("Another writer was faster than this one after snapshot %d; retry %d.", after, retries.count + 1)
             previous = latest
             queue.lost()
             if not retries.pause(hurry=queue.is_taken):

@@ -10,15 +10,14 @@ ExpireSnapshotsImpl.
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
+from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
@@ -34,9 +33,6 @@ from interbed.storage.version.branch_stores import roots_of_others, tagged
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
-
-_FEW = 8
-"""Snapshots that go one after the other, wherever they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,23 +283,21 @@ class SnapshotExpiry:
         store = self.store
         if keeps_changelog:
             # Before anything goes, so that no reader finds neither of the two.
-            ChangelogManager(store.file_io, store.paths).add(list(self._still_there(plan)))
+            ChangelogManager(store.file_io, store.paths).add(self._still_there(plan, sorted(plan.snapshots)))
         if plan.snapshots:
             store.snapshots.note_earliest(plan.end)
-        # Many go some at once in a store, where nobody sees any of them by now. Few go in their order there, too: a
-        # writer that was held up sees by its base that no other snapshot had its number. Each of them is looked at just
-        # before it goes, as what others have put in its place meanwhile must stay.
-        size = REQUESTS_AT_ONCE if is_remote(store.file_io) and len(plan.snapshots) > _FEW else 1
-        ids = sorted(plan.snapshots)
-        for start in range(0, len(ids), size):
-            going = list(self._still_there(plan, ids[start : start + size]))
-            if not marks.is_set(mark):
+        # One after the other, oldest first, in a store too: a writer that was held up sees by its base that no other
+        # snapshot had its number. Each is looked at just before it goes, as what others have put in its place meanwhile
+        # must stay.
+        for number in sorted(plan.snapshots):
+            look, ask = partial(self._still_there, plan, [number]), partial(marks.is_set, mark)
+            going, is_set = both(store.file_io, look, ask)
+            if not is_set:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return result
-            asked_at_once(
-                store.file_io, [partial(store.file_io.delete, store.paths.snapshot(each.id)) for each in going]
-            )
+            for each in going:
+                store.file_io.delete(store.paths.snapshot(each.id))
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(
@@ -321,14 +315,9 @@ class SnapshotExpiry:
             _log.info("%s of %s", result, store.location)
         return result
 
-    def _still_there(self, plan: ExpiryPlan, ids: Sequence[int] | None = None) -> Iterator[Snapshot]:
-        """The planned snapshots whose files are there, oldest first; one that came in place of another is not.
-
-        With `ids`, ascending, only those of them.
-        """
-        for found in self._found(sorted(plan.snapshots) if ids is None else ids):
-            if (found.uuid or "") == plan.snapshots[found.id]:
-                yield found
+    def _still_there(self, plan: ExpiryPlan, ids: Sequence[int]) -> list[Snapshot]:
+        """Those of the planned snapshots whose files are there; one that came in place of another is not."""
+        return [found for found in self._found(ids) if (found.uuid or "") == plan.snapshots[found.id]]
 
     def _found(self, ids: Sequence[int]) -> list[Snapshot]:
         """The snapshots of these ids whose files are there, in the same order."""

@@ -14,12 +14,15 @@ import pytest
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
+from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import StoreEnvironment, TableStore
+from interbed.storage.scan import manifest_reader
+from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
@@ -155,6 +158,57 @@ class _ListedEarly(WrappedFileIO):
         if path.endswith("/snapshot") and self._steps:
             self._steps.pop()()
         return found
+
+
+class _ReadLate(WrappedFileIO):
+    """A FileIO before whose n-th reading of metadata something happens."""
+
+    def __init__(self, inner: FileIO, number: int, before: Step) -> None:
+        super().__init__(inner)
+        self.readings = 0
+        self._number = number
+        self._before = before
+
+    def read_bytes(self, path: str) -> bytes:
+        if "/manifest/" in path:
+            self.readings += 1
+            if self.readings == self._number:
+                self._before()
+        return self.inner.read_bytes(path)
+
+
+@pytest.mark.parametrize("retained", [1, 2])
+@pytest.mark.parametrize("number", range(1, 6))
+def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
+    new_table: Callable[..., TableStore], monkeypatch: pytest.MonkeyPatch, number: int, retained: int
+) -> None:
+    store = new_table(**MERGING)
+    old, *others = (data_file(key, key) for key in range(6))
+    commit(store, old, *others[:2])
+    # What this process has written it need not read.
+    monkeypatch.setattr(manifest_reader, "_CONTENTS", MemoryCache())
+    file_io = _ReadLate(store.file_io, number, going_on(store, others[2:], retained))
+    compaction = message(before=[old], after=[data_file(0, 0, level=5)])
+    own = open_store(store.location, file_io)
+    write_files(own, compaction)
+    (made,) = FileStoreCommit(own, "held up", retry=quick()).commit([compaction])
+    assert file_io.readings >= number
+    assert made == store.snapshots.latest_id() == 7
+    (new,) = compaction.compaction.after
+    assert live(store) == Counter(file.file_name for file in (new, *others))
+    assert {path.name for path in Path(store.paths.manifest("")).iterdir()} == _named(store)
+
+
+def _named(store: TableStore) -> set[str]:
+    """The files of metadata that snapshots name."""
+    reader = ManifestReader(store.file_io, store.paths)
+    names = set[str]()
+    for number in store.snapshots.ids():
+        snapshot = store.snapshots.snapshot(number)
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest)
+        names.update(name for name in lists if name is not None)
+        names.update(manifest.file_name for manifest in reader.data(snapshot))
+    return names
 
 
 @pytest.mark.parametrize("lookup", [SnapshotManager.latest_id, SnapshotManager.earliest_id, SnapshotManager.latest])

@@ -212,3 +212,18 @@ def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:
     assert ("late" in found) == (other.error is None)
     if "late" in found:
         assert rows_of(table.copy({"scan.tag-name": "late"})) == rows
+
+
+def test_snapshots_expire_one_after_the_other_however_many_they_are(tmp_path: Path) -> None:
+    """Who finds a number free again can rely on it that all snapshots before it are gone."""
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    put(new_table(catalog), *range(40))
+    table, file_io = interrupted(tmp_path / "w", -1, lambda: None)
+    assert len(table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots) == 39
+    about = [call.rpartition("/snapshot-") for call in file_io.calls if "/snapshot-" in call]
+    gone = [place for place, (call, _, _) in enumerate(about) if call.startswith("delete ")]
+    assert [int(about[place][2]) for place in gone] == list(range(1, 40))
+    # Each was looked at after the one before had gone.
+    assert all(about[place - 1][2] == about[place][2] and "read" in about[place - 1][0] for place in gone)
