@@ -1,7 +1,7 @@
 """The notification log in values that can be compared: what 2.3 tells, with the objects in its messages."""
 
 import json
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from thrift.protocol.TJSONProtocol import TJSONProtocol
@@ -45,6 +45,21 @@ def since(side: Side, before: int, without: frozenset[str] = frozenset()) -> Out
     # With a database everything in it is dropped, in any order.
     runs = (sorted(run, key=str) for _, run in groupby(told, key=lambda event: event["type"]))
     return Answered([event for run in runs for event in run])
+
+
+def told_once(java: Outcome, ours: Outcome) -> Outcome:
+    """What Java tells, without one event more than interbed's that is told twice in turn.
+
+    Java does a call again whose transaction failed at its end (RetryingHMSHandler), which happens under load, and may
+    have noted the event by then.
+    """
+    if not isinstance(java, Answered) or not isinstance(ours, Answered) or len(java.value) != len(ours.value) + 1:
+        return java
+    told = list(java.value)
+    twice = [place for place, (one, other) in enumerate(pairwise(told)) if one == other]
+    if len(twice) == 1:
+        del told[twice[0]]
+    return Answered(told)
 
 
 def as_far_as(java: Outcome, ours: Outcome) -> Outcome:

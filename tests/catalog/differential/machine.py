@@ -113,6 +113,7 @@ class Machine(RuleBasedStateMachine):
                 events.since(side, before, self._untold)
                 for side, before in zip((self.sides.java, self.sides.ours), self._events_before, strict=True)
             )
+            java = events.told_once(java, ours)
             self.compare("get_next_notification", (), java, events.as_far_as(java, ours))
 
 
