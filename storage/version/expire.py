@@ -11,6 +11,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -175,8 +176,11 @@ class SnapshotExpiry:
         # A snapshot that another expiry had marked when the earliest was read may be back: that one failed and took its
         # mark away. What follows it does not go without it.
         mark = self._marks.set(min(snapshots.stored_ids(), default=earliest), end)
-        # Another process expires the table right now.
-        return ExpiryResult() if mark is None else self._carry_out(mark)
+        if mark is None:
+            # Another process expires the table right now.
+            return ExpiryResult()
+        self._marks.sweep(mark)
+        return self._carry_out(mark)
 
     def seems_idle(self) -> bool:
         """Whether by the table's options nothing is due of the snapshots that were there a while ago.
@@ -263,11 +267,12 @@ class SnapshotExpiry:
         """Do what the mark announces, or the rest of it; several processes may do so at once."""
         marks, keeps_changelog = self._marks, _keeps_changelog(self.store)
         plan = marks.plan(mark)
-        if plan is None:
-            if find_line_change(self.store.file_io, self.store.paths) is not None:
-                # A rollback goes on, which may need what was to go; it takes back a mark as well.
-                marks.remove(mark)
+        if plan is None and find_line_change(self.store.file_io, self.store.paths) is not None:
+            # A rollback goes on, which may need what was to go; it takes back a mark as well.
+            if marks.take_back(mark):
                 return ExpiryResult()
+            plan = marks.plan(mark)
+        if plan is None:
             try:
                 # Who registered as a consumer before the mark is heard; who does so after it sees the mark.
                 consumed = self._consumed()
@@ -276,8 +281,8 @@ class SnapshotExpiry:
                 plan = marks.decide(mark, made)
             except (InterbedError, OSError):
                 # Nothing is decided, and so nothing is gone; unless the plan is there whatever was said of it.
-                if marks.plan(mark) is None:
-                    marks.remove(mark)
+                with suppress(InterbedError, OSError):
+                    marks.take_back(mark)
                 raise
         result = _result(plan)
         store = self.store

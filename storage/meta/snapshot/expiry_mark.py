@@ -1,8 +1,9 @@
 """Which snapshots are being expired: `snapshot/.expiring`, and what goes with them: `snapshot/.expired-files-<id>`.
 
 The mark `{"id": …, "begin": n, "end": m}` takes the snapshots from n to before m out of sight in one step. The plan
-holds their ids and the paths of the files that nothing else needs; whoever writes it first has decided. A killed expiry
-leaves one or both, and the next one goes on from there. Files that a snapshot names go after all planned snapshots have
+holds their ids and the paths of the files that nothing else needs; whoever writes it first has decided, an expiry that
+they go, or a change of the line, by an empty plan, that they stay. A killed expiry leaves the mark or both, and the
+next one goes on from there. Files that a snapshot names go after all planned snapshots have
 gone, so that each snapshot that is there is whole, whatever became of the mark or the plan. interbed's own: Java Paimon
 passes over both files.
 """
@@ -114,12 +115,29 @@ class ExpiryMarks:
             return plan
         return self.plan(mark) or plan
 
+    def take_back(self, mark: ExpiryMark) -> bool:
+        """Take the mark away unless it was decided that something goes; whether nothing goes. Raises CorruptFileError.
+
+        Whoever marked it finds that decided.
+        """
+        decided = self.decide(mark, ExpiryPlan(end=mark.begin, snapshots={}))
+        if decided.snapshots:
+            return False
+        self.remove(mark)
+        return True
+
     def remove(self, mark: ExpiryMark) -> None:
-        """Take the mark away: all that was decided is done, or nothing was decided."""
-        # A mark without a plan is finished at once, a plan without a mark would be nobody's.
-        self._file_io.delete_quietly([self._plan_of(mark)])
+        """Take the mark away: all that was decided is done, or nothing goes."""
+        # The mark first: who is late and decides once more, because the plan is gone, sees that it does not count.
         if self.is_set(mark):
             self._file_io.delete(self._mark)
+        self._file_io.delete_quietly([self._plan_of(mark)])
+
+    def sweep(self, mark: ExpiryMark) -> None:
+        """Delete the plans of other marks, which are gone; who set this one calls it."""
+        own = self._plan_of(mark)
+        plans = (s.path for s in self._file_io.list(self._directory) if s.name.startswith(_PLAN))
+        self._file_io.delete_quietly(sorted(path for path in plans if path != own))
 
     def check(self) -> None:
         """Raise CorruptFileError for a mark or a plan that can't be read."""

@@ -277,10 +277,8 @@ class _Redo:
         """
         marks = ExpiryMarks(self._file_io, self._paths)
         mark = marks.find()
-        if mark is not None:
-            if marks.plan(mark) is not None:
-                return False
-            marks.remove(mark)
+        if mark is not None and not marks.take_back(mark):
+            return False
         if line.newest.id in line.after or self._read(self._paths.snapshot(line.newest.id)) is not None:
             return True
         _log.warning("The %s of the table at %s is given up: its snapshot expired.", self._change.what, self._root)

@@ -61,8 +61,8 @@ class ExclusivePuts:
                 known = _heeded[self._key] = self._try(directory, prefix)
                 if not known:
                     _log.warning(
-                        "%s does not heed the condition of a put that nothing is there yet (If-None-Match: *), so that two "
-                        "commits at once could overwrite each other: commits need the lock of a catalog there.",
+                        "%s does not heed the condition of a put that nothing is there yet (If-None-Match: *): two "
+                        "commits at once could overwrite each other, so that they need the lock of a catalog there.",
                         "/".join(filter(None, self._key)),
                     )
             return known
