@@ -20,7 +20,7 @@ from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import file_io_for, renames_directories
+from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
@@ -142,6 +142,7 @@ class FileSystemCatalog(Catalog):
         if location != self._table_path(identifier):
             self._create_staged(identifier, schema, location, fill)
             return
+        check_exclusive(self._file_io, location)
         schemas = schema_manager(location, self._file_io)
         # Mostly there is nothing at all, which one listing tells.
         if self._file_io.list(location):
@@ -259,7 +260,7 @@ class FileSystemCatalog(Catalog):
         branch = branch_to_alter(identifier)
         if branch is not None:
             # No metastore knows of branches.
-            self.get_table(branch).store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+            self.get_table(branch).store.alter(list(changes) if isinstance(changes, Sequence) else [changes])
             return
         name = parse_table_name(identifier)
         try:
@@ -268,7 +269,7 @@ class FileSystemCatalog(Catalog):
             if ignore_if_not_exists:
                 return
             raise
-        table.store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+        table.store.alter(list(changes) if isinstance(changes, Sequence) else [changes])
 
     # -- paths -----------------------------------------------------------------------------------------------------
 

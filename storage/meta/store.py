@@ -10,7 +10,7 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError,
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.resolve import file_io_for, normalize_path, respelled
+from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, normalize_path, respelled
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
@@ -106,11 +106,17 @@ class TableStore:
         has_log = self.options.log_system is not LogSystem.NONE and self.paths.branch == MAIN_BRANCH
         return self.options.log_consistency if has_log else None
 
+    def check_exclusive(self) -> None:
+        """Raise NotSupportedError where two changes at once could overwrite each other: for want of a lock."""
+        if self.environment.lock is None and self.environment.publisher is None:
+            check_exclusive(self.file_io, self.location)
+
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
-        """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
+        """Make the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
         if self.environment.alter is not None:
             self.environment.alter(changes)
         else:
+            self.check_exclusive()
             self.schemas.change(changes)
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from interbed.storage.base.errors import InvalidInputError, StorageAccessError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
@@ -66,9 +66,16 @@ def normalize_path(path: str) -> str:
     return f"{one_scheme(scheme)}:{rest.rstrip('/')}"
 
 
+def check_exclusive(file_io: FileIO, path: str) -> None:
+    """Raise NotSupportedError where the store of the path creates no file exclusively; for who has no lock."""
+    if not file_io.exclusive_create:
+        way = "A catalog with metastore=hive and lock.enabled=true has one."
+        raise NotSupportedError(f"{needs_lock(file_io, path)} {way}")
+
+
 def needs_lock(file_io: FileIO, path: str) -> str:
-    """Why a commit to the path needs the lock of a catalog, where the store creates no file exclusively."""
-    why = f"The store of {path} can't create a file exclusively, so a commit needs a catalog lock"
+    """Why changes at the path need the lock of a catalog, where the store creates no file exclusively."""
+    why = f"The store of {path} can't create a file exclusively, so what changes a table needs a catalog lock"
     if file_io.scheme in SCHEMES and not is_installed("obstore"):
         return f"{why}; or install a client that can: pip install 'interbed[stores]'."
     return f"{why}."

@@ -7,11 +7,10 @@ from interbed.storage.base.errors import (
     AccessRefusedError,
     CommitStateUnknownError,
     InterbedError,
-    NotSupportedError,
     SyncFailedError,
 )
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import needs_lock
+from interbed.storage.base.fileio.resolve import check_exclusive
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.lock import CatalogLock, NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -41,11 +40,8 @@ class ExclusiveCreatePublisher:
 
     def publish(self, snapshot: Snapshot) -> bool:
         """See SnapshotPublisher; raises NotSupportedError where a lock is needed and there is none."""
-        if not self._file_io.exclusive_create and isinstance(self._lock, NoLock):
-            raise NotSupportedError(
-                f"{needs_lock(self._file_io, self._paths.snapshot(snapshot.id))} A catalog with metastore=hive and "
-                "lock.enabled=true has one."
-            )
+        if isinstance(self._lock, NoLock):
+            check_exclusive(self._file_io, self._paths.snapshot(snapshot.id))
         created: bool | None = None
         try:
             with self._lock.hold():

@@ -309,18 +309,36 @@ def test_errors_say_what_to_do_and_no_secrets(
     assert "AKIA77" not in str(caught.value)
 
 
-def test_where_conditions_are_overlooked_a_commit_needs_a_lock() -> None:
+def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
     with running_s3proxy(BUCKET) as options:
         lake = {"warehouse": f"s3://{BUCKET}/lake", **options}
         catalog = interbed.load_catalog("lake", **lake)
         catalog.create_database("shop")
-        table = catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
         with pytest.raises(NotSupportedError, match="needs a catalog lock"):
-            table.upsert([{"id": 1, "v": "a"}])
-        # Nothing is left of it, nor of the attempt to find out.
-        assert table.snapshots() == []
+            catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+        assert catalog.list_tables("shop") == []
+        # One that was made as if the store heeded conditions.
+        believing = interbed.load_catalog("lake", **lake, **{"s3.conditional-put": "etag"})
+        believing.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+        believing.get_table("shop.t").upsert([{"id": 1, "v": "a"}])
+        table = catalog.get_table("shop.t")
+        before = [s.name for s in file_io_for(table.location, options)[0].list(f"{table.location}/schema")]
+        for change in (
+            lambda: table.upsert([{"id": 1, "v": "b"}]),
+            lambda: catalog.alter_table("shop.t", interbed.SchemaChange.add_column("more", "INT")),
+            lambda: table.create_tag("one"),
+            lambda: table.create_branch("aside"),
+            lambda: table.rollback_to(1),
+            lambda: table.fast_forward("aside"),
+            lambda: table.expire_snapshots(retain_max=1),
+        ):
+            with pytest.raises(NotSupportedError, match="needs a catalog lock"):
+                change()
+        # Nothing is left of them, nor of the attempt to find out.
+        assert [s.id for s in table.snapshots()] == [1]
         io, root = file_io_for(table.location, options)
-        assert [s.name for s in io.list(root)] == ["schema"]
+        assert [s.name for s in io.list(f"{root}/schema")] == before
+        assert not [s.name for s in io.list(root) if s.name in ("tag", "branch")]
         for said, heeded in (("etag", True), ("disabled", False)):
             told, _ = file_io_for(root, {**options, "s3.conditional-put": said})
             assert told.exclusive_create is heeded
@@ -335,8 +353,7 @@ def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
         catalog = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/arrows", **options)
         assert isinstance(catalog.file_io, ObjectStoreFileIO)
         catalog.create_database("shop")
-        table = catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
         with pytest.raises(NotSupportedError, match=r"pip install 'interbed\[stores\]'"):
-            table.upsert([{"id": 1, "v": "a"}])
+            catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
     finally:
         resolve._remote.cache_clear()
