@@ -289,20 +289,22 @@ class SnapshotExpiry:
         if keeps_changelog:
             # Before anything goes, so that no reader finds neither of the two.
             ChangelogManager(store.file_io, store.paths).add(self._still_there(plan, sorted(plan.snapshots)))
-        if plan.snapshots:
-            store.snapshots.note_earliest(plan.end)
         # One after the other, oldest first, in a store too: a writer that was held up sees by its base that no other
         # snapshot had its number. Each is looked at just before it goes, as what others have put in its place meanwhile
         # must stay.
+        gone: list[int] = []
         for number in sorted(plan.snapshots):
             look, ask = partial(self._still_there, plan, [number]), partial(marks.is_set, mark)
             going, is_set = both(store.file_io, look, ask)
             if not is_set:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
-                return result
+                return ExpiryResult(snapshots=tuple(gone))
+            if number == min(plan.snapshots):
+                store.snapshots.note_earliest(plan.end)
             for each in going:
                 store.file_io.delete(store.paths.snapshot(each.id))
+                gone.append(each.id)
         data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(

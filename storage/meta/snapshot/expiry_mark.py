@@ -110,17 +110,20 @@ class ExpiryMarks:
             raise CorruptFileError(f"{path} is not the plan of an expiry: {error}. {_WAY_OUT}") from error
 
     def decide(self, mark: ExpiryMark, plan: ExpiryPlan) -> ExpiryPlan:
-        """Write the plan down; the one of another process that was faster, else the one given."""
+        """Write the plan down; it is returned, or that of another process that was faster.
+
+        One without snapshots where the other one has come to the end already.
+        """
         if self._file_io.create_exclusive(self._plan_of(mark), plan.to_json().encode()):
             return plan
-        return self.plan(mark) or plan
+        return self.plan(mark) or _nothing_goes(mark)
 
     def take_back(self, mark: ExpiryMark) -> bool:
         """Take the mark away unless it was decided that something goes; whether nothing goes. Raises CorruptFileError.
 
         Whoever marked it finds that decided.
         """
-        decided = self.decide(mark, ExpiryPlan(end=mark.begin, snapshots={}))
+        decided = self.decide(mark, _nothing_goes(mark))
         if decided.snapshots:
             return False
         self.remove(mark)
@@ -163,3 +166,7 @@ class ExpiryMarks:
         except ValueError as error:
             raise CorruptFileError(f"{path} is damaged: {error}. {_WAY_OUT}") from error
         return value
+
+
+def _nothing_goes(mark: ExpiryMark) -> ExpiryPlan:
+    return ExpiryPlan(end=mark.begin, snapshots={})
