@@ -366,10 +366,11 @@ class _Redo:
             self._file_io.delete(path)
 
     def _may_go(self, line: NewLine, number: int, found: bytes) -> bool:
-        """Whether it is a snapshot of the old line, a later one on top of that, or this change's own copy."""
-        if number in line.before:
-            return digest(found) == line.before[number] or self._change.id.encode() in found
-        return number > max(line.before, default=0)
+        """Whether it is a snapshot of the old line, a later one on top of that, or this change's own copy.
+
+        One that a writer has put in the place of an old one builds on what is gone as well.
+        """
+        return number in line.before or number > max(line.before, default=0)
 
     def _copy(self, line: NewLine, number: int) -> Snapshot:
         return replace(line.newest, id=number, uuid=self._change.id)

@@ -5,9 +5,11 @@ Which ones is drawn at random, from a seed.
 """
 
 import random
+import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +22,8 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.snapshot import line_journal
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import NAME, DyingFileIO, catalog_of, go_on, new_table, seen, unsynced
-from tests.storage.version.test_version_races import RACES, Outcome
+from tests.storage.version.test_crash_points import history, with_branch
+from tests.storage.version.test_version_races import RACES, Outcome, check_rows, expire, forward, roll_back, write
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
@@ -33,22 +36,25 @@ TURNS = 12
 
 
 class Turns:
-    """Who of two threads may go on: each for so many calls in turn, and when these turns are over to its end."""
+    """Who of two threads may go on: each in turn until the turn is over, and after the last turn to its end.
 
-    def __init__(self, calls: list[int]) -> None:
-        self._calls = calls
-        self._left = calls.pop(0)
+    A turn is so many calls, or ends before the first call that the pattern is found in.
+    """
+
+    def __init__(self, turns: Sequence[int | str]) -> None:
+        self._turns = deque(turns)
+        self._calls = 0
         self._whose = 0
         self._done = [False, False]
         self._changed = threading.Condition()
 
-    def call(self, who: int) -> None:
-        """Wait for one's turn, and use up one call of it."""
+    def call(self, who: int, text: str) -> None:
+        """Wait for one's turn to make that call."""
         with self._changed:
             while True:
                 assert self._changed.wait_for(lambda: self._whose == who, SECONDS_MAX), "the other one does not go on"
-                if self._left or not self._calls or self._done[1 - who]:
-                    self._left -= 1
+                if self._done[1 - who] or not self._turns or not self._is_over(self._turns[0], text):
+                    self._calls += 1
                     return
                 self._next()
 
@@ -59,9 +65,13 @@ class Turns:
             if self._whose == who:
                 self._next()
 
+    def _is_over(self, turn: int | str, text: str) -> bool:
+        return self._calls >= turn if isinstance(turn, int) else re.search(turn, text) is not None
+
     def _next(self) -> None:
-        self._whose = 1 - self._whose
-        self._left = self._calls.pop(0) if self._calls else 0
+        self._whose, self._calls = 1 - self._whose, 0
+        if self._turns:
+            self._turns.popleft()
         self._changed.notify_all()
 
 
@@ -78,7 +88,7 @@ class TakesTurns(DyingFileIO):
         text = str(path)
         notes = any(each in text for each in (".journal", ".expir"))
         if threading.get_ident() == self._thread and (notes or (name == "delete" and "/snapshot-" in text)):
-            self._turns.call(self._who)
+            self._turns.call(self._who, f"{name} {text}")
 
 
 def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table], Any], ...]) -> list[Outcome]:
@@ -120,10 +130,11 @@ def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tm
     before = seen(catalog_of(template))
     assert before is not None
     for seed in range(SCHEDULES):
-        calls = [random.Random(seed + n / TURNS).randrange(TURN_CALLS_MAX) for n in range(TURNS)]
+        drawn = random.Random(seed)
+        calls = [drawn.randrange(TURN_CALLS_MAX) for _ in range(TURNS)]
         warehouse = tmp_path / f"schedule-{seed}"
         shutil.copytree(template, warehouse)
-        one, other = turn_by_turn(warehouse, Turns(list(calls)), (first, second))
+        one, other = turn_by_turn(warehouse, Turns(calls), (first, second))
         try:
             after = seen(catalog_of(warehouse))
             assert after is not None
@@ -133,6 +144,43 @@ def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tm
             raise AssertionError(f"{race}, turns {calls}: {one.error} / {other.error}: {error}") from error
         shutil.rmtree(warehouse)
     tally("schedules of changes of versions", SCHEDULES)
+
+
+def test_of_a_rollback_and_an_expiry_at_once_one_goes_on(tmp_path: Path) -> None:
+    """Each is held up between its look at what the other one does and its own step, for as long as that takes."""
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    new_table(catalog)
+    history(catalog)
+    before = seen(catalog)
+    assert before is not None
+    decision = r"(create_exclusive|delete\w*) .*\.expired-files"
+    turns = ["create_exclusive .*journal", "create_exclusive .*expired-files", decision, "delete .*/snapshot-3"]
+    back, expired = turn_by_turn(tmp_path / "w", Turns(turns), (roll_back, expire))
+    after = seen(catalog_of(tmp_path / "w"))
+    assert after is not None
+    check_rows(before, after, back, expired)
+    assert (back.error is None) == (3 in after.snapshots and len(after.snapshots) > 1)
+    go_on(catalog_of(tmp_path / "w").get_table(NAME))
+
+
+def test_a_writer_that_puts_its_snapshot_in_the_place_of_an_old_one_does_not_stop_a_fast_forward(
+    tmp_path: Path,
+) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    new_table(catalog)
+    with_branch(catalog)
+    before = seen(catalog)
+    assert before is not None
+    turns = Turns([0, 2, 0, 1, 0, 4, 2, 3, 2, 5, 2])
+    written, forwarded = turn_by_turn(tmp_path / "w", turns, (write, forward))
+    after = seen(catalog_of(tmp_path / "w"))
+    assert after is not None
+    check_rows(before, after, written, forwarded)
+    go_on(catalog_of(tmp_path / "w").get_table(NAME))
 
 
 @pytest.fixture(autouse=True)
