@@ -36,7 +36,7 @@ _TIME_UNITS_MILLIS = {
     "day": 86_400_000,
     "days": 86_400_000,
 }
-_QUANTITY = re.compile(r"^\s*(\d+)\s*([A-Za-z]*)\s*$")
+_QUANTITY = re.compile(r"^\s*(\d{1,100})\s*([A-Za-z]*)\s*$")
 
 
 def parse_memory(key: str, value: str) -> int:

@@ -5,8 +5,11 @@ headers and whatever is signed are not, because they may hold keys; for the same
 """
 
 import re
+from collections.abc import Collection
+from urllib.parse import quote
 
 from interbed.storage.base.errors import AccessRefusedError, StorageAccessError
+from interbed.storage.base.masking import MASK
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
@@ -22,6 +25,12 @@ _SECRET = re.compile(
     r"(?i)((?:sig|x-amz-[a-z-]*|awsaccesskeyid|signature|access_token|key|secret|token|password)=)[^&\s\"',)]+"
 )
 _USER = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_AUTHORIZATION = re.compile(
+    r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*|\bAWS4-[A-Z0-9-]+ (?=Credential)|\b(?:SharedKey|Bearer) (?=\S*[0-9:+/=])"
+    r"|\bx-amz-security-token\b[\"']?\s*[:=]\s*).*"
+)
+"""Headers, to the end of the line: they have blanks in them."""
+_SHORTEST_SECRET = 5
 _LONGEST = 300
 
 
@@ -80,11 +89,18 @@ def is_expired(error: BaseException) -> bool:
 
 
 def store_error(
-    action: str, path: str, error: BaseException, source: str = "", *, ended: str = ""
+    action: str,
+    path: str,
+    error: BaseException,
+    source: str = "",
+    *,
+    ended: str = "",
+    secrets: Collection[str] = (),
 ) -> StorageAccessError:
     """The error to raise for one of the store's: AccessRefusedError where other credentials would help.
 
-    `source` says where the credentials come from, `ended` when they did, where they have.
+    `source` says where the credentials come from, `ended` when they did, where they have; none of the `secrets`
+    is in it.
     """
     kind = StorageAccessError
     text, name = str(error), type(error).__name__
@@ -111,17 +127,21 @@ def store_error(
         way = f"{store} is in another region; set s3.region."
     else:
         way = ""
-    said = _said(text)
+    said = _said(text, secrets)
     return kind(f"Can't {action} {path}: {way} ({said})" if way else f"Can't {action} {path}: {said}")
 
 
-def _said(text: str) -> str:
-    """The store's own words in one line, without secrets."""
+def _said(text: str, secrets: Collection[str]) -> str:
+    """The store's own words in one line, without secrets: a gateway may tell in its answer what it was sent."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        # A word of a few letters is anywhere, and none that protects anything.
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
     code, message = _CODE.search(text), _MESSAGE.search(text)
     if code is not None:
         words = code[1] if message is None else f"{code[1]}: {message[1]}"
     else:
         # The rest is Rust's view of the error, with the whole request.
         words = " ".join(text.partition("Debug source")[0].split())
-    words = _USER.sub("******", _SECRET.sub(r"\1******", words))
+    words = _USER.sub(MASK, _SECRET.sub(rf"\1{MASK}", _AUTHORIZATION.sub(rf"\1{MASK}", words)))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

@@ -112,7 +112,7 @@ class ExclusivePuts:
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
         settings = self._objects.settings
-        return store_error(action, path, error, settings.source, ended=settings.ended)
+        return store_error(action, path, error, settings.source, ended=settings.ended, secrets=settings.secrets)
 
     def _pause(self, attempt: int) -> None:
         self._sleep(self._patience.pause_seconds(attempt - 1))

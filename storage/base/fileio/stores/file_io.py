@@ -23,8 +23,9 @@ from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store, store_error
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
-from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.settings import store_settings
 from interbed.storage.base.fileio.stores.upload import Upload, UploadedFile
+from interbed.storage.base.fileio.stores.values import StoreSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -266,7 +267,8 @@ class ObstoreFileIO:
             raise self._error(action, path, error) from None
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
-        return store_error(action, path, error, self._settings.source, ended=self._settings.ended)
+        settings = self._settings
+        return store_error(action, path, error, settings.source, ended=settings.ended, secrets=settings.secrets)
 
     def _check_process(self) -> None:
         global _used_by

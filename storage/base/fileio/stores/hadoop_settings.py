@@ -8,8 +8,11 @@ import os
 import re
 from collections.abc import Mapping
 
+from interbed.storage.base.fileio.stores.aws_keys import FixedKeys
+from interbed.storage.base.fileio.stores.options import with_hadoops
 from interbed.storage.base.fileio.stores.patience import S3_NAMES
-from interbed.storage.base.fileio.stores.settings import S3_OPTIONS, FixedKeys, StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.settings import S3_OPTIONS, store_settings
+from interbed.storage.base.fileio.stores.values import StoreSettings
 
 S3A = "s3a"
 """The scheme of Hadoop's client for S3."""
@@ -54,7 +57,7 @@ def hadoop_settings(location: str, options: Mapping[str, str]) -> tuple[dict[str
 
 
 def _credentials(resolved: StoreSettings, options: Mapping[str, str]) -> dict[str, str]:
-    named = next((options[name] for name in S3_OPTIONS["provider"] if options.get(name)), None)
+    named = next((options[name] for name in with_hadoops(S3_OPTIONS["provider"]) if options.get(name)), None)
     given = {} if named is None else {"aws.credentials.provider": named}
     if resolved.config.get("skip_signature"):
         return {"aws.credentials.provider": f"{_CLASSES}AnonymousAWSCredentialsProvider"}
@@ -73,9 +76,9 @@ def _credentials(resolved: StoreSettings, options: Mapping[str, str]) -> dict[st
 
 def _tuning(options: Mapping[str, str]) -> dict[str, str]:
     """How Hadoop's client works, which ours takes in part; but not which client that is."""
-    known = {name for what, names in S3_OPTIONS.items() if what not in S3_NAMES for name in names}
+    known = {name for what, names in S3_OPTIONS.items() if what not in S3_NAMES for name in with_hadoops(names)}
     return {
-        key.removeprefix("fs.s3a.").removeprefix("s3."): value
+        key.removeprefix("hadoop.").removeprefix("fs.s3a.").removeprefix("s3."): value
         for key, value in options.items()
-        if key.startswith(("fs.s3a.", "s3.")) and key not in known and not key.endswith(".impl")
+        if key.startswith(("fs.s3a.", "s3.", "hadoop.fs.s3a.")) and key not in known and not key.endswith(".impl")
     }

@@ -23,7 +23,7 @@ from interbed.storage.base.fileio.stores.errors import (
     store_error,
     was_cut_off,
 )
-from interbed.storage.base.fileio.stores.settings import StoreSettings
+from interbed.storage.base.fileio.stores.values import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -305,12 +305,14 @@ def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping
     from obstore.exceptions import BaseError
 
     try:
-        return getattr(store, settings.kind)(
-            settings.bucket,
-            config={**settings.config, **(more or {})},
-            client_options={"allow_http": True, "user_agent": "interbed", **settings.patience.client_options},
-            retry_config=settings.patience.retry_config | ({} if retries is None else {"max_retries": retries}),
-            **({} if settings.credentials is None else {"credential_provider": settings.credentials}),
-        )
+        with requests.panics_translated():
+            return getattr(store, settings.kind)(
+                settings.bucket,
+                config={**settings.config, **(more or {})},
+                client_options={"allow_http": True, "user_agent": "interbed", **settings.patience.client_options},
+                retry_config=settings.patience.retry_config | ({} if retries is None else {"max_retries": retries}),
+                **({} if settings.credentials is None else {"credential_provider": settings.credentials}),
+            )
     except (BaseError, OSError, ValueError) as error:
-        raise store_error("open", settings.bucket, error) from None
+        by = f" with {settings.source}" if settings.source else ""
+        raise store_error("open", f"{settings.location}{by}", error, secrets=settings.secrets) from None

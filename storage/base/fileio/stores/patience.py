@@ -6,7 +6,8 @@ together.
 """
 
 import random
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -55,20 +56,22 @@ class Patience:
     retry_seconds: float = 90.0
 
     @staticmethod
-    def of(get: Callable[[str], str | None], names: Mapping[str, tuple[str, ...]]) -> "Patience":
-        """What the options say; `get` gives the value of one by a field's name. InvalidOptionError."""
+    def of(get: Callable[[str], str | None], names: Iterable[str], named: Callable[[str], str]) -> "Patience":
+        """What the options say; by a field's name `get` gives the value of one, and `named` the name by which it was
+        given. InvalidOptionError.
+        """
         found: dict[str, Any] = {}
-        for what, (name, *_) in names.items():
+        for what in names:
             value = get(what)
             if value is not None:
-                found[what] = _count(name, value) if what == "retries" else parse_duration_millis(name, value) / 1000
+                found[what] = _count(named(what), value) if what == "retries" else _seconds(named(what), value)
         if found.get("request_seconds") == 0:
             # As in Hadoop: the whole of an answer may take as long as it likes.
             found["request_seconds"] = _DAY_SECONDS
         patience = replace(Patience(), **found)
         for what in ("connect_seconds", "read_seconds"):
             if getattr(patience, what) == 0:
-                raise InvalidOptionError(f"The option '{names[what][0]}' is 0, and every wait needs a limit.")
+                raise InvalidOptionError(f"The option '{named(what)}' is 0, and every wait needs a limit.")
         if patience.longest_pause_seconds < patience.first_pause_seconds:
             patience = replace(patience, longest_pause_seconds=patience.first_pause_seconds)
         return patience
@@ -103,6 +106,13 @@ class Patience:
 
 
 def _count(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit()) or int(value) > RETRIES_MAX:
+    if re.fullmatch(r"[0-9]{1,9}", value) is None or int(value) > RETRIES_MAX:
         raise InvalidOptionError(f"The option '{name}' is a number of retries up to {RETRIES_MAX}, not '{value}'.")
     return int(value)
+
+
+def _seconds(name: str, value: str) -> float:
+    seconds = parse_duration_millis(name, value) / 1000
+    if seconds > _DAY_SECONDS:
+        raise InvalidOptionError(f"The option '{name}' is a time up to 1 day, not '{value}'.")
+    return seconds

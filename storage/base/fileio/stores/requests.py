@@ -2,6 +2,9 @@
 
 obstore repeats requests by itself in some places, and divides a listing into pages; each call counts as one here, and
 of an upload in parts each part. What a body takes that is still to be read is counted with the bytes of its range.
+
+A panic of its Rust code, which derives from BaseException alone, becomes one of obstore's own errors, that of a request
+of which it is not known whether it was carried out.
 """
 
 import time
@@ -23,7 +26,8 @@ class _Bytes:
 def _counted(kind: str) -> Iterator[_Bytes]:
     content, started, failed = _Bytes(), time.perf_counter(), 1
     try:
-        yield content
+        with panics_translated():
+            yield content
         failed = 0
     except BaseException as error:
         failed = int(not _is_answer(error))
@@ -37,6 +41,20 @@ def _counted(kind: str) -> Iterator[_Bytes]:
             wait_seconds=time.perf_counter() - started,
         )
         count(kind, counts)
+
+
+@contextmanager
+def panics_translated() -> Iterator[None]:
+    """Let a panic be an error of obstore's; whoever ends the program is let through."""
+    try:
+        yield
+    except BaseException as error:
+        # PyO3 makes the class when the first panic comes; no module has it.
+        if type(error).__name__ != "PanicException":
+            raise
+        from obstore.exceptions import GenericError
+
+        raise GenericError(f"the client of the store has panicked, so that an option may be wrong: {error}") from None
 
 
 def _is_answer(error: BaseException) -> bool:
@@ -98,7 +116,8 @@ def list_pages(store: Any, prefix: str | None = None, **more: Any) -> Iterator[A
     """See obstore.list; each step of it is counted."""
     import obstore
 
-    pages = iter(obstore.list(store, prefix, **more))
+    with panics_translated():
+        pages = iter(obstore.list(store, prefix, **more))
     while True:
         with _counted("list"):
             page = next(pages, None)
@@ -135,7 +154,8 @@ def open_writer(store: Any, path: str, *, buffer_size: int, **more: Any) -> "Cou
     """See obstore.open_writer."""
     import obstore
 
-    return CountedWriter(obstore.open_writer(store, path, buffer_size=buffer_size, **more), buffer_size)
+    with panics_translated():
+        return CountedWriter(obstore.open_writer(store, path, buffer_size=buffer_size, **more), buffer_size)
 
 
 class CountedWriter:
@@ -151,7 +171,8 @@ class CountedWriter:
         """Take the bytes; a part is sent when it is full."""
         started = time.perf_counter()
         try:
-            self._writer.write(content)
+            with panics_translated():
+                self._writer.write(content)
         finally:
             self._wait += time.perf_counter() - started
         self._bytes += len(content)
@@ -166,7 +187,8 @@ class CountedWriter:
     def _end(self, step: Any) -> None:
         started, failed = time.perf_counter(), 1
         try:
-            step()
+            with panics_translated():
+                step()
             failed = 0
         finally:
             wait = self._wait + time.perf_counter() - started

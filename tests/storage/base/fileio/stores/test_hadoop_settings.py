@@ -53,6 +53,12 @@ def test_a_client_is_known_for_s3_alone(location: str, scheme: str | None) -> No
             "fs.s3a.connection.ssl.enabled": "false",
             "fs.s3a.endpoint.region": "eu-1",
         },
+        {
+            "fs.s3.accessKeyId": "A",
+            "fs.s3.accessKeySecret": "S",
+            "hadoop.fs.s3a.endpoint": "http://h:1",
+            "fs.s3.region": "eu-1",
+        },
     ],
 )
 def test_options_by_either_name_are_hadoops(options: dict[str, str]) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.stores.patience import Patience
-from interbed.storage.base.fileio.stores.settings import StoreSettings, store_settings
+from interbed.storage.base.fileio.stores.settings import store_settings
+from interbed.storage.base.fileio.stores.values import StoreSettings
 from interbed.storage.base.masking import masked
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
+OAUTH = "fs.azure.account.oauth"
 KEY = {"s3.access-key": "A", "s3.secret-key": "S"}
 
 
@@ -53,9 +55,26 @@ def credentials(settings: StoreSettings) -> Any:
             "s3.endpoint": "h:1",
             "s3.connection.ssl.enabled": "false",
         },
+        {
+            "hadoop.fs.s3a.access.key": "A",
+            "hadoop.fs.s3a.secret.key": "S",
+            "hadoop.fs.s3a.session.token": "T",
+            "hadoop.fs.s3a.endpoint.region": "eu-1",
+            "hadoop.fs.s3a.endpoint": "http://h:1",
+            "hadoop.fs.s3a.connection.maximum": "100",
+            "hadoop.hadoop.security.authentication": "simple",
+        },
+        {
+            "fs.s3.accessKeyId": "A",
+            "fs.s3.accessKeySecret": "S",
+            "fs.s3.securityToken": "T",
+            "fs.s3.region": "eu-1",
+            "fs.s3.endpoint": "http://h:1",
+            "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        },
     ],
 )
-def test_s3_goes_by_the_names_of_paimon_and_hadoop(options: dict[str, str]) -> None:
+def test_s3_goes_by_the_names_of_paimon_pypaimon_and_hadoop(options: dict[str, str]) -> None:
     settings = store_settings("s3", "b", options)
     found = credentials(settings)
     assert (found["access_key_id"], found["secret_access_key"], found["token"]) == ("A", "S", "T")
@@ -107,8 +126,12 @@ def test_a_bucket_may_be_part_of_the_host() -> None:
         ("s3", "b", {"s3.path.style.access": "maybe"}, "s3.path.style.access"),
         ("s3", "b", {"s3.conditional-put": "yes"}, "s3.conditional-put"),
         ("s3", "b", {"fs.s3a.retry.limit": "many"}, "fs.s3a.retry.limit"),
-        ("s3", "b", {"s3.retry.interval": "soon"}, "fs.s3a.retry.interval"),
-        ("s3", "b", {"s3.connection.timeout": "0"}, "fs.s3a.connection.timeout"),
+        ("s3", "b", {"s3.retry.interval": "soon"}, "'s3.retry.interval'"),
+        ("s3", "b", {"s3.retry.limit": "x"}, "'s3.retry.limit'"),
+        ("s3", "b", {"fs.s3a.retry.interval": "9" * 20}, "'fs.s3a.retry.interval' is a time up to 1 day"),
+        ("s3", "b", {"fs.s3a.retry.interval": "9" * 9999}, "fs.s3a.retry.interval"),
+        ("s3", "b", {"fs.s3a.retry.limit": "9" * 9999}, "fs.s3a.retry.limit"),
+        ("s3", "b", {"s3.connection.timeout": "0"}, "'s3.connection.timeout'"),
         ("gs", "b", {"fs.gs.http.max.retry": "-1"}, "fs.gs.http.max.retry"),
         ("s3", "b", {"fs.s3a.aws.credentials.provider": "com.shop.Keys"}, "com.shop.Keys"),
         ("s3", "b", {**KEY, "fs.s3a.aws.credentials.provider": "x.AnonymousAWSCredentialsProvider"}, "contradict"),
@@ -122,6 +145,31 @@ def test_a_bucket_may_be_part_of_the_host() -> None:
         ("abfss", ACCOUNT, {"fs.azure.account.key": "K", "fs.azure.sas.fixed.token": "T"}, "contradict"),
         ("abfss", ACCOUNT, {"fs.azure.account.auth.type": "SAS"}, "SAS"),
         ("abfss", ACCOUNT, {"fs.azure.account.auth.type": "Magic"}, "SharedKey"),
+        ("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i"}, "client.id' needs .*client.secret' and .*client.endpoint'"),
+        ("abfss", ACCOUNT, {f"{OAUTH}2.client.secret": "s"}, "client.secret' needs .*client.id'"),
+        ("abfss", ACCOUNT, {f"{OAUTH}2.client.endpoint": "https://h/t"}, "client.endpoint' needs .*client.id'"),
+        ("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i", f"{OAUTH}2.client.secret": "s"}, "needs .*client.endpoint'"),
+        ("abfss", ACCOUNT, {f"{OAUTH}.provider.type": "x.ClientCredsTokenProvider"}, "needs .*client.id'"),
+        ("abfss", ACCOUNT, {f"{OAUTH}.provider.type": "x.UserPasswordTokenProvider"}, "MsiTokenProvider"),
+        (
+            "abfss",
+            ACCOUNT,
+            {"fs.azure.account.key": "K", "fs.azure.account.key.acct.dfs.core.windows.net": "L"},
+            "'fs.azure.account.key' and 'fs.azure.account.key.acct.dfs.core.windows.net' contradict",
+        ),
+        ("s3", "b", {"s3.endpoint": "https://h", "fs.s3a.connection.ssl.enabled": "false"}, "ssl.enabled' contradict"),
+        ("s3", "b", {"s3.endpoint": "http://h", "s3.connection.ssl.enabled": "true"}, "ssl.enabled' contradict"),
+        (
+            "s3",
+            "b",
+            {"s3.endpoint": "http://h", "hadoop.fs.s3a.endpoint": "http://i"},
+            "'hadoop.fs.s3a.endpoint' contr",
+        ),
+        ("s3", "b", {"hadoop.fs.s3a.acces.key": "A"}, "'hadoop.fs.s3a.acces.key'"),
+        ("s3", "b", {"fs.s3.access-key": "A"}, "'fs.s3.access-key'"),
+        ("s3", "b", {"fs.s3n.awsAccessKeyId": "A"}, "'fs.s3n.awsAccessKeyId'"),
+        ("gs", "b", {"hadoop.fs.gs.auth.typ": "X"}, "'hadoop.fs.gs.auth.typ'"),
+        ("abfss", ACCOUNT, {"hadoop.fs.azure.acount.key": "K"}, "'hadoop.fs.azure.acount.key'"),
     ],
 )
 def test_what_is_unknown_or_contradicts_is_named(
@@ -225,9 +273,39 @@ def test_azure_is_opened_with_what_is_of_its_account() -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"fs.azure.account.oauth.provider.type": "org.apache.hadoop.fs.azurebfs.oauth2.MsiTokenProvider"},
+        {"hadoop.fs.azure.account.oauth2.msi.tenant": "t"},
+        {"fs.azure.account.oauth.provider.type.acct.dfs.core.windows.net": "x.WorkloadIdentityTokenProvider"},
+    ],
+)
+def test_an_identity_of_the_machine_has_an_id_alone(more: dict[str, str]) -> None:
+    settings = store_settings("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i", **more})
+    assert settings.config["client_id"] == "i"
+
+
+def test_a_workload_is_given_its_token_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", "/token")
+    assert store_settings("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i"}).config["client_id"] == "i"
+
+
+def test_names_of_azure_and_google_are_paimons_as_well() -> None:
+    key = {"hadoop.fs.azure.account.key.acct.dfs.core.windows.net": "K"}
+    settings = store_settings("abfss", ACCOUNT, key)
+    assert settings.config["account_key"] == "K"
+    assert settings.given == {"key": "hadoop.fs.azure.account.key.acct.dfs.core.windows.net"}
+    named = {"hadoop.google.cloud.auth.service.account.json.keyfile": "/k.json"}
+    assert store_settings("gs", "b", named).config == {"service_account": "/k.json"}
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "s3.secret-key",
+        "hadoop.fs.s3a.secret.key",
+        "fs.s3.accessKeySecret",
+        "fs.s3.securityToken",
         "s3.session-token",
         "fs.s3a.secret.key",
         "fs.s3a.session.token",
