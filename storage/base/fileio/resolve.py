@@ -15,7 +15,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.cached.options import PREFIX as CACHE
 from interbed.storage.base.fileio.cached.options import CacheOptions
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.stores.settings import SCHEMES, store_settings
+from interbed.storage.base.fileio.stores.settings import AZURE_SCHEMES, SCHEMES, store_settings
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -62,8 +62,39 @@ def normalize_path(path: str) -> str:
             rest = "/" + rest[2:].partition("/")[2]
         return os.path.abspath("/" + rest.lstrip("/"))
     if not rest.startswith("//") or not rest.strip("/"):
-        raise InvalidInputError(f"{path!r} is not a location; write it as {scheme}://bucket-or-host/path.")
-    return f"{one_scheme(scheme)}:{rest.rstrip('/')}"
+        # What stands before an @ may be a key.
+        shown = f"{scheme}:{rest.rpartition('@')[2]}"
+        raise InvalidInputError(f"{shown!r} is not a location; write it as {scheme}://bucket-or-host/path.")
+    normal = f"{one_scheme(scheme)}:{rest.rstrip('/')}"
+    _check_authority(normal)
+    return normal
+
+
+def _check_authority(location: str) -> None:
+    """Nothing, where a store's location names a bucket or container, and no keys. InvalidInputError."""
+    scheme, _, rest = location.partition("://")
+    if scheme not in SCHEMES:
+        return
+    authority, _, path = rest.partition("/")
+    before, at, host = authority.rpartition("@")
+    if scheme in AZURE_SCHEMES:
+        kind, name, form = (
+            "container",
+            before if at else host,
+            f"{scheme}://container@account.dfs.core.windows.net/path",
+        )
+        has_keys = ":" in before or "@" in before
+    else:
+        kind, name, form = "bucket", host, f"{scheme}://bucket/path"
+        # A key of AWS may have a `/`.
+        has_keys = bool(at) or (":" in authority and "@" in path)
+    if has_keys:
+        raise InvalidInputError(
+            f"The location {scheme}://…@{rest.rpartition('@')[2]} has a user or a key in it, which is shown wherever it "
+            f"is: write it as {form}, and give keys as options of the catalog (docs/stores.md)."
+        )
+    if not name:
+        raise InvalidInputError(f"{location} names no {kind}; write it as {form}.")
 
 
 def check_exclusive(file_io: FileIO, path: str) -> None:

@@ -40,6 +40,45 @@ def test_others_are_told_of_s3_as_it_is_spelled(location: str, like: str, told: 
     assert respelled(location, like) == told
 
 
+@pytest.mark.parametrize(
+    ("location", "named"),
+    [
+        ("s3:///lake/warehouse", "s3:///lake/warehouse names no bucket"),
+        ("s3a:///lake", "s3:///lake names no bucket"),
+        ("gcs:///lake/warehouse", "gs:///lake/warehouse names no bucket"),
+        ("abfss:///warehouse", "abfss:///warehouse names no container"),
+        ("abfss://@account.dfs.core.windows.net/w", "abfss://@account.dfs.core.windows.net/w names no container"),
+        ("wasb://@account.blob.core.windows.net", "names no container"),
+    ],
+)
+def test_a_location_in_a_store_names_a_bucket(location: str, named: str) -> None:
+    with pytest.raises(InvalidInputError, match=named):
+        normalize_path(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://KEY:SECRET@lake/w",
+        "s3a://SECRET@lake/w",
+        "s3n://KEY:SEC/SECRET@lake/w",
+        "gs://SECRET@lake",
+        "abfss://c:SECRET@account.dfs.core.windows.net/w",
+        "abfss://SECRET@c@account.dfs.core.windows.net/w",
+        "s3:/KEY:SECRET@lake/w",
+    ],
+)
+def test_a_location_has_no_keys_in_it(location: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        file_io_for(location)
+    assert "SEC" not in str(refused.value)
+
+
+@pytest.mark.parametrize("location", ["hdfs:///lake", "abfss://c@account.dfs.core.windows.net/w", "s3://lake/a@b:c"])
+def test_what_only_looks_like_it_is_taken(location: str) -> None:
+    assert normalize_path(location) == location
+
+
 @pytest.mark.parametrize("path", ["", "s3:/bucket", "s3://", "nosuchscheme://x/y"])
 def test_what_is_no_location_is_refused(path: str) -> None:
     with pytest.raises(InvalidInputError):
