@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 
 
 class ObjectStoreFileIO:
-    """FileIO over a pyarrow file system, which sees URIs without the scheme and without the `authority` that is given.
+    """FileIO over a pyarrow file system, which sees URIs without the scheme and without the `authority` that is given,
+    and with the `bucket` in the place of that.
 
     `fsspec` is the fsspec file system behind `filesystem` when there is one; it is asked for atomic creation.
     """
@@ -34,6 +35,7 @@ class ObjectStoreFileIO:
         fsspec: Any = None,
         exclusive_create: bool = False,
         authority: str = "",
+        bucket: str = "",
         read_ahead: ReadAhead | None = None,
     ) -> None:
         self.scheme = scheme
@@ -42,6 +44,7 @@ class ObjectStoreFileIO:
         self._fsspec = fsspec
         self.read_ahead = read_ahead or ReadAhead()
         self._prefix = f"{scheme}://{authority}"
+        self._bucket = bucket
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file; raises FileNotFoundError."""
@@ -180,7 +183,7 @@ class ObjectStoreFileIO:
     def _inner(self, path: str) -> str:
         if not path.startswith(self._prefix):
             raise StorageAccessError(f"{path} is not a path of this file system, whose paths begin with {self._prefix}")
-        return path[len(self._prefix) :].rstrip("/")
+        return f"{self._bucket}{path[len(self._prefix) :]}".rstrip("/")
 
     def _kind(self, inner: str) -> pafs.FileType:
         return self._filesystem.get_file_info(inner).type
@@ -204,4 +207,4 @@ class ObjectStoreFileIO:
             raise StorageAccessError(f"Can't {action} {path}: {error}") from error
 
 
-_FLAT_SCHEMES = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "oss"})
+_FLAT_SCHEMES = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})

@@ -5,20 +5,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError, StorageAccessError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
 from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.by_pyarrow import pyarrow_s3, pyarrow_store
+from interbed.storage.base.fileio.cached.options import ENABLED, CacheOptions
 from interbed.storage.base.fileio.cached.options import PREFIX as CACHE
-from interbed.storage.base.fileio.cached.options import CacheOptions
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.stores.settings import AZURE_SCHEMES, SCHEMES, store_settings
-
-if TYPE_CHECKING:
-    from pyarrow import fs as pafs
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -90,8 +87,8 @@ def _check_authority(location: str) -> None:
         has_keys = bool(at) or (":" in authority and "@" in path)
     if has_keys:
         raise InvalidInputError(
-            f"The location {scheme}://…@{rest.rpartition('@')[2]} has a user or a key in it, which is shown wherever it "
-            f"is: write it as {form}, and give keys as options of the catalog (docs/stores.md)."
+            f"The location {scheme}://…@{rest.rpartition('@')[2]} has a user or a key in it, which others would see: "
+            f"write it as {form}, and give keys as options of the catalog (docs/stores.md)."
         )
     if not name:
         raise InvalidInputError(f"{location} names no {kind}; write it as {form}.")
@@ -120,10 +117,10 @@ def renames_directories(file_io: FileIO) -> bool:
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path in the form that it takes.
 
-    `options` may hold those of ReadAhead, CacheOptions and, by Paimon's and Hadoop's names, store_settings; without
-    obstore, Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
-    `s3.path.style.access`; for HDFS `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises
-    InvalidInputError for an unknown scheme or a wrong option, StorageAccessError when the store refuses.
+    `options` may hold those of ReadAhead, CacheOptions and, by Paimon's and Hadoop's names, store_settings; for HDFS
+    `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises InvalidInputError for an unknown scheme or a
+    wrong option, MissingExtraError for one that only obstore can do where it is not installed, StorageAccessError when
+    the store refuses.
     """
     normal = normalize_path(path)
     # Refused wherever the path leads, if they are wrong.
@@ -141,11 +138,11 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 
 @lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    cache = CacheOptions.of(dict(options))
     if scheme in SCHEMES and is_installed("obstore"):
         from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 
         store = ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
-        cache = CacheOptions.of(dict(options))
         if cache is None:
             return store
         from interbed.storage.base.fileio.cached.file_io import CachedFileIO
@@ -158,14 +155,27 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
 
     try:
         ahead = ReadAhead.of(dict(options))
-        if scheme == "s3":
-            return ObjectStoreFileIO(_s3(dict(options)), scheme="s3", read_ahead=ahead)
-        if scheme in ("gs", "viewfs", "abfs", "abfss"):
+        if scheme in SCHEMES:
+            return _through_pyarrow(scheme, authority, dict(options), ahead)
+        if scheme == "viewfs":
             filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
             return ObjectStoreFileIO(filesystem, scheme=scheme, read_ahead=ahead)
         return _through_fsspec(scheme, ahead)
-    except (OSError, ImportError, pa.ArrowException) as error:
+    except InterbedError:
+        raise
+    except (OSError, ImportError, ValueError, pa.ArrowException) as error:
         raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
+
+
+def _through_pyarrow(scheme: str, authority: str, options: dict[str, str], read_ahead: ReadAhead) -> FileIO:
+    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+
+    settings = store_settings(scheme, authority, options)
+    if CacheOptions.of(options) is not None:
+        raise missing_extra("obstore", needed_by=f"What the option '{ENABLED}' says of {settings.location}")
+    return ObjectStoreFileIO(
+        pyarrow_store(settings), scheme=scheme, authority=authority, bucket=settings.bucket, read_ahead=read_ahead
+    )
 
 
 def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
@@ -214,38 +224,9 @@ class _MarkerSweep:
     options: tuple[tuple[str, str], ...] = field(repr=False)
 
     def __call__(self, directory: str) -> None:
-        # By Paimon's names, which are all that _s3 knows, whatever names they were given by.
         settings = store_settings("s3", directory.partition("/")[0], dict(self.options))
         keys = {} if settings.credentials is None else settings.credentials()
-        known = {
-            "s3.endpoint": settings.endpoint,
-            "s3.region": settings.config.get("region"),
-            "s3.path.style.access": str(not settings.config["virtual_hosted_style_request"]).lower(),
-            "s3.access-key": keys.get("access_key_id"),
-            "s3.secret-key": keys.get("secret_access_key"),
-            "s3.session-token": keys.get("token"),
-        }
-        _s3({name: value for name, value in known.items() if value}).delete_dir(directory)
-
-
-def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":
-    from pyarrow import fs as pafs
-
-    arguments: dict[str, Any] = {
-        "access_key": options.get("s3.access-key"),
-        "secret_key": options.get("s3.secret-key"),
-        "session_token": options.get("s3.session-token"),
-        "region": options.get("s3.region"),
-    }
-    endpoint = options.get("s3.endpoint")
-    if endpoint is not None:
-        scheme, separator, host = endpoint.rpartition("://")
-        arguments["endpoint_override"] = host
-        if separator:
-            arguments["scheme"] = scheme
-    if options.get("s3.path.style.access", "true" if endpoint else "false").lower() == "false" and endpoint:
-        arguments["force_virtual_addressing"] = True
-    return pafs.S3FileSystem(**{k: v for k, v in arguments.items() if v is not None})
+        pyarrow_s3(settings, keys).delete_dir(directory)
 
 
 def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
