@@ -93,7 +93,11 @@ class FileIO(Protocol):
         ...
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`, durably; False when there was none."""
+        """Delete a file, or a directory, durably; False when there was none.
+
+        Without `recursive` a directory goes only if it is empty, and nothing that others put into it meanwhile goes with
+        it, but in stores that pyarrow opens; raises StorageAccessError when there is something in it.
+        """
         ...
 
     def delete_quietly(self, paths: Iterable[str]) -> None:

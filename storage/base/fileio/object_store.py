@@ -6,6 +6,7 @@ then writes, and a commit must hold a catalog lock around it.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -153,13 +154,25 @@ class ObjectStoreFileIO:
                 return False
             if kind is not pafs.FileType.Directory:
                 self._filesystem.delete_file(inner)
-            elif recursive or not self._filesystem.get_file_info(pafs.FileSelector(inner)):
+            elif recursive:
                 self._filesystem.delete_dir(inner)
+            elif not self._filesystem.get_file_info(pafs.FileSelector(inner)):
+                self._delete_empty(inner)
             else:
                 raise StorageAccessError(f"Can't delete {path}: the directory is not empty.")
             return True
 
         return self._call("delete", path, delete)
+
+    def _delete_empty(self, inner: str) -> None:
+        if self._fsspec is not None:
+            # It refuses what is not empty, where fsspec knows how; elsewhere it may do nothing.
+            with suppress(FileNotFoundError):
+                self._fsspec.rmdir(inner)
+            if self._kind(inner) is pafs.FileType.NotFound:
+                return
+        # Of Arrow's there is none that refuses: whatever comes meanwhile goes as well.
+        self._filesystem.delete_dir(inner)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""

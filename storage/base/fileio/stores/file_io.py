@@ -11,6 +11,7 @@ is a copy of each file and then a deletion, and others may see half of it. What 
 import logging
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -188,16 +189,35 @@ class ObstoreFileIO:
                 return True
             if not self._objects.is_directory(key):
                 return False
-            if not recursive and self.list(path):
-                raise StorageAccessError(f"Can't delete {path}: the directory is not empty.")
+            if not recursive:
+                self._delete_empty(path, key)
+                return True
             for keys in self._objects.below(key):
                 self._objects.remove(keys)
             if self._sweep is not None and self._objects.is_directory(key):
-                # What is left are markers.
-                self._sweep(f"{self._settings.bucket}/{key}")
+                # What is left are markers; another process may delete the same.
+                with suppress(FileNotFoundError):
+                    self._sweep(f"{self._settings.bucket}/{key}")
             return True
 
         return self._call("delete", path, delete)
+
+    def _delete_empty(self, path: str, key: str) -> None:
+        """Delete what stands for a directory without files, each object by its name: a file that comes meanwhile stays.
+
+        Then the directory is as it was, too. Raises StorageAccessError when it is not empty.
+        """
+        not_empty = f"Can't delete {path}: the directory is not empty."
+        if self.list(path):
+            raise StorageAccessError(not_empty)
+        self._objects.remove([f"{key}/{DIRECTORY}"])
+        if not self._objects.is_directory(key):
+            return
+        if self._settings.kind == "S3Store" and not self.list(path):
+            self._objects.remove_marker(key)
+        if self.list(path):
+            self._objects.put(f"{key}/{DIRECTORY}", b"")
+            raise StorageAccessError(not_empty)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist, many by a request; failures are logged, never raised."""

@@ -10,7 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES, end_bytes
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
@@ -246,6 +248,22 @@ class StoreObjects:
         except FileNotFoundError as error:
             if is_missing_store(error):
                 raise
+
+    def remove_marker(self, key: str) -> None:
+        """Delete the object `<key>/` alone, by which Hadoop and Arrow mark a directory in S3; there may be none.
+
+        obstore cuts the slash off of every key, but not off of an address: there the object is what has no name.
+        """
+        config = self.settings.config
+        address = config.get("endpoint") or self.settings.endpoint
+        if address is None:
+            address = f"https://s3.{config.get('region', 'us-east-1')}.amazonaws.com/{self.settings.bucket}"
+        elif not config["virtual_hosted_style_request"]:
+            address = f"{address}/{self.settings.bucket}"
+        more = {"endpoint": f"{address}/{quote(key)}", "virtual_hosted_style_request": True}
+        store = opened(self.settings, more={**more, "disable_bulk_delete": True})
+        with suppress(FileNotFoundError):
+            self.repeated(lambda: requests.delete(store, ""))
 
     @functools.cached_property
     def _single(self) -> Any:

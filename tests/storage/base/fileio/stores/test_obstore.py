@@ -21,6 +21,7 @@ from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores import file_io, objects
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
+from interbed.storage.base.fileio.stores.objects import StoreObjects
 from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.writing import give_up
 from tests.support.servers.http_servers import running_s3, running_s3proxy
@@ -221,6 +222,37 @@ def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]
     files.make_directories(f"{root}/a.db")
     found = theirs.get_file_info(f"{root.removeprefix('s3://')}/a.db")
     assert found.type is pafs.FileType.Directory
+
+
+@pytest.mark.parametrize("made_by", ["us", "arrow"])
+def test_what_comes_into_an_empty_directory_while_it_is_deleted_stays(
+    options: dict[str, str], io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, made_by: str
+) -> None:
+    files, root = io
+    directory = f"{root}/shop and more.db"
+    if made_by == "us":
+        files.make_directories(directory)
+    else:
+        theirs = pafs.S3FileSystem(
+            access_key="a", secret_key="b", region="us-east-1", endpoint_override=options["s3.endpoint"]
+        )
+        theirs.create_dir(directory.removeprefix("s3://"), recursive=True)
+    remove = StoreObjects.remove
+
+    def remove_late(self: StoreObjects, keys: list[str]) -> None:
+        files.overwrite(f"{directory}/t/x", b"1")
+        remove(self, keys)
+
+    with monkeypatch.context() as late:
+        late.setattr(StoreObjects, "remove", remove_late)
+        with pytest.raises(StorageAccessError, match="not empty"):
+            files.delete(directory)
+    assert files.read_bytes(f"{directory}/t/x") == b"1"
+    assert files.delete(f"{directory}/t/x")
+    assert files.exists(directory)
+    assert files.delete(directory)
+    assert not files.exists(directory)
+    assert not files.delete(directory)
 
 
 def test_a_directory_of_many_files_is_deleted_and_renamed_in_batches(
