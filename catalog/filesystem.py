@@ -4,11 +4,13 @@ Layout and rules are those of Paimon's file-system catalog: a table exists when 
 databases, which Paimon drops, are kept beside the tables (files/database_file.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
+    CatalogError,
     DatabaseExistsError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
@@ -18,15 +20,25 @@ from interbed.catalog.errors import (
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
-from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import (
+    CommitStateUnknownError,
+    CorruptFileError,
+    InterbedError,
+    InvalidOptionError,
+    NotSupportedError,
+)
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
+from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
+
+
+_CREATE_TRIES = 5
 
 
 class FileSystemCatalog(Catalog):
@@ -70,29 +82,50 @@ class FileSystemCatalog(Catalog):
         return Database(name=name, location=path, comment=comment, properties=properties)
 
     def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
-        from interbed.catalog.files.database_file import changed_properties, write_properties
+        from interbed.catalog.files.database_file import changed_properties, create_properties
 
         path = self._database_path(name)
         if "location" in properties:
             raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
+        exists = DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
         if self._file_io.exists(path):
-            raise DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
-        self._file_io.make_directories(path)
-        self._file_io.sync([path])
+            raise exists
         given = changed_properties({}, properties, ())
-        if given:
-            write_properties(self._file_io, path, given)
+        with self._races_told(name):
+            self._file_io.make_directories(path)
+            self._file_io.sync([path])
+            # Of several who give it properties at once one wins; who gives none can't be told from another.
+            if given and not create_properties(self._file_io, path, given):
+                raise exists
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
+        from interbed.catalog.files.empty_database import drop_empty_directory
+
+        # What can't be judged is no reason to delete.
+        tables = self._tables_in(self.get_database(name).location)
+        with self._races_told(name):
+            if cascade:
+                self._drop_with_tables(name, tables)
+                return
+            path = self._database_path(name)
+            others = [] if tables else drop_empty_directory(self._file_io, path)
+            # A table may have come meanwhile.
+            tables = tables or [table for table in others if self._has_schema(f"{path}/{table}")]
+        if tables:
+            raise DatabaseNotEmptyError(
+                f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
+            )
+        if others:
+            raise DatabaseNotEmptyError(
+                f"The database '{name}' holds no table, but there is '{others[0]}' in {path}, such as a table that is "
+                "being made, or what a killed process has left of one; drop it with cascade to delete that as well."
+            )
+
+    def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
         from interbed.catalog.files.table_files import delete_table_files, drop_directory
         from interbed.catalog.files.table_log import delete_log, table_with_log
 
-        tables = self.list_tables(name)
-        if tables and not cascade:
-            raise DatabaseNotEmptyError(
-                f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
-            )
         path = self._database_path(name)
         outside = [files_outside(self._file_io, f"{path}/{table}") for table in tables]
         logged = [table_with_log(self._file_io, f"{path}/{table}") for table in tables]
@@ -111,17 +144,38 @@ class FileSystemCatalog(Catalog):
 
         location = self.get_database(name).location
         before = read_properties(self._file_io, location)
-        write_properties(self._file_io, location, changed_properties(before, set_properties, remove_properties))
+        with self._races_told(name):
+            write_properties(self._file_io, location, changed_properties(before, set_properties, remove_properties))
+
+    @contextmanager
+    def _races_told(self, database: str) -> Iterator[None]:
+        """Say in the catalog's own words that a directory was deleted by whoever drops the database or a table."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            self.get_database(database)
+            raise CatalogError(
+                f"A directory of the database '{database}' was deleted meanwhile, by whoever drops the database or a "
+                f"table of it; try again: {error.filename or error}"
+            ) from error
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def _list_tables(self, database: str) -> list[str]:
-        path = self.get_database(database).location
+        return self._tables_in(self.get_database(database).location)
+
+    def _tables_in(self, path: str) -> list[str]:
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 
     def _load_table(self, identifier: Identifier) -> Table:
         location = self._table_path(identifier)
-        store = find_store(self._told(location), self._file_io)
+        try:
+            store = find_store(self._told(location), self._file_io)
+        except CorruptFileError:
+            # Its first schema may have gone between being listed and being read.
+            if self._has_schema(location):
+                raise
+            store = None
         if store is not None and store.schema.id > 0 and not (store.schemas.is_known(0) or self._has_schema(location)):
             # It is being dropped.
             store = None
@@ -134,6 +188,12 @@ class FileSystemCatalog(Catalog):
         return self._table_path(identifier)
 
     def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None:
+        with self._races_told(identifier.database):
+            self._make_table(identifier, schema, path, fill)
+
+    def _make_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:
         from interbed.catalog.files.table_files import check_no_remains, finish_drop, take_back_schema
@@ -149,7 +209,7 @@ class FileSystemCatalog(Catalog):
             finish_drop(self._file_io, location)
             if not schemas.ids():
                 check_no_remains(self._file_io, location)
-        is_made = schemas.commit(schema)
+        is_made = self._is_first_schema_made(identifier, schemas, schema)
         exists = TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
         if not is_made and (fill is None or schemas.is_gone(schema)):
             raise exists
@@ -166,6 +226,16 @@ class FileSystemCatalog(Catalog):
         except (InterbedError, OSError):
             take_back_schema(self._file_io, location, store.paths.schema(schema.id))
             raise
+
+    def _is_first_schema_made(self, identifier: Identifier, schemas: SchemaManager, schema: TableSchema) -> bool:
+        """Create the schema file; False when there is one."""
+        for _ in range(_CREATE_TRIES - 1):
+            try:
+                return schemas.commit(schema)
+            except FileNotFoundError:
+                # Empty directories go with their database, when it is dropped.
+                self.get_database(identifier.database)
+        return schemas.commit(schema)
 
     def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: Fill | None) -> None:
         from interbed.catalog.files.staging_directory import move_into_place
@@ -198,7 +268,8 @@ class FileSystemCatalog(Catalog):
         self._new_location(identifier, path)
         if self._file_io.scheme != "file":
             return path
-        return new_staging_directory(self._file_io, self._database_path(identifier.database))
+        with self._races_told(identifier.database):
+            return new_staging_directory(self._file_io, self._database_path(identifier.database))
 
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
         publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)

@@ -31,14 +31,24 @@ def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()}
 
 
+def create_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> bool:
+    """Give a new database its properties, in one step where the store can; False when it has some already."""
+    return file_io.create_exclusive(f"{directory}/{FILE_NAME}", _text(properties))
+
+
 def write_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> None:
     """Put the properties in place of those that there were, in one step; raises StorageAccessError."""
     path = f"{directory}/{FILE_NAME}"
     if properties:
-        content = json.dumps(dict(sorted(properties.items())), ensure_ascii=False, indent=2)
-        file_io.overwrite(path, content.encode())
+        file_io.overwrite(path, _text(properties))
     else:
         file_io.delete(path)
+        # In a store it may have been all that made the database a directory.
+        file_io.make_directories(directory)
+
+
+def _text(properties: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(sorted(properties.items())), ensure_ascii=False, indent=2).encode()
 
 
 def changed_properties(

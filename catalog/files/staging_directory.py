@@ -25,7 +25,7 @@ _CREATE_TRIES = 5
 def new_staging_directory(file_io: FileIO, database: str, clock: Clock = now_millis) -> str:
     """A new directory for one table, in the directory of its database. Raises StorageAccessError."""
     staged = f"{database}/{_STAGED}"
-    _remove_abandoned(file_io, staged, clock)
+    remove_abandoned(file_io, database, clock)
     made = f"{staged}/{uuid.uuid4()}"
     for attempt in range(1, _CREATE_TRIES + 1):
         try:
@@ -81,7 +81,9 @@ def move_into_place(file_io: FileIO, staged: str, location: str, name: str) -> N
         _log.debug("Left %s: %s", parent, error)
 
 
-def _remove_abandoned(file_io: FileIO, staged: str, clock: Clock) -> None:
+def remove_abandoned(file_io: FileIO, database: str, clock: Clock = now_millis) -> None:
+    """Delete what killed processes have left of tables in the directory of a database, as far as that goes."""
+    staged = f"{database}/{_STAGED}"
     oldest_millis = clock() - ABANDONED_MILLIS
     try:
         for entry in file_io.list(staged):

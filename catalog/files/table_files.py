@@ -158,26 +158,47 @@ def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
     file_io.delete_quietly([schema_path])
     for directory in (schema_path.rpartition("/")[0], location):
         try:
-            if file_io.list(directory):
-                return
-            file_io.delete(directory, recursive=True)
-        except StorageAccessError:
-            # It is an empty directory that stays, and the caller has a better error to report.
+            file_io.delete(directory)
+        except (StorageAccessError, FileNotFoundError):
+            # There is something else in it, or an empty directory stays: the caller has a better error to report.
             return
 
 
-def remove_if_empty(file_io: FileIO, location: str) -> None:
-    """Remove the directories of a table that was not created after all, unless there is a file in them."""
+def remove_if_empty(file_io: FileIO, location: str) -> bool:
+    """Remove the directories of a table that was not created after all, unless there is a file in them; whether they
+    are gone.
+
+    Each goes only if it is empty, so that a table stays whose files come meanwhile.
+    """
     try:
-        if not _has_file(file_io, location):
-            file_io.delete(location, recursive=True)
-    except StorageAccessError:
-        # They are empty directories that stay, and the caller has a better error to report.
-        return
+        return _is_without_files(file_io, location) and _delete_directories(file_io, location)
+    except (StorageAccessError, FileNotFoundError) as error:
+        # A file has come, or they are empty directories that stay.
+        _log.debug("Left %s: %s", location, error)
+        return False
 
 
-def _has_file(file_io: FileIO, location: str) -> bool:
-    return any(not e.is_directory or _has_file(file_io, e.path) for e in file_io.list(location))
+def is_hidden(name: str) -> bool:
+    """Whether a file has not got its name yet, or never gets one: whoever is about to give it one finds it gone then,
+    and says so, or begins anew.
+    """
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _is_without_files(file_io: FileIO, location: str) -> bool:
+    return all(
+        _is_without_files(file_io, e.path) if e.is_directory else is_hidden(e.name) for e in file_io.list(location)
+    )
+
+
+def _delete_directories(file_io: FileIO, location: str) -> bool:
+    for entry in file_io.list(location):
+        if entry.is_directory:
+            _delete_directories(file_io, entry.path)
+        elif is_hidden(entry.name):
+            file_io.delete(entry.path)
+    file_io.delete(location)
+    return True
 
 
 def _delete_all(file_io: FileIO, path: str) -> None:

@@ -98,7 +98,9 @@ class HiveDatabases:
                 self._client.drop_database(name, delete_data=True, cascade=cascade)
         location = self._entries.path(self._entries.database_location(database))
         if not self._entries.file_io.list(location):
-            self._entries.file_io.delete(location, recursive=True)
+            # Something has come meanwhile if it is refused.
+            with contextlib.suppress(StorageAccessError):
+                self._entries.file_io.delete(location)
 
     def alter(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         """Set and remove properties; DatabaseNotFoundError, InvalidOptionError for the location."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import CatalogError, TableExistsError
+from interbed.catalog.errors import CatalogError, DatabaseNotEmptyError, TableExistsError
 from interbed.catalog.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.catalog.staging import Fill
@@ -61,7 +61,9 @@ def test_a_table_that_is_being_made_is_not_listed(catalog: FileSystemCatalog) ->
 
     assert catalog.list_tables("db") == []
     assert not catalog.table_exists("db.t")
-    catalog.drop_database("db")
+    with pytest.raises(DatabaseNotEmptyError, match=r"'\.staged'.*a table that is being made.*cascade"):
+        catalog.drop_database("db")
+    catalog.drop_database("db", cascade=True)
 
 
 def test_a_commit_that_is_repeated_changes_nothing(catalog: FileSystemCatalog) -> None:

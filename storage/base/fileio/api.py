@@ -95,8 +95,8 @@ class FileIO(Protocol):
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory, durably; False when there was none.
 
-        Without `recursive` a directory goes only if it is empty, and nothing that others put into it meanwhile goes with
-        it, but in stores that pyarrow opens; raises StorageAccessError when there is something in it.
+        Without `recursive` a directory goes only if it is empty, and nothing goes that others put into it meanwhile,
+        but in stores that pyarrow opens; raises StorageAccessError when there is something in it.
         """
         ...
 
