@@ -39,12 +39,16 @@ class MetastorePartitions:
         return [self._spec(name) for name in names]
 
     def create(self, entry: Any, specs: Sequence[Spec], *, if_not_exists: bool = True) -> None:
-        """Add entries; `entry` is the table's. PartitionExistsError for one that exists, unless it may."""
+        """Add entries; `entry` is the table's. PartitionExistsError for one that exists, unless it may.
+
+        Partitions of one directory, as null and the empty text have, get one entry.
+        """
         now = int(time.time())
+        unique = {tuple(self._values(spec)): spec for spec in specs}
         self._client.add_partitions(
             self._database,
             self._table,
-            [self._new(entry, spec, now) for spec in specs],
+            [self._new(entry, spec, now) for spec in unique.values()],
             if_not_exists=if_not_exists,
         )
 
@@ -54,9 +58,12 @@ class MetastorePartitions:
 
     def report(self, partitions: Sequence[PartitionStatistics]) -> None:
         """Note how much each partition holds; partitions without an entry are passed over."""
-        by_values = {tuple(self._values(p.spec)): p for p in partitions}
+        by_values: dict[tuple[str, ...], PartitionStatistics] = {}
+        for partition in partitions:
+            values = tuple(self._values(partition.spec))
+            by_values[values] = _together(by_values.get(values), partition)
         # Metastores fold the case of columns, and not all of them fold that of a name to look for.
-        names = [self._name(p.spec, fold=True) for p in partitions]
+        names = [self._name(p.spec, fold=True) for p in by_values.values()]
         entries = self._client.get_partitions_by_names(self._database, self._table, names)
         for entry in entries:
             known = by_values[tuple(entry.values)]
@@ -113,3 +120,17 @@ class MetastorePartitions:
         # A metastore folds the case of columns; the order is the table's.
         values = [unescape_path(part.partition("=")[2]) for part in name.split("/")]
         return dict(zip(self._paths.partition_names, values, strict=True))
+
+
+def _together(one: PartitionStatistics | None, other: PartitionStatistics) -> PartitionStatistics:
+    """How much two partitions of one directory hold."""
+    if one is None:
+        return other
+    return PartitionStatistics(
+        spec=other.spec,
+        record_count=one.record_count + other.record_count,
+        file_size_in_bytes=one.file_size_in_bytes + other.file_size_in_bytes,
+        file_count=one.file_count + other.file_count,
+        last_file_creation_time=max(one.last_file_creation_time, other.last_file_creation_time),
+        total_buckets=max(one.total_buckets, other.total_buckets),
+    )

@@ -221,7 +221,9 @@ class MetastoreRepair:
             return
         registered = MetastorePartitions(self._entries.client, identifier, store.paths, self._entries.locations)
         known = {tuple(s.values()) for s in registered.specs()} if entry is not None else set()
-        missing = [p.spec for p in partitions_of(Table(str(identifier), store)) if tuple(p.spec.values()) not in known]
+        # Null and the empty text have one directory, and are one partition to a metastore.
+        found = {tuple(p.spec.values()): p.spec for p in partitions_of(Table(str(identifier), store))}
+        missing = [spec for values, spec in found.items() if values not in known]
         if not missing:
             return
         names = ", ".join(partition_name(spec) for spec in missing[:_NAMED_MAX])

@@ -77,6 +77,30 @@ def test_a_null_partition_bears_the_tables_name_for_it(catalog: HiveCatalog) -> 
     assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x"]
 
 
+def test_null_and_the_empty_text_are_one_partition_to_the_metastore(catalog: HiveCatalog) -> None:
+    table = catalog.create_table(
+        "shop.t", SCHEMA, partition_keys=["dt"], options={"metastore.partitioned-table": "true"}
+    )
+    table.append(rows((None, 1), ("", 2), ("", 3)))
+    assert names(catalog) == ["dt=__DEFAULT_PARTITION__"]
+    table.append(rows(("x", 1)))
+    assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x"]
+    assert catalog.client.get_table("shop", "t").parameters["interbed.current-snapshot-id"] == "2"
+
+    catalog.alter_partitions("shop.t", catalog.list_partitions("shop.t"))
+    [entry] = catalog.client.get_partitions_by_names("shop", "t", ["dt=__DEFAULT_PARTITION__"])
+    assert (entry.parameters["numRows"], entry.parameters["numFiles"]) == ("3", "2")
+
+    catalog.client.drop_partition("shop", "t", ["__DEFAULT_PARTITION__"])
+    report = catalog.repair_table("shop.t")
+    assert [a.detail for a in report.actions] == ["dt=__DEFAULT_PARTITION__"]
+    assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x"]
+    catalog.create_partitions("shop.t", [{"dt": None}, {"dt": ""}, {"dt": "y"}, {"dt": "y"}])
+    # The rows of the empty text stay, and so does the entry.
+    catalog.drop_partitions("shop.t", [{"dt": None}])
+    assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x", "dt=y"]
+
+
 def test_data_in_a_directory_of_their_own_are_pointed_to(catalog: HiveCatalog, tmp_path: Path) -> None:
     create(catalog, **{"data-file.path-directory": "data"}).upsert(rows(("x", 1)))
     [entry] = catalog.client.get_partitions_by_names("shop", "t", ["dt=x/h=1"])
