@@ -279,8 +279,11 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def create_database(
         self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Create a database; raises DatabaseExistsError unless that is to be ignored."""
+        """Create a database; raises DatabaseExistsError unless that is to be ignored, and InvalidOptionError for
+        properties that open a store and are secret.
+        """
         check_not_system_database(name)
+        _check_properties(properties or {})
         if ignore_if_exists and self.database_exists(name):
             return
         try:
@@ -301,8 +304,11 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def alter_database(
         self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
     ) -> None:
-        """Set and remove properties of a database; raises DatabaseNotFoundError."""
+        """Set and remove properties of a database; raises DatabaseNotFoundError, and InvalidOptionError as
+        create_database does.
+        """
         check_not_system_database(name)
+        _check_properties(set_properties or {})
         self._alter_database(name, set_properties or {}, remove_properties)
 
     def list_tables(self, database: str) -> list[str]:
@@ -454,6 +460,12 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check_properties(of_database: Mapping[str, str]) -> None:
+    from interbed.storage.meta.options.known.check import check_public
+
+    check_public(of_database, "the properties of the database")
 
 
 def system_table(table: Table, kind: str) -> "ChangeView | SystemTable | ReadOptimizedTable":

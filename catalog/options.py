@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.masking import all_masked
 from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.meta.options.core import CoreOptions
 
@@ -73,6 +74,9 @@ class CatalogOptions:
                     f"Unknown catalog option '{key}'.{did_you_mean(key, KNOWN)} Known options are {known}; or "
                     f"{', '.join(PREFIXES)}…"
                 )
+
+    def __repr__(self) -> str:
+        return f"CatalogOptions(raw={all_masked(self.raw)!r})"
 
     @property
     def _core(self) -> CoreOptions:

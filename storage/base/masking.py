@@ -1,6 +1,7 @@
 """Options shown to people: what is secret among them is masked, by Paimon's list of words that mark a secret key."""
 
 import re
+from collections.abc import Mapping
 
 MASK = "******"
 
@@ -41,3 +42,8 @@ def masked(key: str, value: str) -> str:
     if _IDENTIFYING in plain:
         return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
     return _USER_IN_URI.sub(MASK, value)
+
+
+def all_masked(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be shown."""
+    return {key: masked(key, value) for key, value in options.items()}

@@ -83,7 +83,7 @@ class TableStore:
     snapshots: SnapshotManager
     publisher: SnapshotPublisher
     hooks: StoreHooks
-    dynamic_options: Mapping[str, str] = field(default_factory=dict)
+    dynamic_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
     def with_options(self, dynamic_options: Mapping[str, str]) -> "TableStore":

@@ -91,6 +91,21 @@ def test_a_database_keeps_its_comment_and_its_properties(catalog: Catalog) -> No
     assert catalog.get_database("shop").comment is None
 
 
+def test_a_database_keeps_no_secrets_of_stores(catalog: Catalog) -> None:
+    secret = {"fs.s3a.secret.key": "s3cr3t"}
+    why = r"'fs\.s3a\.secret\.key' is secret and would be in the open in the properties of the database"
+    with pytest.raises(InvalidOptionError, match=why) as caught:
+        catalog.create_database("shop", properties=secret)
+    assert "s3cr3t" not in str(caught.value)
+    assert not catalog.database_exists("shop")
+    catalog.create_database("shop", properties={"team": "sales"})
+    with pytest.raises(InvalidOptionError, match=why):
+        catalog.alter_database("shop", {"team": "marketing", **secret})
+    assert catalog.get_database("shop").properties["team"] == "sales"
+    # What is there already can be taken away.
+    catalog.alter_database("shop", remove_properties=list(secret))
+
+
 def test_a_database_is_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.create_database("shop")
     assert "shop" in catalog.list_databases()

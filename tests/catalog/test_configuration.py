@@ -170,6 +170,17 @@ def test_a_secret_is_in_no_message_and_no_repr(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_the_options_of_a_catalog_and_of_a_table_show_no_secret(tmp_path: Path) -> None:
+    secrets = {"s3.secret-key": "hunter2", "optimizer.db": "postgresql://me:hunter2@host/db"}
+    with interbed.load_catalog(warehouse=tmp_path, **secrets) as catalog:
+        catalog.create_database("shop")
+        table = catalog.create_table("shop.t", pa.schema([("id", pa.int64())])).copy({"s3.secret-key": "hunter2"})
+        for shown in (repr(catalog), repr(catalog.options), repr(table.options), repr(table.store)):
+            assert "hunter2" not in shown
+        assert "'s3.secret-key': '******'" in repr(catalog.options)
+        assert f"'warehouse': '{tmp_path}'" in repr(catalog.options)
+
+
 def test_load_catalog_opens_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[catalog.lake]\nwarehouse = "file:{tmp_path}/lake"')

@@ -6,6 +6,7 @@ Each property parses one option and raises InvalidOptionError naming the key, th
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.masking import all_masked
 from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
 from interbed.storage.meta.options.log import LogOptions
@@ -57,6 +58,9 @@ class CoreOptions(
     OptimizingOptions,
 ):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
+
+    def __repr__(self) -> str:
+        return f"CoreOptions(raw={all_masked(self.raw)!r})"
 
     def check(self) -> None:
         """Raise InvalidOptionError for the first option that has a value which it does not take."""

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as members_of
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from interbed.storage.base.errors import (
     InvalidOptionError,
     UnsupportedVersionError,
 )
+from interbed.storage.base.masking import all_masked
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -59,6 +61,10 @@ class TableSchema:
     comment: str | None = None
     time_millis: int = 0
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        shown = {**{f.name: getattr(self, f.name) for f in members_of(self)}, "options": all_masked(self.options)}
+        return f"TableSchema({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     # -- views -----------------------------------------------------------------------------------------------------
 

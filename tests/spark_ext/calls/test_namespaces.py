@@ -48,6 +48,17 @@ def test_describe_shows_where_a_namespace_lives(lake: Lake) -> None:
     assert described["Namespace Name"] == "db"
 
 
+def test_a_namespace_keeps_no_secrets_of_stores(lake: Lake) -> None:
+    secret = "('fs.s3a.secret.key' = 's3cr3t')"
+    for statement in (
+        f"CREATE DATABASE {{lake}}.other WITH DBPROPERTIES {secret}",
+        f"ALTER DATABASE {{lake}}.db SET DBPROPERTIES {secret}",
+    ):
+        with pytest.raises(Exception, match="in the open in the properties of the database"):
+            lake.sql(statement)
+    assert lake.tuples("SHOW NAMESPACES IN {lake}") == [("db",)]
+
+
 def test_nested_namespaces_are_refused(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"one part, not db\.inner"):
         lake.sql("CREATE NAMESPACE {lake}.db.inner")

@@ -85,15 +85,15 @@ def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None
             raise NotSupportedError(_not_carried_out(option, key, options[key]))
 
 
-def check_public(options: Mapping[str, str]) -> None:
+def check_public(options: Mapping[str, str], place: str = "the table's files") -> None:
     """Raise InvalidOptionError for what opens a store and is secret, among options that a table is to keep: they are in
-    the open in its schema file, and in a metastore.
+    the open in its schema file, and in a metastore. `place` is where else others are to be kept.
     """
     for key in options:
         if key.startswith(_OF_STORES) and is_secret(key):
             raise InvalidOptionError(
-                f"The option '{key}' is secret and would be in the open in the table's files; give it to the catalog, "
-                "or with each read."
+                f"The option '{key}' is secret and would be in the open in {place}; give it to the catalog, or with "
+                "each read."
             )
 
 
