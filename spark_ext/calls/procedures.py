@@ -47,7 +47,7 @@ class ProcedureCalls(Calls):
 
 def _answer(call: ProcedureCall, carry_out: Callable[[ProcedureCall], Answer]) -> ProcedureAnswer:
     for parameter in call.procedure.parameters:
-        if parameter.required and call.given(parameter.name) is None:
+        if call.lacks(parameter):
             raise call.error(parameter.name, "is missing")
     answer = carry_out(call)
     if isinstance(answer, Job):

@@ -5,11 +5,11 @@ from interbed.spark_ext.procedures.procedure import (
     TABLE,
     Answer,
     ArgumentType,
+    Parameter,
     Procedure,
     ProcedureCall,
     name_parts,
     optional,
-    required,
 )
 from interbed.storage.base.errors import NotSupportedError
 
@@ -62,7 +62,7 @@ PROCEDURES = (
     Procedure(
         name="repair",
         description="Registers in the metastore what lies in the warehouse: all of it, databases or tables.",
-        parameters=(required("database_or_table"),),
+        parameters=(Parameter(name="database_or_table", required=True, means_all=True),),
         call=_repair,
     ),
 )

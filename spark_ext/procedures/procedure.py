@@ -52,11 +52,15 @@ class ArgumentType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One argument of a procedure. One that is not required is NULL when it is not given."""
+    """One argument of a procedure. One that is not required is NULL when it is not given.
+
+    Text of blanks counts as none for one that is required, unless it `means_all`.
+    """
 
     name: str
     type: ArgumentType = ArgumentType.STRING
     required: bool = False
+    means_all: bool = False
 
     def __str__(self) -> str:
         text = f"{self.name} {self.type.sql}"
@@ -165,6 +169,11 @@ class ProcedureCall:
         """An argument, or None; text of blanks only counts as none, as in Paimon."""
         value = self.arguments.get(name)
         return None if isinstance(value, str) and not value.strip() else value
+
+    def lacks(self, parameter: Parameter) -> bool:
+        """Whether an argument is not there that has to be."""
+        value = self.arguments.get(parameter.name) if parameter.means_all else self.given(parameter.name)
+        return parameter.required and value is None
 
     def needed(self, name: str) -> Any:
         """An argument that has to be there; raises ProcedureArgumentError."""

@@ -154,3 +154,13 @@ def test_a_table_of_icebergs_is_refused_with_the_catalog_to_use(served: Lake, se
     with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
         assert theirs.load_table("db.theirs").scan().to_arrow().num_rows == 3
         theirs.drop_table("db.theirs")
+
+
+def test_all_that_lies_in_the_warehouse_is_registered(served: Lake, server: tuple[str, Path]) -> None:
+    _, warehouse = server
+    with load_catalog(warehouse=str(warehouse)) as files:
+        files.create_database("found")
+        files.create_table("found.t", pa.schema([("id", pa.int64())])).append([{"id": 1}])
+    assert served.tuples("CALL {lake}.sys.repair('')") == [(True,)]
+    assert served.tuples("SELECT * FROM {lake}.found.t") == [(1,)]
+    served.sql("DROP DATABASE {lake}.found CASCADE")

@@ -57,6 +57,15 @@ def test_a_wrong_call_is_told_the_signature_and_changes_nothing(table: Lake, cal
     assert tags(table) == []
 
 
+def test_all_is_repaired_when_nothing_is_named(lake: Lake) -> None:
+    # It gets as far as the catalog, which has nothing to repair.
+    with pytest.raises(Exception, match="there is nothing to repair"):
+        lake.sql("CALL {lake}.sys.repair('')")
+    for none in ("", "NULL"):
+        with pytest.raises(Exception, match=r"database_or_table.*repair\(database_or_table STRING\)"):
+            lake.sql(f"CALL {{lake}}.sys.repair({none})")
+
+
 def test_an_unknown_procedure_is_told_which_there_are(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"no procedure .*\.sys\.create_tog; there are .*sys\.create_tag"):
         lake.sql("CALL {lake}.sys.create_tog('db.t', 'x')")
