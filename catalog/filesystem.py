@@ -4,6 +4,7 @@ Layout and rules are those of Paimon's file-system catalog: a table exists when 
 databases, which Paimon drops, are kept beside the tables (files/database_file.py).
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from interbed.storage.base.errors import (
     InterbedError,
     InvalidOptionError,
     NotSupportedError,
+    StorageAccessError,
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
@@ -37,6 +39,8 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
 
+
+_log = logging.getLogger(__name__)
 
 _CREATE_TRIES = 5
 
@@ -162,9 +166,24 @@ class FileSystemCatalog(Catalog):
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def _list_tables(self, database: str) -> list[str]:
-        return self._tables_in(self.get_database(database).location)
+        path = self.get_database(database).location
+        return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._is_listed(e.path))
+
+    def _is_listed(self, location: str) -> bool:
+        """Whether a directory is a table, or can't be looked into, which is no reason to hide the others."""
+        try:
+            return self._has_schema(location)
+        except StorageAccessError as error:
+            database, _, name = location.rpartition("/")
+            # Raises when it is the store that can't be reached.
+            self._file_io.list(database)
+            _log.warning("Listed as a table, for whether it is one can't be seen: %s", error)
+            return not name.startswith(".")
 
     def _tables_in(self, path: str) -> list[str]:
+        """The tables in the directory of a database, as far as deleting them goes: raises StorageAccessError for what
+        can't be judged.
+        """
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 
     def _load_table(self, identifier: Identifier) -> Table:

@@ -13,6 +13,7 @@ import interbed
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import UNREADABLE, TableNotFoundError
 from interbed.cli import main
+from interbed.storage.base.errors import StorageAccessError
 from interbed.testing import metastore
 
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})
@@ -143,6 +144,36 @@ def test_what_is_known_of_it_is_told(catalog: Catalog, how: Callable[[dict[str, 
     types = {"newer_version": "BIGINT", "unknown_type": "HYPERCUBE(3)", "unknown_nested_type": nested}
     assert outline.columns[0].type == types[how.__name__]
     assert ("other", True, "ada") in shown(catalog, "tables", ["table_name", "partitioned", "owner"])
+
+
+def test_one_that_cannot_be_looked_into_is_listed_and_not_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with interbed.load_catalog(warehouse=tmp_path) as catalog:
+        catalog.create_database("shop")
+        for name in ("good", "other"):
+            catalog.create_table(f"shop.{name}", ROWS.schema).append(ROWS)
+        # The system refuses it, as it does where there is no right to it, but to root as well.
+        schemas = tmp_path / "shop.db" / "other" / "schema"
+        schemas.rename(tmp_path / "kept")
+        schemas.symlink_to(schemas)
+
+        assert catalog.list_tables("shop") == ["good", "other"]
+        assert "shop.db/other/schema" in caplog.text
+        assert shown(catalog, "tables", ["table_name", "record_count"]) == [("good", 2)]
+        for refused in (
+            lambda: catalog.get_table("shop.other"),
+            lambda: catalog.drop_table("shop.other"),
+            lambda: catalog.drop_database("shop"),
+            lambda: catalog.drop_database("shop", cascade=True),
+        ):
+            with pytest.raises(StorageAccessError, match=r"shop\.db/other/schema"):
+                refused()
+        assert catalog.get_table("shop.good").count() == 2
+
+        schemas.unlink()
+        (tmp_path / "kept").rename(schemas)
+        assert catalog.get_table("shop.other").count() == 2
 
 
 def test_what_is_not_there_has_no_outline(catalog: Catalog) -> None:
