@@ -37,13 +37,25 @@ def delete_table_files(file_io: FileIO, location: str) -> None:
         return
     first = f"{location}/{_FIRST_SCHEMA}"
     if file_io.exists(first):
-        file_io.overwrite(f"{location}/{_DROPPED}", b"")
-        file_io.delete(first)
+        _take_out_of_sight(file_io, location)
     elif not file_io.exists(f"{location}/{_DROPPED}"):
         # No table, and nothing that is known of what is there.
         _delete_all(file_io, location)
         return
     _delete_dropped(file_io, location)
+
+
+def _take_out_of_sight(file_io: FileIO, location: str) -> None:
+    """Note the drop and delete the first schema."""
+    first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{_DROPPED}"
+    try:
+        file_io.overwrite(note, b"")
+    except StorageAccessError:
+        # Where a quota leaves no room for a file more, the schema itself becomes the note.
+        if not renames_directories(file_io) or not file_io.rename(first, note):
+            raise
+    else:
+        file_io.delete(first)
 
 
 def finish_drop(file_io: FileIO, location: str) -> bool:

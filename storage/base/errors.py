@@ -89,12 +89,17 @@ class BranchNotFoundError(InterbedError, LookupError, ValueError):
 class StorageAccessError(InterbedError, OSError):
     """The warehouse can't be reached, read or written."""
 
+    changed_nothing: bool = False
+    """Whether it is known that the request has changed nothing."""
+
 
 class AccessRefusedError(StorageAccessError):
     """The store has refused a request because of its credentials: wrong, expired, or without the right to it.
 
     The request has changed nothing. Give other credentials and do the same again.
     """
+
+    changed_nothing = True
 
 
 class SyncFailedError(StorageAccessError):

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from interbed.storage.base.errors import (
-    AccessRefusedError,
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
     CorruptFileError,
     InterbedError,
     SnapshotNotFoundError,
+    StorageAccessError,
 )
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.at_once import both
@@ -260,9 +260,11 @@ class Publication:
         """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
         try:
             return self._store.publisher.publish(snapshot)
-        except (CommitStateUnknownError, AccessRefusedError):
+        except CommitStateUnknownError:
             raise
         except (InterbedError, OSError) as error:
+            if isinstance(error, StorageAccessError) and error.changed_nothing:
+                raise
             try:
                 found = self._store.snapshots.read(snapshot.id)
             except SnapshotNotFoundError:

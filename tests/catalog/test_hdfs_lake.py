@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.wrapped import WrappedFileIO
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from interbed.testing import metastore
 from tests.support.pages import Page
@@ -79,6 +86,64 @@ def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, s
         assert not file_io.exists(place)
         catalog.drop_database("shop")
         assert "shop" not in catalog.list_databases()
+
+
+class _SafeAtTheSnapshot(WrappedFileIO):
+    """A FileIO whose name node takes nothing more once a snapshot is to be created."""
+
+    def __init__(self, inner: FileIO, server: HdfsServer) -> None:
+        super().__init__(inner)
+        self._server = server
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        if "/snapshot-" not in path:
+            return self.inner.create_exclusive(path, content)
+        self._server.tell("safe mode")
+        try:
+            return self.inner.create_exclusive(path, content)
+        finally:
+            self._server.tell("leave safe mode")
+
+
+def test_a_snapshot_that_the_name_node_refuses_is_no_open_question(hdfs: HdfsServer) -> None:
+    warehouse = f"{hdfs.uri}/{uuid.uuid4()}"
+    catalog = interbed.load_catalog("lake", warehouse=warehouse)
+    catalog.create_database("shop")
+    table = catalog.create_table("shop.items", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+    table.upsert([row(1)])
+    io, root = file_io_for(table.location)
+    before = {
+        path: [entry.name for entry in io.list(f"{root}/{path}")] for path in ("bucket-0", "manifest", "snapshot")
+    }
+    refused = Table(table.name, open_store(table.location, _SafeAtTheSnapshot(io, hdfs)))
+    with pytest.raises(StorageAccessError, match=r"safe mode.*Nothing was committed; the same work may be done again"):
+        refused.upsert([row(2)])
+    assert {path: [entry.name for entry in io.list(f"{root}/{path}")] for path in before} == before
+    table.upsert([row(2)])
+    assert ids(table) == [1, 2]
+
+
+class _Full(WrappedFileIO):
+    """A FileIO that has no room for another file."""
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        raise StorageAccessError(f"Can't write {path}: the quota is exceeded.")
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        raise StorageAccessError(f"Can't create {path}: the quota is exceeded.")
+
+
+def test_a_table_is_dropped_where_there_is_no_room_for_a_file_more(hdfs: HdfsServer) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=f"{hdfs.uri}/{uuid.uuid4()}")
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("shop")
+    table = catalog.create_table("shop.items", SCHEMA, primary_keys=["id"])
+    table.upsert([row(1)])
+    io = catalog.file_io
+    catalog._file_io = _Full(io)
+    catalog.drop_table("shop.items")
+    assert not io.exists(file_io_for(table.location)[1])
+    assert catalog.list_tables("shop") == []
 
 
 def test_append_tables_in_each_format_are_read_back(options: dict[str, str]) -> None:

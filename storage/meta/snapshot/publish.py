@@ -4,9 +4,9 @@ import logging
 from typing import Protocol
 
 from interbed.storage.base.errors import (
-    AccessRefusedError,
     CommitStateUnknownError,
     InterbedError,
+    StorageAccessError,
     SyncFailedError,
 )
 from interbed.storage.base.fileio.api import FileIO
@@ -66,7 +66,9 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
         # A store that repeats a request by itself reports our own file as somebody else's; the uuid decides.
         return bool(_is_ours(file_io, path, snapshot))
     except _NotCreatedError as refused:
-        raise AccessRefusedError(f"{refused} Nothing was committed; the same work may be done again.") from None
+        told = type(refused.error)(f"{refused.error} Nothing was committed; the same work may be done again.")
+        told.changed_nothing = True
+        raise told from None
     except OSError as error:
         try:
             ours = _is_ours(file_io, path, snapshot)
@@ -84,14 +86,20 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
 
 
 class _NotCreatedError(Exception):
-    """The store has refused to create the file, which is known without reading it, which would be refused, too."""
+    """The file was not created, which is known without reading it: that might be refused, too."""
+
+    def __init__(self, error: StorageAccessError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _created(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
     try:
         return file_io.create_exclusive(path, snapshot.to_json().encode())
-    except AccessRefusedError as error:
-        raise _NotCreatedError(str(error)) from error
+    except StorageAccessError as error:
+        if not error.changed_nothing:
+            raise
+        raise _NotCreatedError(error) from error
 
 
 def _is_ours(file_io: FileIO, path: str, snapshot: Snapshot) -> bool | None:

@@ -143,12 +143,17 @@ class HdfsFileIO:
     def create_exclusive(self, path: str, content: bytes) -> bool:
         """Create the file in one step; False when the name is taken.
 
-        After a StorageAccessError that says that the store did not answer, the file may be there.
+        After a StorageAccessError that says that the store did not answer, the file may be there, unless it
+        `changed_nothing`.
         """
-        # Most often the loser of a race sees the winner here, and need not write anything.
-        if self.exists(path):
-            return False
-        staged = self._stage(path, content)
+        try:
+            # Most often the loser of a race sees the winner here, and need not write anything.
+            if self.exists(path):
+                return False
+            staged = self._stage(path, content)
+        except StorageAccessError as error:
+            error.changed_nothing = True
+            raise
         try:
             return self._call("create", path, lambda: self._take_name(staged, path, content))
         finally:
