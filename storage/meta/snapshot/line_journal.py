@@ -350,7 +350,7 @@ class _Redo:
     def _put(self, line: NewLine, number: int, after: bytes | None) -> None:
         path = self._paths.snapshot(number)
         found = self._read(path)
-        if found == after or (found is not None and not self._may_go(line, number, found)):
+        if found == after or (found is not None and not self._may_go(line, number)):
             return
         if not self._stands():
             return
@@ -365,7 +365,7 @@ class _Redo:
         if is_copy and not self._stands() and self._read(path) == after:
             self._file_io.delete(path)
 
-    def _may_go(self, line: NewLine, number: int, found: bytes) -> bool:
+    def _may_go(self, line: NewLine, number: int) -> bool:
         """Whether it is a snapshot of the old line, a later one on top of that, or this change's own copy.
 
         One that a writer has put in the place of an old one builds on what is gone as well.
