@@ -213,8 +213,15 @@ class ObstoreFileIO:
         self._objects.remove([f"{key}/{DIRECTORY}"])
         if not self._objects.is_directory(key):
             return
-        if self._settings.kind == "S3Store" and not self.list(path):
-            self._objects.remove_marker(key)
+        # Of a bucket there is none, and to delete what has no name in it is to delete the bucket.
+        if key and self._settings.kind == "S3Store" and not self.list(path):
+            from obstore.exceptions import BaseError
+
+            try:
+                self._objects.remove_marker(key)
+            except BaseError as error:
+                # Where AWS has addresses of another form; the directory is there still, and empty.
+                _log.warning("Left the marker of the directory %s: %s", path, type(error).__name__)
         if self.list(path):
             self._objects.put(f"{key}/{DIRECTORY}", b"")
             raise StorageAccessError(not_empty)
