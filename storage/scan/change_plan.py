@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
+from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer
@@ -18,6 +19,7 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKin
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import append_groups
+from interbed.storage.scan.starting_point import has_changelog
 
 DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
 """Deletion vectors by partition and bucket, then by name of the data file."""
@@ -71,16 +73,29 @@ class SnapshotChangeRules:
             return ChangeFiles.REPLACED if self.keyed else ChangeFiles.DELTA
         if self.producer is ChangelogProducer.NONE:
             return ChangeFiles.DELTA if snapshot.commit_kind is CommitKind.APPEND else ChangeFiles.NOTHING
-        return ChangeFiles.NOTHING if snapshot.changelog_manifest_list is None else ChangeFiles.CHANGELOG
+        if snapshot.changelog_manifest_list is None and not snapshot.changelog_has_expired:
+            return ChangeFiles.NOTHING
+        return ChangeFiles.CHANGELOG
 
 
 def splits_of_snapshot(
     store: TableStore, source: ChangedEntries, snapshot: Snapshot, told_by: ChangeFiles
 ) -> list[Split]:
-    """The splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read."""
+    """The splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read.
+
+    SnapshotNotFoundError says that the changelog has expired, and from where on changes can be read.
+    """
     if told_by is ChangeFiles.NOTHING:
         return []
-    entries = source.changes_of(snapshot, changelog=told_by is ChangeFiles.CHANGELOG)
+    is_changelog = told_by is ChangeFiles.CHANGELOG
+    if is_changelog and snapshot.changelog_has_expired:
+        raise _expired(store, snapshot)
+    try:
+        entries = source.changes_of(snapshot, changelog=is_changelog)
+    except CorruptFileError:
+        if is_changelog and not has_changelog(store, snapshot):
+            raise _expired(store, snapshot) from None
+        raise
     added = [e for e in entries if e.kind is FileKind.ADD]
     if told_by is not ChangeFiles.REPLACED:
         return record_splits(store, snapshot.id, added)
@@ -89,6 +104,13 @@ def splits_of_snapshot(
     if removed and snapshot.id > FIRST_SNAPSHOT_ID and store.snapshots.exists(snapshot.id - 1):
         deletions = source.deletions_of(store.snapshots.snapshot(snapshot.id - 1))
     return _replaced_splits(store, snapshot.id, removed, added, deletions)
+
+
+def _expired(store: TableStore, snapshot: Snapshot) -> SnapshotNotFoundError:
+    return SnapshotNotFoundError(
+        f"The changes of snapshot {snapshot.id} of {store.location} have expired: a tag or a branch has kept its rows, "
+        f"not its changelog. Changes can be read from snapshot {snapshot.id + 1} on."
+    )
 
 
 def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:

@@ -167,9 +167,37 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
 
 
 def earliest_changes(store: TableStore) -> int | None:
-    """The first snapshot whose changes can still be read; None while the table has no snapshot."""
+    """The first snapshot whose changes can still be read, which may be yet to come; None while there is no snapshot."""
     from interbed.storage.meta.snapshot.changelog import ChangelogManager
 
     oldest = store.snapshots.earliest_id()
     found = ChangelogManager(store.file_io, store.paths).earliest_id()
-    return oldest if oldest is None or found is None else min(oldest, found)
+    if oldest is None:
+        return None
+    if found is not None and found < oldest:
+        return found
+    return oldest_with_changes(store, oldest)
+
+
+def oldest_with_changes(store: TableStore, oldest: int) -> int:
+    """The oldest snapshot, whose id is given, or the one after it where a changelog would tell the changes and is gone.
+
+    So it is where the table was rolled back to a tag of a snapshot that had expired, and where a branch began with one.
+    """
+    if not store.schema.has_primary_key or store.options.changelog_producer is ChangelogProducer.NONE:
+        return oldest
+    try:
+        snapshot = store.snapshots.snapshot(oldest)
+    except SnapshotNotFoundError:
+        return oldest
+    told = snapshot.changelog_manifest_list is not None
+    is_gone = not has_changelog(store, snapshot) if told else snapshot.changelog_has_expired
+    return oldest + 1 if is_gone else oldest
+
+
+def has_changelog(store: TableStore, snapshot: Snapshot) -> bool:
+    """Whether the first snapshot of a line still has its changelog: it may be that of the line that it branched off
+    from, where the snapshot expired, and its changelog with it.
+    """
+    changelog = snapshot.changelog_manifest_list
+    return changelog is not None and store.file_io.exists(store.paths.manifest(changelog))

@@ -7,6 +7,7 @@ documentation page `maintenance/manage-branches`, paimon-core's FileSystemBranch
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.resolve import renames_directories
@@ -29,6 +30,7 @@ from interbed.storage.version.branch_merge import merge_branch
 from interbed.storage.version.branch_stores import branch_names, half_branches
 from interbed.storage.version.clearing import hidden_directory, new_directory
 from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.rollback import restored
 from interbed.storage.version.tag_creation import guarded
 
 
@@ -120,7 +122,8 @@ class BranchManager:
         begin, newest = branch.snapshots.earliest_id(), branch.snapshots.latest()
         if begin is None or newest is None:
             raise InvalidInputError(f"The branch {name!r} has no snapshot to go forward to.")
-        first_schema = branch.snapshots.read(begin).schema_id
+        first_snapshot = branch.snapshots.read(begin)
+        first_schema = first_snapshot.schema_id
         first: list[FileChange] = []
         then: list[FileChange] = []
         # Schemas before snapshots: whoever sees a snapshot finds the schema that it names.
@@ -138,6 +141,11 @@ class BranchManager:
             },
             newest=newest,
         )
+        began = restored(main, first_snapshot)
+        if began != first_snapshot:
+            # What the branch began with had expired in the table.
+            after = {**line.after, begin: began.to_json()}
+            line = replace(line, after=after, newest=began if newest.id == begin else newest)
         for number in ChangelogManager(file_io, main.paths).ids():
             if number >= begin:
                 then += deletion(file_io, main.paths, main.paths.changelog(number))

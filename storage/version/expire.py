@@ -288,7 +288,8 @@ class SnapshotExpiry:
         store = self.store
         if keeps_changelog:
             # Before anything goes, so that no reader finds neither of the two.
-            ChangelogManager(store.file_io, store.paths).add(self._still_there(plan, sorted(plan.snapshots)))
+            leaving = self._still_there(plan, sorted(plan.snapshots))
+            ChangelogManager(store.file_io, store.paths).add([s for s in leaving if not s.changelog_has_expired])
         # One after the other, oldest first, in a store too: a writer that was held up sees by its base that no other
         # snapshot had its number. Each is looked at just before it goes, as what others have put in its place meanwhile
         # must stay.

@@ -19,6 +19,7 @@ from interbed.storage.meta.snapshot.line_journal import find_line_change, finish
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.branch_stores import all_branches, half_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
@@ -110,16 +111,18 @@ class _Check:
             self._found("snapshots", f"{', '.join(map(str, missing))} are missing between {ids[0]} and {ids[-1]}")
         if not is_expiring or self._repair:
             self._hints(line, ids)
-        for number in ids:
+        for position, number in enumerate(ids):
             try:
-                self._version(line, f"snapshot {number}", line.snapshots.stored(number))
+                snapshot = line.snapshots.stored(number)
+                told = position > 0 or has_changelog(line, snapshot)
+                self._version(line, f"snapshot {number}", snapshot, changelog=told)
             except InterbedError as error:
                 self._found(f"snapshot {number}", str(error))
         tags = tagged(line)
         for name, damage in tags.unjudged.items():
             self._found(name, str(damage))
         for snapshot in tags.snapshots:
-            self._version(line, f"tag of snapshot {snapshot.id}", snapshot)
+            self._version(line, f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
 
     def _journal(self, line: TableStore) -> None:
         try:
@@ -166,25 +169,30 @@ class _Check:
                 mend = None if right is None else (lambda note=note, right=right: note(right))
                 self._found(f"hint {name}", f"it says {text[:40]!r} and {right} is right", mend)
 
-    def _version(self, line: TableStore, what: str, snapshot: Snapshot) -> None:
+    def _version(self, line: TableStore, what: str, snapshot: Snapshot, *, changelog: bool) -> None:
         self._versions += 1
         try:
-            for path, size in self._needs(line, snapshot):
+            for path, size in self._needs(line, snapshot, changelog=changelog):
                 problem = self._file(path, size)
                 if problem is not None:
                     self._found(what, problem)
         except InterbedError as error:
             self._found(what, str(error))
 
-    def _needs(self, line: TableStore, snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
-        """The files that a read of the snapshot needs, each with its size, or None where that is noted nowhere."""
+    def _needs(self, line: TableStore, snapshot: Snapshot, *, changelog: bool) -> Iterator[tuple[str, int | None]]:
+        """The files that a read of the snapshot needs, with `changelog` one of its changes, too.
+
+        Each comes with its size, or None where that is noted nowhere.
+        """
         if snapshot.schema_id not in line.schemas.ids():
             yield line.paths.schema(snapshot.schema_id), None
         reader = ManifestReader(line.file_io, line.paths)
         manifests = reader.data(snapshot)
         yield from ((line.paths.manifest(m.file_name), m.file_size) for m in manifests)
         yield from ((path, None) for path in sorted(References(line).metadata(snapshot, changelog=False)))
-        for entry in merge_entries(reader.entries(manifests)):
+        told = reader.changelog(snapshot) if changelog else []
+        yield from ((line.paths.manifest(m.file_name), m.file_size) for m in told)
+        for entry in (*merge_entries(reader.entries(manifests)), *reader.entries(told)):
             directory = line.paths.bucket_directory(entry.bucket_id)
             path = entry.file.path_in(directory)
             yield path, entry.file.file_size

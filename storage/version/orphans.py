@@ -30,6 +30,7 @@ from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch_stores import all_branches, place, tagged
 from interbed.storage.version.clearing import clear_away
 from interbed.storage.version.expire import SnapshotExpiry
@@ -178,7 +179,7 @@ def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
         except (CorruptFileError, UnsupportedVersionError) as error:
             needed.unjudged[where + what] = error
             continue
-        add(what, snapshot, changelog=position > 0 or _has_changelog(line, snapshot))
+        add(what, snapshot, changelog=position > 0 or has_changelog(line, snapshot))
         if where + what in needed.unjudged and not line.snapshots.exists(number):
             # Its files are missing because it has expired since.
             del needed.unjudged[where + what]
@@ -216,14 +217,6 @@ def _nameless(store: TableStore) -> Iterator[FileStatus]:
             for found in _listed(store, file.rpartition("/")[0]):
                 if found.name.startswith(GUARD_PREFIX) or (found.name.startswith(".") and found.name.endswith(".tmp")):
                     yield found
-
-
-def _has_changelog(line: TableStore, snapshot: Snapshot) -> bool:
-    """Whether the first snapshot of a line still has its changelog: it may be that of the line that it branched off
-    from, where the snapshot expired, and its changelog with it.
-    """
-    changelog = snapshot.changelog_manifest_list
-    return changelog is not None and line.file_io.exists(line.paths.manifest(changelog))
 
 
 def _files(store: TableStore) -> Iterator[FileStatus]:

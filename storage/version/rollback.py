@@ -5,6 +5,8 @@ one who opens the table, and readers see the rows of before or of after. Data fi
 orphan files are removed. Source: paimon-core's RollbackHelper.
 """
 
+from contextlib import suppress
+
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
@@ -19,7 +21,7 @@ from interbed.storage.meta.snapshot.lock import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.scan.starting_point import has_changelog, snapshot_or_tagged
 from interbed.storage.version.expire import SnapshotExpiry
 
 
@@ -30,15 +32,12 @@ def roll_back(store: TableStore, version: int | str) -> Snapshot:
     """
     tags = TagManager(store.file_io, store.paths)
     target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, version)
-    _take_back(store, target)
-    return target
+    return _take_back(store, target)
 
 
 def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
     """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
-    target = store.snapshots.by_time_millis(time_millis)
-    _take_back(store, target)
-    return target
+    return _take_back(store, store.snapshots.by_time_millis(time_millis))
 
 
 def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
@@ -48,8 +47,7 @@ def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
     )
     if target is None:
         raise SnapshotNotFoundError(f"No snapshot of {store.location} has a watermark of {watermark} or less.")
-    _take_back(store, target)
-    return target
+    return _take_back(store, target)
 
 
 def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
@@ -58,15 +56,36 @@ def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
     return snapshot_or_tagged(store, snapshot_id)
 
 
-def _take_back(store: TableStore, target: Snapshot) -> None:
+def _take_back(store: TableStore, target: Snapshot) -> Snapshot:
+    """Make it the newest snapshot; it is returned as it is then."""
+    newest = target
+
+    def make() -> LineChange:
+        nonlocal newest
+        SnapshotExpiry(store).finish()
+        is_there = store.snapshots.exists(target.id)
+        newest = target if is_there else restored(store, target)
+        return _change(store, newest, is_there=is_there)
+
     lock = store.environment.lock() if store.environment.lock else NoLock()
     with lock.hold():
-        change_line(store.file_io, store.paths, lambda: _change(store, target))
+        change_line(store.file_io, store.paths, make)
+    if newest != target:
+        # Read, because what this process remembers names more; unless another rollback has come meanwhile.
+        with suppress(SnapshotNotFoundError):
+            store.snapshots.stored(target.id)
+    return newest
 
 
-def _change(store: TableStore, target: Snapshot) -> LineChange:
+def restored(store: TableStore, snapshot: Snapshot) -> Snapshot:
+    """A snapshot that comes back into the store's line from a tag or a branch, and names no changelog that expired."""
+    if snapshot.changelog_manifest_list is None or has_changelog(store, snapshot):
+        return snapshot
+    return snapshot.without_changelog()
+
+
+def _change(store: TableStore, target: Snapshot, *, is_there: bool) -> LineChange:
     """What a rollback to the snapshot changes; raises SnapshotNotFoundError when it has gone meanwhile."""
-    SnapshotExpiry(store).finish()
     file_io, paths = store.file_io, store.paths
     newer = digests(file_io, paths, [number for number in store.snapshots.stored_ids() if number > target.id])
     then: list[FileChange] = []
@@ -79,7 +98,7 @@ def _change(store: TableStore, target: Snapshot) -> LineChange:
         if tag.snapshot.id > target.id:
             then += deletion(file_io, paths, paths.tag(tag.name))
     after: dict[int, str] = {}
-    if not store.snapshots.exists(target.id):
+    if not is_there:
         if not any(tag.snapshot.is_same(target) for tag in tags.all()):
             store.snapshots.read(target.id)
         # All that is left is newer: the tag's snapshot is the only one from now on.

@@ -20,6 +20,7 @@ from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.scan.incremental import Between, plan_between, snapshot_changed
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import oldest_with_changes
 from interbed.storage.scan.support import check_readable
 
 __all__ = ["ROW_KIND", "ChangeQuery"]
@@ -29,9 +30,9 @@ __all__ = ["ROW_KIND", "ChangeQuery"]
 class ChangeQuery(ArrowRows):
     """What `Table.changes` returns: the changes of some snapshots, both ends included; read when asked for.
 
-    `from_snapshot` None is the oldest snapshot, `to_snapshot` None the newest when the query is planned. `mode` says
-    where the changes are read from; a comparison (`diff`) is with the snapshot before `from_snapshot` and contains
-    each key once.
+    `from_snapshot` None is the oldest snapshot that has its changes yet, `to_snapshot` None the newest when the query
+    is planned. `mode` says where the changes are read from; a comparison (`diff`) is with the snapshot before
+    `from_snapshot` and contains each key once.
     """
 
     store: TableStore
@@ -79,7 +80,7 @@ class ChangeQuery(ArrowRows):
     @cached_property
     def _between(self) -> Between | None:
         manager = self.store.snapshots
-        first = manager.earliest_id() if self.from_snapshot is None else self.from_snapshot
+        first = self._oldest() if self.from_snapshot is None else self.from_snapshot
         last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
         if first is None or last is None:
             return None
@@ -94,3 +95,9 @@ class ChangeQuery(ArrowRows):
         if last < first:
             return None
         return Between(first=first - 1, last=last)
+
+    def _oldest(self) -> int | None:
+        oldest = self.store.snapshots.earliest_id()
+        if oldest is None or self.mode in (IncrementalScanMode.DELTA, IncrementalScanMode.DIFF):
+            return oldest
+        return oldest_with_changes(self.store, oldest)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -73,6 +73,15 @@ class Snapshot:
             return self.id == other.id and self.uuid == other.uuid
         mine = (self.id, self.base_manifest_list, self.delta_manifest_list, self.commit_user)
         return mine == (other.id, other.base_manifest_list, other.delta_manifest_list, other.commit_user)
+
+    @property
+    def changelog_has_expired(self) -> bool:
+        """Whether there was a changelog that went while a tag kept the rows: it is counted, and not named."""
+        return self.changelog_manifest_list is None and bool(self.changelog_record_count)
+
+    def without_changelog(self) -> "Snapshot":
+        """The snapshot when its changelog has expired; how many records that had is still there to tell."""
+        return replace(self, changelog_manifest_list=None, changelog_manifest_list_size=None)
 
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "snapshot") -> "Snapshot":

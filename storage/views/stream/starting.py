@@ -11,7 +11,13 @@ from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, St
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.starting_point import compacted_snapshot, earliest_changes, files_since, first_since_creation
+from interbed.storage.scan.starting_point import (
+    compacted_snapshot,
+    earliest_changes,
+    files_since,
+    first_since_creation,
+    oldest_with_changes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,7 @@ def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
         return StreamStart(next_snapshot=store.snapshots.by_time_millis(millis - 1).id + 1)
     except SnapshotNotFoundError:
         since = [c.id for c in ChangelogManager(store.file_io, store.paths).all() if c.time_millis >= millis]
-        return StreamStart(next_snapshot=min([oldest, *since]))
+        return StreamStart(next_snapshot=min([oldest_with_changes(store, oldest), *since]))
 
 
 def _rows_of_new_files(store: TableStore, was_empty: bool) -> StreamStart | None:

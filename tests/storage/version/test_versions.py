@@ -20,6 +20,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.table.table import Table
@@ -193,6 +194,109 @@ def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_wit
     column: Any = branch.scan().to_arrow()["v"]
     assert sorted(column.to_pylist()) == sorted([before, 7])
     assert value(table) == 3
+
+
+def with_an_expired_tag(tmp_path: Path, producer: str, **options: str) -> tuple[Table, int]:
+    """A table whose snapshots have expired but for the newest, and one with a changelog that has the tag `here`."""
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("d", ignore_if_exists=True)
+    table = catalog.create_table(
+        "d.c", SCHEMA, primary_keys=["id"], options={"bucket": "1", "changelog-producer": producer, **options}
+    )
+    for _ in range(2):
+        filled(table, 2)
+        table.compact()
+    tagged = [s.id for s in table.snapshots() if s.changelog_manifest_list is not None][1]
+    table.create_tag("here", tagged)
+    table.create_branch("b", "here")
+    filled(table, 3)
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    return table, tagged
+
+
+PRODUCERS = pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+
+
+def changes_begin_after(table: Table, tagged: int) -> None:
+    """Whoever asks for the changes of the snapshot is told from where on there are some, and they are read."""
+    told = f"Changes can be read from snapshot {tagged + 1} on"
+    with pytest.raises(SnapshotNotFoundError, match=told):
+        table.changes(tagged).to_arrow()
+    with pytest.raises(SnapshotNotFoundError, match=told):
+        next(iter(table.stream(tagged, idle_seconds=0)))
+    with pytest.raises(SnapshotNotFoundError, match=told):
+        table.copy({"incremental-between": f"{tagged - 1},{tagged}"}).scan().to_arrow()
+    assert table.changes().to_arrow().num_rows == 0
+    table.upsert(pa.table({"id": [7], "v": [7]}, schema=SCHEMA))
+    table.compact()
+    late = {"scan.mode": "from-timestamp", "scan.timestamp-millis": "1"}
+    ways = (
+        table.changes().to_arrow(),
+        table.changes(tagged + 1).to_arrow(),
+        *(
+            pa.concat_tables([c.to_arrow() for c in stream])
+            for stream in (
+                table.stream(tagged + 1, idle_seconds=0),
+                table.copy({"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}).stream(idle_seconds=0),
+                table.copy(late).stream(idle_seconds=0),
+            )
+        ),
+    )
+    assert [(rows["id"].to_pylist(), rows["_row_kind"].to_pylist()) for rows in ways] == [([7], [0])] * len(ways)
+    found = table.fsck()
+    assert found.is_sound, str(found)
+
+
+@PRODUCERS
+def test_a_rollback_to_a_tag_brings_no_changelog_back_that_has_expired(tmp_path: Path, producer: str) -> None:
+    table, tagged = with_an_expired_tag(tmp_path, producer)
+    back = table.rollback_to("here")
+    assert (back.id, back.changelog_manifest_list, back.changelog_has_expired) == (tagged, None, True)
+    assert table.snapshots() == [back]
+    changes_begin_after(table, tagged)
+    # It goes as any other does, and may come back once more.
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    assert table.rollback_to("here") == back
+
+
+@PRODUCERS
+def test_a_branch_and_what_is_forwarded_to_it_begin_without_a_changelog_that_has_expired(
+    tmp_path: Path, producer: str
+) -> None:
+    table, tagged = with_an_expired_tag(tmp_path, producer)
+    branch = table.branch("b")
+    changes_begin_after(branch, tagged)
+    table.fast_forward("b")
+    assert table.snapshots()[0].changelog_has_expired
+    assert table.changes().to_arrow()["id"].to_pylist() == [7]
+    with pytest.raises(SnapshotNotFoundError, match="have expired"):
+        table.changes(tagged).to_arrow()
+    assert table.fsck().is_sound
+
+
+def test_a_rollback_to_a_tag_has_the_changelog_that_outlived_the_snapshot(tmp_path: Path) -> None:
+    kept = {"changelog.num-retained.max": "100", "changelog.num-retained.min": "100"}
+    table, tagged = with_an_expired_tag(tmp_path, "input", **kept)
+    before = table.changes(1, tagged).to_arrow().to_pylist()
+    back = table.rollback_to("here")
+    assert back.changelog_manifest_list is not None
+    assert ChangelogManager(table.store.file_io, table.store.paths).ids() == list(range(1, tagged + 1))
+    assert table.changes(1, tagged).to_arrow().to_pylist() == before
+    filled(table, 2)
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    assert table.changes(1, tagged).to_arrow().to_pylist() == before
+    assert table.fsck().is_sound
+
+
+def test_fsck_names_a_changelog_that_is_missing(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("d")
+    options = {"bucket": "1", "changelog-producer": "input"}
+    table = filled(catalog.create_table("d.c", SCHEMA, primary_keys=["id"], options=options), 3)
+    assert table.fsck().is_sound
+    lost = min((tmp_path / "d.db" / "c" / "bucket-0").glob("changelog-*"), key=lambda path: path.stat().st_mtime_ns)
+    lost.unlink()
+    assert [(f.what, f.problem) for f in table.fsck().findings] == [("snapshot 1", f"{lost} is missing")]
 
 
 def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, tmp_path: Path) -> None:
