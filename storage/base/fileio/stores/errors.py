@@ -21,6 +21,11 @@ _NO_CREDENTIALS = re.compile(
     r"|SignatureDoesNotMatch|InvalidToken|AuthorizationHeaderMalformed|NoAuthenticationInformation|AuthenticationFailed",
     re.IGNORECASE,
 )
+_OTHER_PROTOCOL = re.compile(
+    r"Got invalid (?:list|DeleteObjects|Create\w+|Complete\w+|multipart\w*) response|ETag Header missing"
+    r"|speaks another protocol"
+)
+"""What obstore says of an answer with status 200 that no store of that kind gives, and what is said here."""
 _SECRET = re.compile(
     r"(?i)((?:sig|x-amz-[a-z-]*|awsaccesskeyid|signature|access_token|key|secret|token|password)=)[^&\s\"',)]+"
 )
@@ -88,6 +93,18 @@ def is_expired(error: BaseException) -> bool:
     return _EXPIRED.search(str(error)) is not None
 
 
+def speaks_another_protocol(error: BaseException) -> bool:
+    """Whether it was answered with success, and not by a store of that kind: the address is that of something else."""
+    return _OTHER_PROTOCOL.search(str(error)) is not None
+
+
+class OtherProtocolError(OSError):
+    """An answer that tells by what is in it, or is not, that the address speaks another protocol."""
+
+    def __init__(self, sign: str) -> None:
+        super().__init__(f"it speaks another protocol: {sign}")
+
+
 def store_error(
     action: str,
     path: str,
@@ -95,12 +112,13 @@ def store_error(
     source: str = "",
     *,
     ended: str = "",
+    endpoint: str = "",
     secrets: Collection[str] = (),
 ) -> StorageAccessError:
     """The error to raise for one of the store's: AccessRefusedError where other credentials would help.
 
-    `source` says where the credentials come from, `ended` when they did, where they have; none of the `secrets`
-    is in it.
+    `source` says where the credentials come from, `ended` when they did, where they have, and `endpoint` what says
+    which address is asked; none of the `secrets` is in it.
     """
     kind = StorageAccessError
     text, name = str(error), type(error).__name__
@@ -108,6 +126,11 @@ def store_error(
     whose = f", which come from {source}," if source else ""
     if is_missing_store(error):
         way = f"{store} does not exist; create it, or correct the location or the endpoint."
+    elif endpoint and speaks_another_protocol(error):
+        way = (
+            f"{endpoint} names an address that does not speak the protocol of the store, a web page perhaps; give that "
+            "of its interface, with its port and without a path."
+        )
     elif ended and (name in _REFUSED or status_of(error) in (401, 403)):
         kind = AccessRefusedError
         way = f"the credentials for {store}{whose} ended at {ended}; give new ones and do it again."

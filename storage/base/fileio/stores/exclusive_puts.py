@@ -112,7 +112,15 @@ class ExclusivePuts:
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
         settings = self._objects.settings
-        return store_error(action, path, error, settings.source, ended=settings.ended, secrets=settings.secrets)
+        return store_error(
+            action,
+            path,
+            error,
+            settings.source,
+            ended=settings.ended,
+            endpoint=settings.address_option,
+            secrets=settings.secrets,
+        )
 
     def _pause(self, attempt: int) -> None:
         self._sleep(self._patience.pause_seconds(attempt - 1))

@@ -295,7 +295,15 @@ class ObstoreFileIO:
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
         settings = self._settings
-        return store_error(action, path, error, settings.source, ended=settings.ended, secrets=settings.secrets)
+        return store_error(
+            action,
+            path,
+            error,
+            settings.source,
+            ended=settings.ended,
+            endpoint=settings.address_option,
+            secrets=settings.secrets,
+        )
 
     def _check_process(self) -> None:
         global _used_by

@@ -9,6 +9,7 @@ import functools
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES, end_bytes
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
+    OtherProtocolError,
     is_expired,
     is_missing_store,
     is_not_implemented,
@@ -47,6 +49,9 @@ class StoreObjects:
         self.once = opened(settings, retries=0)
         """The same without retries, for what must not be repeated unseen."""
         self._deletes_many = True
+        self._is_s3 = settings.kind == "S3Store"
+        self._is_known = not self._is_s3 or settings.endpoint is None
+        """Whether what is asked is known to be such a store: a cloud's own address is, any other has yet to show it."""
         self._guard = threading.Lock()
 
     def renew(self, used: Any) -> bool:
@@ -96,10 +101,13 @@ class StoreObjects:
     def put(self, key: str, content: Any) -> None:
         """Create or replace an object."""
         self.repeated(lambda: requests.put(self.store, key, content, use_multipart=False))
+        self._is_known = True
 
     def size(self, key: str) -> int:
         """In bytes."""
-        return int(self.repeated(lambda: self._with_words(key, lambda: requests.head(self.store, key)))["size"])
+        found = self.repeated(lambda: self._with_words(key, lambda: requests.head(self.store, key)))
+        self._check_answer(found)
+        return int(found["size"])
 
     def attribute(self, key: str, name: str) -> str | None:
         """A word among an object's metadata."""
@@ -123,7 +131,35 @@ class StoreObjects:
 
     def entries(self, key: str) -> Any:
         """What lies directly in a directory, as obstore lists it."""
-        return self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
+        found = self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
+        if found["objects"] or found["common_prefixes"]:
+            self._is_known = True
+        elif not self._is_known:
+            self._check_protocol(key)
+        return found
+
+    def _check_protocol(self, directory: str) -> None:
+        """Raise OtherProtocolError where an object is there that nobody has made.
+
+        A page of HTML may be read as a listing of nothing, so that the first empty one is not believed by itself.
+        Whatever else comes of it, the listing was answered.
+        """
+        from obstore.exceptions import BaseError
+
+        try:
+            requests.head(self.once, f"{directory}/.interbed-{uuid.uuid4()}".lstrip("/"))
+        except (BaseError, OSError):
+            self._is_known = True
+            return
+        raise OtherProtocolError("any object is there")
+
+    def _check_answer(self, found: Any) -> None:
+        """Raise OtherProtocolError for what is told of an object by an answer that S3 does not give."""
+        if not self._is_s3 or self._is_known:
+            return
+        if found["e_tag"] is None and not found["last_modified"].timestamp():
+            raise OtherProtocolError("an answer about an object has no ETag and no date")
+        self._is_known = found["e_tag"] is not None
 
     def end_of(self, key: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
         """The end of an object, or all of it; None where it has that version still.

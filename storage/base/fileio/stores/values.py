@@ -48,6 +48,14 @@ class StoreSettings:
     """What options say, by the names that are used here, and the name of the option that does."""
 
     @property
+    def address_option(self) -> str:
+        """What says which address is asked, for messages; empty where it is the cloud's own."""
+        if self.endpoint is None:
+            return ""
+        name = self.given.get("endpoint")
+        return "the endpoint of the environment" if name is None else f"the option '{name}'"
+
+    @property
     def ended(self) -> str:
         """When the credentials have ended, by themselves; empty where that is not known to be so."""
         past = self.end is not None and self.end <= datetime.now(UTC)

@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import pickle
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -389,3 +391,73 @@ def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
             catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
     finally:
         resolve._remote.cache_clear()
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Answers whatever is asked with success and the page of the server."""
+
+    protocol_version = "HTTP/1.1"
+    page = b""
+    headers_too: Mapping[str, str] = {}
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.send_response(200)
+        for name, value in {"content-type": "text/html", **self.headers_too}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(self.page)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(self.page)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+PAGES = {
+    "read as no listing": b"<!doctype html><html lang=en><meta charset=utf-8><br>console",
+    "read as a listing of nothing": b"<!doctype html><html>console</html>",
+    "empty": b"",
+    "JSON": b'{"a": 1}',
+}
+OF_A_FILE = {"etag": '"1-2"', "last-modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
+
+
+@pytest.mark.parametrize("more", [{}, OF_A_FILE], ids=["bare", "of a file"])
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_an_address_that_speaks_another_protocol_is_named(page: bytes, more: dict[str, str]) -> None:
+    verbs = {f"do_{verb}": _Page.answer for verb in ("GET", "PUT", "HEAD", "POST", "DELETE")}
+    handler = type("Page", (_Page,), {"page": page, "headers_too": more, **verbs})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        keys = {"s3.access-key": "a", "s3.secret-key": "b", "s3.retry.limit": "1", "s3.retry.interval": "1ms"}
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        named = r"the option 's3.endpoint' names an address that does not speak"
+
+        def lake() -> interbed.Catalog:
+            return interbed.load_catalog("lake", warehouse="s3://lake/w", **{"s3.endpoint": endpoint, **keys})
+
+        steps: list[Callable[[], object]] = [lambda: lake().list_databases(), lambda: lake().get_table("q.t")]
+        if not more:
+            # What has all that a file has is taken for one, and not for a database.
+            steps += [lambda: lake().create_database("q"), lambda: lake().database_exists("q")]
+        for step in steps:
+            with pytest.raises(StorageAccessError, match=named):
+                step()
+        server.shutdown()
+        thread.join(10)
+
+
+def test_an_empty_listing_is_believed_once_the_store_has_shown_what_it_is(options: dict[str, str]) -> None:
+    with StoreProxy.before(options) as proxy:
+        io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", proxy.options)
+        with proxy.watched() as seen:
+            assert io.list(root) == []
+            assert io.list(root) == []
+        assert len(seen.requests) == 3
+        other, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", {**proxy.options, "s3.retry.limit": "3"})
+        other.overwrite(f"{root}/a", b"1")
+        with proxy.watched() as seen:
+            assert other.list(f"{root}/b") == []
+        assert len(seen.requests) == 1
