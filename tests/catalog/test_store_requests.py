@@ -113,6 +113,17 @@ def test_a_commit_takes_eight_requests_in_five_rounds(lake: interbed.Catalog, pr
     assert table.count() == 4
 
 
+def test_the_first_commit_of_a_table_takes_eight_requests_more(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+    orders(lake).upsert([{"id": 0, "v": "a"}])
+    for n, reopened in enumerate((False, True)):
+        table = lake.create_table(f"shop.more{n}", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+        table = lake.get_table(f"shop.more{n}") if reopened else table
+        first = seen(proxy, lambda table=table: table.upsert([{"id": 1, "v": "a"}]))  # type: ignore[misc]
+        second = seen(proxy, lambda table=table: table.upsert([{"id": 2, "v": "b"}]))  # type: ignore[misc]
+        assert (len(first.requests), len(second.requests)) == (11 + 8, 11)
+        assert (table.count(), table.store.snapshots.earliest_id()) == (2, 1)
+
+
 def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     orders(lake)
     names = (f"shop.more{n}" for n in range(TRIES))

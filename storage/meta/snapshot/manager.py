@@ -17,7 +17,7 @@ from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -261,7 +261,10 @@ class SnapshotManager:
             note_latest = partial(self._file_io.overwrite, self._paths.latest_hint, content, durable=False)
             _, noted = both(self._file_io, note_latest, partial(self._hint, self._paths.earliest_hint))
             if noted is None:
-                earliest = min(self.ids(), default=latest)
+                # The first one of all is the oldest, and nothing of the table can be due yet.
+                is_first = latest == FIRST_SNAPSHOT_ID
+                earliest = latest if is_first else min(self.ids(), default=latest)
+                self._oldest_id = latest if is_first else self._oldest_id
                 self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
             self._has_earliest_hint = is_remote(self._file_io)
         except OSError as error:
