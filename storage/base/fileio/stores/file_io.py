@@ -221,7 +221,7 @@ class ObstoreFileIO:
                 self._objects.remove_marker(key)
             except BaseError as error:
                 # Where AWS has addresses of another form; the directory is there still, and empty.
-                _log.warning("Left the marker of the directory %s: %s", path, type(error).__name__)
+                _log.warning("Left the marker of the directory %s: %s", path, error)
         if self.list(path):
             self._objects.put(f"{key}/{DIRECTORY}", b"")
             raise StorageAccessError(not_empty)

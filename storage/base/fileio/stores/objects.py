@@ -296,7 +296,9 @@ class StoreObjects:
             address = f"https://s3.{config.get('region', 'us-east-1')}.amazonaws.com/{self.settings.bucket}"
         elif not config["virtual_hosted_style_request"]:
             address = f"{address}/{self.settings.bucket}"
-        more = {"endpoint": f"{address}/{quote(key)}", "virtual_hosted_style_request": True}
+        address = f"{address}/{quote(key)}"
+        # By both names of it, so that no other one counts: without the key the address would be that of the bucket.
+        more = {"endpoint": address, "aws_endpoint_url_s3": address, "virtual_hosted_style_request": True}
         store = opened(self.settings, more={**more, "disable_bulk_delete": True})
         with suppress(FileNotFoundError):
             self.repeated(lambda: requests.delete(store, ""))
