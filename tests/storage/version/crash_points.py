@@ -243,6 +243,16 @@ def new_table(catalog: FileSystemCatalog, name: str = NAME) -> Table:
     return catalog.create_table(name, SCHEMA, primary_keys=["id"], options={**options, "commit.min-retry-wait": "1 ms"})
 
 
+def begin(catalog: FileSystemCatalog, prepare: Act) -> Seen:
+    """Make the table in a new warehouse and do that to it; what is seen then."""
+    catalog.create_database("d")
+    new_table(catalog)
+    prepare(catalog)
+    found = seen(catalog)
+    assert found is not None
+    return found
+
+
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing wait for the disk: what a killed process has written stays."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)

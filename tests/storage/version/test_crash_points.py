@@ -19,6 +19,8 @@ from tests.storage.version.crash_points import (
     NAME,
     SCHEMA,
     Act,
+    begin,
+    catalog_of,
     new_table,
     opened,
     put,
@@ -135,11 +137,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
     prepare, act = OPERATIONS[operation]
     template = tmp_path / "template"
-    catalog = interbed.load_catalog("lake", warehouse=str(template))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog.create_database("d")
-    new_table(catalog)
-    prepare(catalog)
+    begin(catalog_of(template), prepare)
     campaign = run_campaign(
         template, operation, act, tmp_path, step=STEP, names=(NAME, OTHER), again=operation not in REPEATED_IS_MORE
     )
@@ -157,9 +155,7 @@ def test_a_killed_change_of_versions_in_an_object_store_is_none_or_whole(
     prepare, act = OPERATIONS[operation]
     template = tmp_path / "template"
     catalog, _ = opened(template, in_store=True)
-    catalog.create_database("d")
-    new_table(catalog)
-    prepare(catalog)
+    begin(catalog, prepare)
     again = operation not in REPEATED_IS_MORE
     campaign = run_campaign(
         template, operation, act, tmp_path, step=STORE_STEP, names=(NAME, OTHER), again=again, in_store=True
@@ -172,10 +168,7 @@ def test_a_killed_change_of_versions_in_an_object_store_is_none_or_whole(
 def test_directories_are_not_renamed_in_an_object_store(operation: str, tmp_path: Path) -> None:
     prepare, act = OPERATIONS[operation]
     catalog, _ = opened(tmp_path, in_store=True)
-    catalog.create_database("d")
-    new_table(catalog)
-    prepare(catalog)
-    before = seen(catalog)
+    before = begin(catalog, prepare)
     with pytest.raises(NotSupportedError, match="can't rename one in one step"):
         act(catalog)
     assert (seen(catalog), seen(catalog, OTHER)) == (before, None)

@@ -21,6 +21,7 @@ from tests.storage.version.crash_points import (
     NAME,
     DyingFileIO,
     Seen,
+    begin,
     catalog_of,
     go_on,
     new_table,
@@ -160,13 +161,7 @@ def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tupl
 def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:
     prepare, first, second, check = RACES[race]
     template = tmp_path / "template"
-    catalog = interbed.load_catalog("lake", warehouse=str(template))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog.create_database("d")
-    new_table(catalog)
-    prepare(catalog)
-    before = seen(catalog_of(template))
-    assert before is not None
+    before = begin(catalog_of(template), prepare)
     shutil.copytree(template, tmp_path / "alone")
     table, counting = interrupted(tmp_path / "alone", -1, lambda: None)
     first(table)

@@ -21,7 +21,15 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.snapshot import line_journal
 from interbed.storage.table.table import Table
-from tests.storage.version.crash_points import NAME, DyingFileIO, catalog_of, go_on, new_table, seen, unsynced
+from tests.storage.version.crash_points import (
+    NAME,
+    DyingFileIO,
+    begin,
+    catalog_of,
+    go_on,
+    seen,
+    unsynced,
+)
 from tests.storage.version.test_crash_points import history, with_branch
 from tests.storage.version.test_version_races import RACES, Outcome, check_rows, expire, forward, roll_back, write
 from tests.support.shares import LONG
@@ -47,6 +55,11 @@ class Turns:
         self._whose = 0
         self._done = [False, False]
         self._changed = threading.Condition()
+
+    def begin(self, who: int) -> None:
+        """Wait for one's first turn."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._whose == who, SECONDS_MAX), "the other one does not go on"
 
     def call(self, who: int, text: str) -> None:
         """Wait for one's turn to make that call."""
@@ -92,17 +105,14 @@ class TakesTurns(DyingFileIO):
 
 
 def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table], Any], ...]) -> list[Outcome]:
-    """What came of the two changes, each of a process that had opened the table before."""
+    """What came of the two changes, each of a process that begins when it has its first turn."""
     outcomes = [Outcome(), Outcome()]
-    opened = threading.Barrier(2)
 
     def change(who: int) -> None:
         catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
         assert isinstance(catalog, FileSystemCatalog)
-        table = catalog.get_table(NAME)
         catalog._file_io = cast(FileIO, TakesTurns(catalog.file_io, turns, who))
-        table = table if who else catalog.get_table(NAME)
-        opened.wait(SECONDS_MAX)
+        turns.begin(who)
         try:
             outcomes[who].of(changes[who], catalog.get_table(NAME))
         finally:
@@ -122,13 +132,7 @@ def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table],
 def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:
     prepare, first, second, check = RACES[race]
     template = tmp_path / "template"
-    catalog = interbed.load_catalog("lake", warehouse=str(template))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog.create_database("d")
-    new_table(catalog)
-    prepare(catalog)
-    before = seen(catalog_of(template))
-    assert before is not None
+    before = begin(catalog_of(template), prepare)
     for seed in range(SCHEDULES):
         drawn = random.Random(seed)
         calls = [drawn.randrange(TURN_CALLS_MAX) for _ in range(TURNS)]
@@ -148,13 +152,7 @@ def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tm
 
 def test_of_a_rollback_and_an_expiry_at_once_one_goes_on(tmp_path: Path) -> None:
     """Each is held up between its look at what the other one does and its own step, for as long as that takes."""
-    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog.create_database("d")
-    new_table(catalog)
-    history(catalog)
-    before = seen(catalog)
-    assert before is not None
+    before = begin(catalog_of(tmp_path / "w"), history)
     decision = r"(create_exclusive|delete\w*) .*\.expired-files"
     turns = ["create_exclusive .*journal", "create_exclusive .*expired-files", decision, "delete .*/snapshot-3"]
     back, expired = turn_by_turn(tmp_path / "w", Turns(turns), (roll_back, expire))
@@ -168,13 +166,7 @@ def test_of_a_rollback_and_an_expiry_at_once_one_goes_on(tmp_path: Path) -> None
 def test_a_writer_that_puts_its_snapshot_in_the_place_of_an_old_one_does_not_stop_a_fast_forward(
     tmp_path: Path,
 ) -> None:
-    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
-    assert isinstance(catalog, FileSystemCatalog)
-    catalog.create_database("d")
-    new_table(catalog)
-    with_branch(catalog)
-    before = seen(catalog)
-    assert before is not None
+    before = begin(catalog_of(tmp_path / "w"), with_branch)
     turns = Turns([0, 2, 0, 1, 0, 4, 2, 3, 2, 5, 2])
     written, forwarded = turn_by_turn(tmp_path / "w", turns, (write, forward))
     after = seen(catalog_of(tmp_path / "w"))
