@@ -27,9 +27,9 @@ from interbed.catalog.hive.registration import (
     synced_properties,
 )
 from interbed.catalog.identifier import Identifier
-from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
+from interbed.storage.base.errors import CommitConflictError, InterbedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import needs_lock
+from interbed.storage.base.fileio.resolve import check_exclusive
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -101,11 +101,9 @@ class HivePublisher:
 
     def publish(self, snapshot: Snapshot) -> bool:
         """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
-        if not self._lock.enabled and not self._file_io.exclusive_create:
-            raise NotSupportedError(
-                f"{needs_lock(self._file_io, self._paths.location)} Set 'lock.enabled' = 'true' for "
-                f"'{self._identifier}'."
-            )
+        if not self._lock.enabled:
+            way = f"Set 'lock.enabled' = 'true' for '{self._identifier}'."
+            check_exclusive(self._file_io, self._paths.location, way)
         with self._lock.hold(self._client, self._identifier) as held:
             entry = self._entry_still_there()
             self._check_schemas_still_there(snapshot)

@@ -17,9 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
-from interbed.storage.base.errors import NotSupportedError, StorageAccessError
+from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import needs_lock
+from interbed.storage.base.fileio.resolve import check_exclusive
 
 _HINT = "version-hint.text"
 _VERSION = re.compile(r"v(\d+)\.(gz\.)?metadata\.json(\.gz)?")
@@ -78,10 +78,7 @@ class DirectoryHome:
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
         """See TableHome."""
-        if not self._file_io.exclusive_create:
-            raise NotSupportedError(
-                f"{needs_lock(self._file_io, self._location)} Change the table by way of a catalog."
-            )
+        check_exclusive(self._file_io, self._location, "Change the table by way of a catalog.")
         version, name = self._newest()
         if base.metadata_location.rpartition("/")[2] != name:
             raise CommitFailedException(f"{self._location} is at version {version} by now")

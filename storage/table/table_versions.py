@@ -57,7 +57,6 @@ class TableVersions(TableAccess):
         from interbed.storage.version.tag_creation import create_tag
         from interbed.storage.version.tag_success import note_created
 
-        self.store.check_exclusive()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if create_tag(self.store, tag):
             note_created(self.store, name)
@@ -83,7 +82,6 @@ class TableVersions(TableAccess):
         from interbed.storage.version.tag_creation import replace_tag
         from interbed.storage.version.tag_success import note_created
 
-        self.store.check_exclusive()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         replace_tag(self.store, tag)
         note_created(self.store, name)
@@ -94,7 +92,6 @@ class TableVersions(TableAccess):
         """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.tag_creation import rename_tag
 
-        self.store.check_exclusive()
         rename_tag(self.store, name, new_name)
         self._tell()
 
@@ -126,7 +123,6 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.automatic_tags import create_automatic_tags
 
-        self.store.check_exclusive()
         made = create_automatic_tags(self.store)
         if made:
             self._tell()
@@ -146,7 +142,6 @@ class TableVersions(TableAccess):
         """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
         from interbed.storage.version.branch import BranchManager
 
-        self.store.check_exclusive()
         BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
 
     def delete_branch(self, name: str) -> None:
@@ -159,7 +154,6 @@ class TableVersions(TableAccess):
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.branch import BranchManager
 
-        self.store.check_exclusive()
         BranchManager(self.store).rename(name, new_name)
 
     def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
@@ -176,7 +170,6 @@ class TableVersions(TableAccess):
         """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
         from interbed.storage.version.branch import BranchManager
 
-        self.store.check_exclusive()
         BranchManager(self.store).fast_forward(branch)
         self._follow()
         self._tell()
@@ -190,7 +183,6 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.rollback import roll_back
 
-        self.store.check_exclusive()
         target = roll_back(self.store, version)
         self._tell()
         return target
@@ -199,7 +191,6 @@ class TableVersions(TableAccess):
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
-        self.store.check_exclusive()
         target = roll_back_to_time(self.store, moment_millis(timestamp))
         self._tell()
         return target
@@ -208,7 +199,6 @@ class TableVersions(TableAccess):
         """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_watermark
 
-        self.store.check_exclusive()
         target = roll_back_to_watermark(self.store, watermark)
         self._tell()
         return target
@@ -239,8 +229,6 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.expire import SnapshotExpiry
 
-        if not dry_run:
-            self.store.check_exclusive()
         result = SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
             retain_max=retain_max,
             retain_min=retain_min,

@@ -50,6 +50,7 @@ class BranchManager:
 
         Raises InvalidInputError for a name that can't be or is taken, TagNotFoundError.
         """
+        self._store.check_exclusive()
         check_branch_name(name)
         if name in self.names():
             if ignore_if_exists:
@@ -85,6 +86,7 @@ class BranchManager:
 
         NotSupportedError where the store has no such step.
         """
+        self._store.check_exclusive()
         self._check_exists(name)
         check_branch_name(new_name)
         paths = self._store.paths
@@ -109,6 +111,7 @@ class BranchManager:
         Raises BranchNotFoundError, InvalidInputError for a branch without snapshots, or for one that begins beside the
         table's history, where a tag or snapshot that stays needs a schema that would go.
         """
+        self._store.check_exclusive()
         self._check_exists(name)
         lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
         with lock.hold():

@@ -146,6 +146,8 @@ class SnapshotExpiry:
         are to outlive its snapshots but have no changelog, CorruptFileError when it is unknown what must be kept
         (nothing is deleted then).
         """
+        if not self.dry_run:
+            self.store.check_exclusive()
         options = self.store.options
         retention = Retention.of(
             options,
@@ -286,22 +288,23 @@ class SnapshotExpiry:
                 raise
         result = _result(plan)
         store = self.store
+        ids = sorted(plan.snapshots)
         if keeps_changelog:
             # Before anything goes, so that no reader finds neither of the two.
-            leaving = self._still_there(plan, sorted(plan.snapshots))
+            leaving = self._still_there(plan, ids)
             ChangelogManager(store.file_io, store.paths).add([s for s in leaving if not s.changelog_has_expired])
         # One after the other, oldest first, in a store too: a writer that was held up sees by its base that no other
         # snapshot had its number. Each is looked at just before it goes, as what others have put in its place meanwhile
         # must stay.
         gone: list[int] = []
-        for number in sorted(plan.snapshots):
+        for number in ids:
             look, ask = partial(self._still_there, plan, [number]), partial(marks.is_set, mark)
             going, is_set = both(store.file_io, look, ask)
             if not is_set:
                 # Somebody else has come to the end, or it was taken back.
                 marks.remove(mark)
                 return ExpiryResult(snapshots=tuple(gone))
-            if number == min(plan.snapshots):
+            if number == ids[0]:
                 store.snapshots.note_earliest(plan.end)
             for each in going:
                 store.file_io.delete(store.paths.snapshot(each.id))

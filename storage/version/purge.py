@@ -28,6 +28,7 @@ def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     """
     if store.paths.branch != MAIN_BRANCH:
         raise InvalidInputError(f"The branch {store.paths.branch!r} can't be purged, delete it; or purge the table.")
+    store.check_exclusive()
     branches, tags = BranchManager(store), TagManager(store.file_io, store.paths)
     for branch in branches.names():
         branches.delete(branch)

@@ -58,6 +58,7 @@ def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
 
 def _take_back(store: TableStore, target: Snapshot) -> Snapshot:
     """Make it the newest snapshot; it is returned as it is then."""
+    store.check_exclusive()
     newest = target
 
     def make() -> LineChange:

@@ -19,6 +19,7 @@ from interbed.storage.meta.store import TableStore
 
 def create_tag(store: TableStore, tag: Tag) -> bool:
     """Make the tag; False when its name is taken. Raises SnapshotNotFoundError when its snapshot is going."""
+    store.check_exclusive()
     tags = TagManager(store.file_io, store.paths)
     with guarded(store, tag.snapshot):
         return tags.create(tag)
@@ -26,6 +27,7 @@ def create_tag(store: TableStore, tag: Tag) -> bool:
 
 def replace_tag(store: TableStore, tag: Tag) -> None:
     """Make an existing name stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+    store.check_exclusive()
     tags = TagManager(store.file_io, store.paths)
     with guarded(store, tag.snapshot):
         tags.replace(tag)
@@ -33,6 +35,7 @@ def replace_tag(store: TableStore, tag: Tag) -> None:
 
 def rename_tag(store: TableStore, name: str, new_name: str) -> None:
     """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+    store.check_exclusive()
     file_io, paths = store.file_io, store.paths
     tags = TagManager(file_io, paths)
     check_tag_name(new_name)

@@ -94,19 +94,19 @@ def _check_authority(location: str) -> None:
         raise InvalidInputError(f"{location} names no {kind}; write it as {form}.")
 
 
-def check_exclusive(file_io: FileIO, path: str) -> None:
-    """Raise NotSupportedError where the store of the path creates no file exclusively; for who has no lock."""
-    if not file_io.exclusive_create:
-        way = "A catalog with metastore=hive and lock.enabled=true has one."
-        raise NotSupportedError(f"{needs_lock(file_io, path)} {way}")
+def check_exclusive(
+    file_io: FileIO, path: str, way: str = "A catalog with metastore=hive and lock.enabled=true has one."
+) -> None:
+    """Raise NotSupportedError where the store of the path creates no file exclusively; for who has no lock.
 
-
-def needs_lock(file_io: FileIO, path: str) -> str:
-    """Why changes at the path need the lock of a catalog, where the store creates no file exclusively."""
+    `way` says how to come by one.
+    """
+    if file_io.exclusive_create:
+        return
     why = f"The store of {path} can't create a file exclusively, so what changes a table needs a catalog lock"
     if file_io.scheme in SCHEMES and not is_installed("obstore"):
-        return f"{why}; or install a client that can: pip install 'interbed[stores]'."
-    return f"{why}."
+        why = f"{why}; or install a client that can: pip install 'interbed[stores]'"
+    raise NotSupportedError(f"{why}. {way}")
 
 
 def renames_directories(file_io: FileIO) -> bool:

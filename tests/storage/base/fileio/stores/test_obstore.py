@@ -362,6 +362,7 @@ def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
             lambda: catalog.alter_table("shop.t", interbed.SchemaChange.add_column("more", "INT")),
             lambda: table.create_tag("one"),
             lambda: table.create_branch("aside"),
+            lambda: table.branch_manager().create_branch("aside"),
             lambda: table.rollback_to(1),
             lambda: table.fast_forward("aside"),
             lambda: table.expire_snapshots(retain_max=1),
