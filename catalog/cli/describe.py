@@ -103,7 +103,7 @@ def _state(found: dict[str, Any]) -> str:
 
 
 def _description(table: "Table") -> dict[str, Any]:
-    from interbed.storage.base.masking import masked
+    from interbed.storage.base.masking import all_masked
 
     found = table.schema
     latest = table.latest_snapshot()
@@ -115,7 +115,7 @@ def _description(table: "Table") -> dict[str, Any]:
         "columns": [_column(field, found.primary_keys, found.partition_keys) for field in found.fields],
         "primary_keys": list(found.primary_keys),
         "partition_keys": list(found.partition_keys),
-        "options": {key: masked(key, value) for key, value in sorted(found.options.items())},
+        "options": all_masked(dict(sorted(found.options.items()))),
         "own": _own(found.options),
         "snapshot": None
         if latest is None
@@ -129,7 +129,7 @@ def _description(table: "Table") -> dict[str, Any]:
 
 def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[str, Any]:
     """What is known of a table that can't be read, in the form of _description."""
-    from interbed.storage.base.masking import masked
+    from interbed.storage.base.masking import all_masked
 
     return {
         "table": name,
@@ -149,7 +149,7 @@ def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[st
         ],
         "primary_keys": list(outline.primary_keys),
         "partition_keys": list(outline.partition_keys),
-        "options": {key: masked(key, value) for key, value in sorted(outline.options.items())},
+        "options": all_masked(dict(sorted(outline.options.items()))),
         "own": _own(outline.options),
         "snapshot": None,
     }

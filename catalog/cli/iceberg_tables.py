@@ -62,7 +62,7 @@ def show_snapshots(table: "IcebergTable", as_json: bool) -> None:
 
 def describe(table: "IcebergTable") -> dict[str, Any]:
     """What `interbed table describe` tells of a table, in the form of interbed's own; types are Iceberg's."""
-    from interbed.storage.base.masking import masked
+    from interbed.storage.base.masking import all_masked
 
     metadata = table.metadata.metadata
     schema, spec, latest = metadata.schema(), metadata.spec(), metadata.current_snapshot()
@@ -94,7 +94,7 @@ def describe(table: "IcebergTable") -> dict[str, Any]:
         ],
         "primary_keys": [field.name for field in schema.fields if field.field_id in keys],
         "partition_keys": partition,
-        "options": {key: masked(key, value) for key, value in sorted(table.properties.items())},
+        "options": all_masked(dict(sorted(table.properties.items()))),
         "own": [],
         "snapshot": None
         if latest is None

@@ -261,10 +261,11 @@ class SnapshotManager:
             note_latest = partial(self._file_io.overwrite, self._paths.latest_hint, content, durable=False)
             _, noted = both(self._file_io, note_latest, partial(self._hint, self._paths.earliest_hint))
             if noted is None:
-                # The first one of all is the oldest, and nothing of the table can be due yet.
-                is_first = latest == FIRST_SNAPSHOT_ID
-                earliest = latest if is_first else min(self.ids(), default=latest)
-                self._oldest_id = latest if is_first else self._oldest_id
+                if latest == FIRST_SNAPSHOT_ID:
+                    # The first one of all is the oldest, and nothing of the table can be due yet.
+                    earliest = self._oldest_id = latest
+                else:
+                    earliest = min(self.ids(), default=latest)
                 self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
             self._has_earliest_hint = is_remote(self._file_io)
         except OSError as error:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from interbed.storage.base.masking import masked
+from interbed.storage.base.masking import all_masked
 from interbed.storage.base.types.json import field_to_json, type_to_json
 from interbed.storage.meta.store import TableStore
 from interbed.storage.views.system.column import Row, SystemTableKind, bigint, moment, text, wall_clock
@@ -20,7 +20,7 @@ def _schemas(store: TableStore) -> Sequence[Row]:
             _flat([field_to_json(field) for field in schema.fields]),
             _flat(list(schema.partition_keys)),
             _flat(list(schema.primary_keys)),
-            _flat({key: masked(key, value) for key, value in schema.options.items()}),
+            _flat(all_masked(schema.options)),
             schema.comment,
             wall_clock(schema.time_millis),
         )
@@ -44,7 +44,7 @@ SCHEMAS = SystemTableKind(
 
 def _options(store: TableStore) -> Sequence[Row]:
     newest = store.schemas.latest() or store.schema
-    return sorted((key, masked(key, value)) for key, value in newest.options.items())
+    return sorted(all_masked(newest.options).items())
 
 
 OPTIONS = SystemTableKind(columns=(text("key"), text("value")), rows=_options)

@@ -22,7 +22,6 @@ from interbed.storage.base.fileio.stores.errors import (
     is_not_implemented,
     may_have_happened,
     status_of,
-    store_error,
 )
 from interbed.storage.base.fileio.stores.objects import WRITER, StoreObjects
 
@@ -111,16 +110,7 @@ class ExclusivePuts:
             self._pause(attempt - 1)
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
-        settings = self._objects.settings
-        return store_error(
-            action,
-            path,
-            error,
-            settings.source,
-            ended=settings.ended,
-            endpoint=settings.address_option,
-            secrets=settings.secrets,
-        )
+        return self._objects.error(action, path, error)
 
     def _pause(self, attempt: int) -> None:
         self._sleep(self._patience.pause_seconds(attempt - 1))

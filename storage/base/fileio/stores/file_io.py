@@ -21,7 +21,7 @@ from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
-from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store, store_error
+from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
 from interbed.storage.base.fileio.stores.settings import store_settings
@@ -294,16 +294,7 @@ class ObstoreFileIO:
             raise self._error(action, path, error) from None
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
-        settings = self._settings
-        return store_error(
-            action,
-            path,
-            error,
-            settings.source,
-            ended=settings.ended,
-            endpoint=settings.address_option,
-            secrets=settings.secrets,
-        )
+        return self._objects.error(action, path, error)
 
     def _check_process(self) -> None:
         global _used_by

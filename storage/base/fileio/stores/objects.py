@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES, end_bytes
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.stores import requests
@@ -53,6 +54,19 @@ class StoreObjects:
         self._is_known = not self._is_s3 or settings.endpoint is None
         """Whether what is asked is known to be such a store: a cloud's own address is, any other has yet to show it."""
         self._guard = threading.Lock()
+
+    def error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
+        """The error to raise for one of the store's; `action` completes "Can't …"."""
+        settings = self.settings
+        return store_error(
+            action,
+            path,
+            error,
+            settings.source,
+            ended=settings.ended,
+            endpoint=settings.address_option,
+            secrets=settings.secrets,
+        )
 
     def renew(self, used: Any) -> bool:
         """Open the store anew, with the credentials that there are by now; False where they are always the same.
