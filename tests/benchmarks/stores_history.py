@@ -1,0 +1,66 @@
+"""An Iceberg table in a store that got the main benchmark's changes one by one, from Iceberg's own code in Spark.
+
+Updates and deletes are written as position deletes ("merge-on-read"), as the changes of a stream are: who reads the
+table has as many changes to merge as who reads interbed's.
+"""
+
+import csv
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from interbed.storage.base.fileio.resolve import file_io_for
+from tests.benchmarks import data
+from tests.support.peers.iceberg import CATALOG, IcebergPeer
+
+_TABLE = f"{CATALOG}.db.history"
+_MERGED_WHEN_READ = ", ".join(f"'write.{each}.mode'='merge-on-read'" for each in ("merge", "update", "delete"))
+
+
+def written_with_history(directory: Path, place: str, options: Mapping[str, str]) -> str:
+    """The metadata file of the table, in the folder `place` of the store that `options` open.
+
+    `directory` has the rows that tests/benchmarks/data.py made.
+    """
+    warehouse = directory / "iceberg-history"
+    with IcebergPeer(warehouse) as peer:
+        peer.run(
+            f"CREATE TABLE {_TABLE} USING iceberg TBLPROPERTIES ('format-version'='2', {_MERGED_WHEN_READ}) AS "
+            f"SELECT * FROM {_rows(directory, 'base')}"
+        )
+        for number in range(data.UPSERTS):
+            peer.run(
+                f"MERGE INTO {_TABLE} t USING {_rows(directory, f'upsert-{number}')} s ON t.id = s.id "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        peer.run(f"DELETE FROM {_TABLE} WHERE id IN (SELECT id FROM {_rows(directory, 'delete')})")
+        made = Path(peer.metadata(_TABLE).removeprefix("file:"))
+        # Metadata name their files by whole paths, so they are written anew for where they go.
+        ((_, listed, *_),) = peer.run(
+            f"CALL {CATALOG}.system.rewrite_table_path(table => '{_TABLE.removeprefix(f'{CATALOG}.')}', "
+            f"source_prefix => 'file:{warehouse}', target_prefix => '{place}')"
+        )
+    _copy(Path(listed.removeprefix("file:")), place, options)
+    shutil.rmtree(warehouse)
+    return f"{place}/{made.relative_to(warehouse)}"
+
+
+def _rows(directory: Path, name: str) -> str:
+    """A file of rows as Spark names it."""
+    path = directory / f"{name}.parquet"
+    if not path.exists():
+        pq.write_table(data.read(directory / f"{name}.arrow"), path)
+    return f"parquet.`{path}`"
+
+
+def _copy(listed: Path, place: str, options: Mapping[str, str]) -> None:
+    """Copy the files of which a CSV says where each is and where it goes."""
+    file_io, root = file_io_for(place, options)
+    for part in sorted(listed.glob("part-*") if listed.is_dir() else [listed]):
+        with part.open(newline="") as lines:
+            for source, target in csv.reader(lines):
+                path = f"{root}{target.removeprefix(place)}"
+                with open(source.removeprefix("file:"), "rb") as found, file_io.open_output(path) as copied:
+                    shutil.copyfileobj(found, copied, 8 << 20)
