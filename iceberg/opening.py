@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
-from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import DirectoryHome, TableHome
 from interbed.iceberg.read.files import OURS_ALONE, STORE_OPTIONS, store_options
+from interbed.iceberg.read.static_table import static_table
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -33,7 +33,7 @@ def load_iceberg_table(
     home: TableHome | None = None
     try:
         if location.endswith(_METADATA_FILE):
-            found: Metadata = StaticTable.from_metadata(location, given)
+            found: Metadata = static_table(location, given)
         else:
             file_io, path = file_io_for(location, store_options(given))
             home = DirectoryHome(location, given, file_io, path)

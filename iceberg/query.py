@@ -48,7 +48,7 @@ class IcebergScan(ArrowRows):
     @cached_property
     def plan(self) -> Plan:
         """The tasks to read and what was pruned."""
-        return plan_read(self.table.metadata, self.table.io, self.snapshot, self.row_schema, self.predicate)
+        return plan_read(self.table.metadata, self._files.io, self.snapshot, self.row_schema, self.predicate)
 
     @property
     def schema(self) -> pa.Schema:

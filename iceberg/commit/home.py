@@ -11,12 +11,12 @@ from typing import Protocol
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
+from interbed.iceberg.read.static_table import static_table
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive
@@ -72,7 +72,7 @@ class DirectoryHome:
     def load(self) -> Metadata:
         """See TableHome; FileNotFoundError for a directory without a table."""
         _, name = self._newest()
-        return StaticTable.from_metadata(f"{self._location}/metadata/{name}", self._properties)
+        return static_table(f"{self._location}/metadata/{name}", self._properties)
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -24,7 +24,7 @@ from interbed.iceberg.commit.new_file import NewFile
 from interbed.iceberg.commit.replacement import Place
 from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
-from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
 from interbed.iceberg.meta.new_manifests import with_status, write_manifest, write_manifest_list
 from interbed.storage.base.errors import StorageAccessError
 
@@ -52,13 +52,11 @@ class ManifestReader:
 
     def of(self, io: FileIO, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
         """The manifests of a snapshot with their live files."""
-        found = []
-        for manifest in manifests_of(io, snapshot):
-            path = manifest.manifest_path
-            if path not in self.known:
-                self.known[path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries_of(io, manifest))
-            found.append((manifest, self.known[path]))
-        return found
+        manifests = manifests_of(io, snapshot)
+        new = [each for each in manifests if each.manifest_path not in self.known]
+        for manifest, entries in zip(new, entries_of_each(io, new), strict=True):
+            self.known[manifest.manifest_path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries)
+        return [(each, self.known[each.manifest_path]) for each in manifests]
 
 
 class SnapshotWriter:

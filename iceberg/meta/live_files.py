@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
-from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ def live_files(
         for m in manifests
         if m.content == ManifestContent.DATA
     )
-    for manifest in kept:
-        for entry in entries_of(io, manifest):
+    for entries in entries_of_each(io, kept):
+        for entry in entries:
             if pruning.keeps_file(entry.data_file):
                 file = live_file(entry)
                 (data if file.content is Content.DATA else deletes).append(file)

@@ -3,17 +3,19 @@
 Source: Iceberg's table specification, "Sequence Number Inheritance" and "First Row ID Inheritance".
 """
 
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -31,11 +33,15 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, row_id_of
+from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
+from interbed.storage.base.fileio.at_once import begun
 
 T = TypeVar("T")
 
 _AVRO_SCHEMA = "avro.schema"
+_READ_AHEAD = 16
+"""Manifests that are asked for before they are needed; each is a few MB at most."""
 _CACHED = 64
 """Readers of manifests that are kept: one for each schema of a table's partitions."""
 
@@ -43,22 +49,57 @@ FIRST_ROW_ID = 16
 """The place of that field in the record of a data file."""
 
 
-def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """The manifests of a snapshot; CorruptFileError for a list that can't be decoded, StorageAccessError."""
-    return _reading(snapshot.manifest_list or "", partial(_manifests, io, snapshot))
+    return _reading(snapshot.manifest_list or "", partial(_manifests, files, snapshot))
 
 
-def entries_of(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
+def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
     """The live entries of a manifest, with `deleted` those of files that went as well; raises as manifests_of."""
-    return _reading(manifest.manifest_path, partial(_entries, io, manifest, deleted))
+    path = manifest.manifest_path
+    return _reading(path, lambda: _decoded(manifest, files.new_input(path), deleted))
 
 
-def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+def entries_of_each(files: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
+    """The live entries of each manifest, in order; raises as manifests_of. Of a store several are read at once."""
+    sources = ((each, _source(files, each.manifest_path)) for each in manifests)
+    for manifest, source in ahead_of(sources, _READ_AHEAD):
+        yield _reading(manifest.manifest_path, partial(_decoded, manifest, source, deleted=False))
+
+
+class _Begun(InputFile):
+    """A file that a thread reads meanwhile."""
+
+    def __init__(self, source: InputFile) -> None:
+        super().__init__(source.location)
+        self._source = source
+        self._content = begun(self._read)
+
+    def __len__(self) -> int:
+        return len(self._content.result())
+
+    def exists(self) -> bool:
+        return self._source.exists()
+
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(self._content.result())
+
+    def _read(self) -> bytes:
+        with self._source.open() as source:
+            return source.read()
+
+
+def _source(files: FileIO, path: str) -> InputFile:
+    source = files.new_input(path)
+    return source if urlsplit(path).scheme in ("", "file") else _Begun(source)
+
+
+def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """The records of a manifest list; pyiceberg's own reader passes over the row ids of version 3."""
     if not snapshot.manifest_list:
         raise ValueError(f"snapshot {snapshot.snapshot_id} names no manifest list")
     with AvroFile[ManifestFile](
-        io.new_input(snapshot.manifest_list),
+        files.new_input(snapshot.manifest_list),
         MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
@@ -88,8 +129,8 @@ def _reader_of(schema: str) -> Reader:
     )
 
 
-def _entries(io: FileIO, manifest: ManifestFile, deleted: bool) -> list[ManifestEntry]:
-    with _Manifest(io.new_input(manifest.manifest_path)) as reader:
+def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:
+    with _Manifest(source) as reader:
         found = [
             _inherit_from_manifest(entry, manifest)
             for entry in reader
@@ -108,6 +149,8 @@ def _entries(io: FileIO, manifest: ManifestFile, deleted: bool) -> list[Manifest
 def _reading(path: str, read: Callable[[], T]) -> T:
     try:
         return read()
+    except StorageAccessError:
+        raise
     except OSError as error:
         raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error
     except (ValueError, EOFError, LookupError, TypeError, AssertionError, ValidationError) as error:

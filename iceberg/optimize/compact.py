@@ -22,6 +22,7 @@ from interbed.iceberg.optimize.run_unit import UnitOutcome, run_unit
 from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.optimize.unit import OptimizeUnit
 from interbed.iceberg.plan.plan import plan_read
+from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.write.sort.order import SortOrder
@@ -79,11 +80,12 @@ def plan_optimization(
     if settings is None:
         settings = OptimizeSettings.of(metadata.properties)
     # A filter prunes deletes as well, but files are rewritten with all of theirs.
-    plan = plan_read(metadata, table.io, snapshot, metadata.schema(), None)
+    files = TableFiles.of(metadata, table.io.properties)
+    plan = plan_read(metadata, files.io, snapshot, metadata.schema(), None)
     tasks = [file for task in plan.tasks for file in task.files]
     known = {file.place for task in tasks for file in task.deletes.files}
     if scope.predicate is not None:
-        narrow = plan_read(metadata, table.io, snapshot, metadata.schema(), scope.predicate)
+        narrow = plan_read(metadata, files.io, snapshot, metadata.schema(), scope.predicate)
         chosen = {file.file.path for task in narrow.tasks for file in task.files}
         tasks = [task for task in tasks if task.file.path in chosen]
     job = OptimizeJob.of(table, snapshot, name or uuid.uuid4().hex, settings, scope.order)

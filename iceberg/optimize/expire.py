@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 
 from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.manifest_entries import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.properties import whole_number
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 
@@ -209,8 +209,8 @@ def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
         except InterbedError as error:
             _log.warning("What %s names stays, for it can't be read: %s", manifest.manifest_path, error)
     if content:
-        for manifest in kept_manifests.values():
-            for entry in entries_of(table.io, manifest):
+        for entries in entries_of_each(table.io, kept_manifests.values()):
+            for entry in entries:
                 content.pop(str(entry.data_file.file_path), None)
     statistics = {
         file.statistics_path

@@ -17,6 +17,7 @@ from interbed.iceberg.optimize.planner import deleted_shares
 from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.plan.plan import plan_read
 from interbed.iceberg.plan.task import DataTask
+from interbed.iceberg.read.files import TableFiles
 from interbed.storage.upkeep.bucket_health import BucketHealth
 from interbed.storage.upkeep.health import TableHealth
 
@@ -31,12 +32,13 @@ def iceberg_health(table: Metadata, now_millis: int) -> TableHealth:
     if snapshot is None:
         return TableHealth()
     settings = OptimizeSettings.of(metadata.properties)
-    plan = plan_read(metadata, table.io, snapshot, metadata.schema(), None)
+    files = TableFiles.of(metadata, table.io.properties)
+    plan = plan_read(metadata, files.io, snapshot, metadata.schema(), None)
     partitions: dict[tuple[int, tuple[object, ...]], list[DataTask]] = defaultdict(list)
     for task in plan.tasks:
         for file in task.files:
             partitions[file.file.spec_id, file.file.partition].append(file)
-    manifests = manifests_of(table.io, snapshot)
+    manifests = manifests_of(files.io, snapshot)
     return TableHealth(
         snapshot_id=snapshot.snapshot_id,
         newest_millis=snapshot.timestamp_ms,

@@ -14,7 +14,7 @@ from typing import Any
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
+from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
 from interbed.iceberg.optimize.expire import check_collected
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InvalidInputError
@@ -88,12 +88,11 @@ def named_files(table: Metadata) -> Iterator[str]:
     seen: set[str] = set()
     for snapshot in metadata.snapshots:
         yield snapshot.manifest_list
-        for manifest in manifests_of(table.io, snapshot):
-            if manifest.manifest_path in seen:
-                continue
-            seen.add(manifest.manifest_path)
-            yield manifest.manifest_path
-            yield from (str(entry.data_file.file_path) for entry in entries_of(table.io, manifest))
+        new = [each for each in manifests_of(table.io, snapshot) if each.manifest_path not in seen]
+        seen.update(each.manifest_path for each in new)
+        yield from (each.manifest_path for each in new)
+        for entries in entries_of_each(table.io, new):
+            yield from (str(entry.data_file.file_path) for entry in entries)
 
 
 def _all_files(file_io: FileIO, folder: str) -> Iterator[FileStatus]:

@@ -15,8 +15,6 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from pyiceberg.table import StaticTable
-
 from interbed.iceberg.commit.new_file import NewFile
 from interbed.iceberg.meta.live_file import Content, LiveFile
 from interbed.iceberg.optimize.job import OptimizeJob
@@ -25,6 +23,7 @@ from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.optimize.unit import Action, OptimizeUnit
 from interbed.iceberg.plan.delete_index import Deletes
 from interbed.iceberg.plan.task import DataTask
+from interbed.iceberg.read.static_table import static_table
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
 
@@ -41,7 +40,7 @@ class JobPlace:
 
     def open(self) -> OptimizeJob:
         """The job; raises what reading metadata raises."""
-        table = StaticTable.from_metadata(self.metadata, dict(self.store))
+        table = static_table(self.metadata, self.store)
         snapshot = table.metadata.snapshot_by_id(self.snapshot)
         if snapshot is None:
             raise InvalidInputError(f"{self.metadata} has no snapshot {self.snapshot}.")

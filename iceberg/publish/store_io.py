@@ -9,6 +9,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
+from interbed.iceberg.read.store_inputs import StoreInput
 from interbed.storage.base.fileio.api import FileIO as StoreFiles
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.fileio.writing import write_file
@@ -26,7 +27,7 @@ class StoreIO(FileIO):
         self._waiting: dict[str, _Content] = {}
 
     def new_input(self, location: str) -> InputFile:
-        return _Input(self.files, location)
+        return StoreInput(location, self.files, normalize_path(location))
 
     def new_output(self, location: str) -> OutputFile:
         content = self._waiting[location] = _Content()
@@ -55,21 +56,6 @@ class _Content(io.BytesIO):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
-
-
-class _Input(InputFile):
-    def __init__(self, files: StoreFiles, location: str) -> None:
-        super().__init__(location)
-        self._files = files
-
-    def __len__(self) -> int:
-        return self._files.size(normalize_path(self.location))
-
-    def exists(self) -> bool:
-        return self._files.exists(normalize_path(self.location))
-
-    def open(self, seekable: bool = True) -> Any:
-        return io.BytesIO(self._files.read_bytes(normalize_path(self.location)))
 
 
 class _Output(OutputFile):

@@ -8,7 +8,10 @@ positions that they delete in the data files are found before these are read.
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +24,10 @@ from interbed.iceberg.plan.task import DataTask
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.key_places import Array
 from interbed.iceberg.read.key_table import KeyTable
+from interbed.storage.base.ahead import at_once, one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
+from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
 from interbed.storage.files.deletion.vector import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
@@ -34,6 +39,10 @@ _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POSITION = NestedField(2147483545, "pos", LongType(), required=True)
 _POSITION_DELETES = Schema(_PATH, _POSITION)
 _POSITIONS_ALONE = Schema(_POSITION)
+_AT_ONCE = 8
+"""So many delete files of a store are opened at the same time,"""
+_BYTES_AT_ONCE = 64 << 20
+"""those with keys as long as they are not larger together."""
 _LARGE_BYTES = 1 << 20
 """Of smaller files finding the pages of one path takes longer than reading all."""
 
@@ -95,7 +104,8 @@ class Deletions:
         self._schema = schema
         self._keys_max = KEYS_MAX
         self._lock = threading.Lock()
-        self._positions: dict[tuple[str, int | None], dict[str, Positions]] = {}
+        self._positions: dict[tuple[str, int | None], Future[dict[str, Positions]]] = {}
+        self._positions_lock = threading.Lock()
         self._tables: dict[Scope, tuple[KeyColumns, KeyTable] | None] = {}
         self._by_blocks: dict[str, DeletionVector] | None = None
         self._tasks = tuple(tasks)
@@ -114,8 +124,8 @@ class Deletions:
     def of(self, task: DataTask) -> FileDeletions:
         """What is deleted of a data file. Raises what reading files raises."""
         scopes = self._scopes_of(task)
+        found = FileDeletions(self._vector_of(task))
         with self._lock:
-            found = FileDeletions(self._vector_of(task))
             for scope in scopes:
                 if not self._is_large(scope) and (keys := self._keys(scope)) is not None:
                     found.keys.append(keys)
@@ -134,18 +144,17 @@ class Deletions:
     def _vector_of(self, task: DataTask) -> DeletionVector:
         if task.deletes.vector is not None:
             return self._read_vector(task.deletes.vector)
-        parts = [
-            found
-            for file in task.deletes.positions
-            if (found := self._positions_in(file).get(task.file.path)) is not None
-        ]
+        files = task.deletes.positions
+        is_far = bool(files) and self._files.is_far(files[0].path)
+        by_file = at_once(self._positions_in, files, most=_AT_ONCE if is_far else 1)
+        parts = [found for each in by_file if (found := each.get(task.file.path)) is not None]
         return DeletionVector.of(np.concatenate(parts)) if parts else EMPTY
 
     def _read_vector(self, file: LiveFile) -> DeletionVector:
         assert file.offset is not None
         assert file.length is not None
         file_io, path = self._files.open(file.path)
-        with data_file_errors(path), file_io.open_input(path) as source:
+        with data_file_errors(path), open_sized(file_io, path, file.size) as source:
             source.seek(file.offset)
             content = source.read(file.length)
         found = decode(content, source=path)
@@ -156,10 +165,19 @@ class Deletions:
         return found
 
     def _positions_in(self, file: LiveFile) -> dict[str, Positions]:
-        known = self._positions.get(file.place)
-        if known is None:
-            known = self._positions[file.place] = self._read_positions(file, self._users[file.place])
-        return known
+        with self._positions_lock:
+            known = self._positions.get(file.place)
+            mine = known is None
+            if known is None:
+                known = self._positions[file.place] = Future()
+        if mine:
+            try:
+                known.set_result(self._read_positions(file, self._users[file.place]))
+            except BaseException as error:
+                # Whoever waits for it gets the same error.
+                known.set_exception(error)
+                raise
+        return known.result()
 
     def _read_positions(self, file: LiveFile, users: set[str]) -> dict[str, Positions]:
         if file.only_path is not None:
@@ -194,16 +212,27 @@ class Deletions:
         keys: list[list[Array]] = []
         numbers: list[Positions] = []
         rows = 0
-        for file in self._scopes[scope].values():
-            for _, batch in self._files.batches(file, columns.schema):
-                keys.append(columns.of(batch))
-                numbers.append(np.full(batch.num_rows, file.sequence_number, np.int64))
-                rows += batch.num_rows
-                if rows_max is not None and rows >= rows_max:
-                    yield _table_of(keys, numbers)
-                    keys, numbers, rows = [], [], 0
+        for file, batch in self._rows_of(tuple(self._scopes[scope].values()), columns.schema):
+            keys.append(columns.of(batch))
+            numbers.append(np.full(batch.num_rows, file.sequence_number, np.int64))
+            rows += batch.num_rows
+            if rows_max is not None and rows >= rows_max:
+                yield _table_of(keys, numbers)
+                keys, numbers, rows = [], [], 0
         if rows:
             yield _table_of(keys, numbers)
+
+    def _rows_of(self, files: Sequence[LiveFile], schema: Schema) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
+        """The rows of files, one after the other; of a store the next ones are opened meanwhile."""
+
+        def rows(file: LiveFile) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
+            return ((file, batch) for _, batch in self._files.batches(file, schema))
+
+        sources = [partial(rows, file) for file in files]
+        if self._files.is_far(files[0].path):
+            sizes = [file.size for file in files]
+            return one_after_another(sources, sizes, most=_AT_ONCE, weight=_BYTES_AT_ONCE)
+        return chain.from_iterable(source() for source in sources)
 
     def _found_by_blocks(self) -> dict[str, DeletionVector]:
         """What keys delete that are too many for one table, as positions."""

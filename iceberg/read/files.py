@@ -1,6 +1,6 @@
 """Data and delete files of an Iceberg table, opened and decoded by interbed's readers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from interbed.iceberg.meta.live_file import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns
 from interbed.iceberg.read.file_schema import read_file_schema
+from interbed.iceberg.read.store_inputs import StoreInputs
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.resolve import file_io_for
@@ -84,6 +85,15 @@ class TableFiles:
         """The store of a file, and its path there."""
         return file_io_for(path, self.store_options)
 
+    def is_far(self, path: str) -> bool:
+        """Whether a file is in a store, of which several are better asked for at once."""
+        return is_remote(self.open(path)[0])
+
+    @property
+    def io(self) -> StoreInputs:
+        """The store as pyiceberg's readers of metadata open it."""
+        return StoreInputs(self.store_options)
+
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that nothing names and that may not be there; failures are logged, never raised."""
         for path in paths:
@@ -98,7 +108,7 @@ class TableFiles:
         *,
         batch_rows: int = BATCH_ROWS,
         use_threads: bool = False,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    ) -> Generator[tuple[int, pa.RecordBatch], None, None]:
         """The rows of a file with the columns wanted, each batch with the position of its first row.
 
         Rows that a predicate over these columns excludes may be left out by whole batches. Raises CorruptFileError,

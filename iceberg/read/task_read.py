@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import chain
 
@@ -13,7 +14,7 @@ from interbed.iceberg.plan.task import DataTask, ReadTask
 from interbed.iceberg.read.deletions import Deletions
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.lineage import ROW_ID, with_lineage
-from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.ahead import Begun
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.read.parallel import read_ahead
@@ -54,25 +55,28 @@ class TaskRead:
         sources = [partial(self._rows, file, deletions, count > len(data)) for file in data]
         count = min(count, len(data))
         # Of a store the files that come next are opened meanwhile.
-        is_far = bool(data) and is_remote(self._files.open(data[0].file.path)[0])
+        is_far = bool(data) and self._files.is_far(data[0].file.path)
         ahead = min(count, len(data) - count) if is_far else 0
         return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, count, ahead=ahead))
 
     def _rows(self, task: DataTask, deletions: Deletions, use_threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))
         names = self._arrow.names
-        found = deletions.of(task)
-        batches = self._files.batches(task.file, wanted, self._predicate, use_threads=use_threads)
-        for position, batch in batches:
-            kept = found.kept(position, batch, task.file.sequence_number)
-            if self._has_lineage:
-                batch = with_lineage(batch, position, task.file)
-            if kept is not None:
-                batch = batch.filter(pa.array(kept))
-            if self._predicate is not None:
-                batch = batch.filter(mask(self._predicate, batch))
-            if batch.num_rows:
-                yield batch if batch.num_columns == len(names) else batch.select(names)
+        read = partial(self._files.batches, task.file, wanted, self._predicate, use_threads=use_threads)
+        # A file of a store comes while its deletes do.
+        is_begun = bool(task.deletes.files) and self._files.is_far(task.file.path)
+        with closing(Begun(read) if is_begun else read()) as batches:
+            found = deletions.of(task)
+            for position, batch in batches:
+                kept = found.kept(position, batch, task.file.sequence_number)
+                if self._has_lineage:
+                    batch = with_lineage(batch, position, task.file)
+                if kept is not None:
+                    batch = batch.filter(pa.array(kept))
+                if self._predicate is not None:
+                    batch = batch.filter(mask(self._predicate, batch))
+                if batch.num_rows:
+                    yield batch if batch.num_columns == len(names) else batch.select(names)
 
 
 def _chosen(schema: Schema, ids: Sequence[int]) -> Schema:
