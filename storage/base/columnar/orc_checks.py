@@ -40,7 +40,9 @@ class SealingSink:
         return given.nbytes
 
     def seal(self) -> int:
-        """Write the checksum, and the byte that was held back; how many bytes were added."""
+        """Write the checksum, and the byte that was held back; how many bytes were added: none to an empty file."""
+        if not self._last:
+            return 0
         length = self._last[0] + SEAL_BYTES
         if length > _MOST_POSTSCRIPT:
             self._sink.write(self._last)

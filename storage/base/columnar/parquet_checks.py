@@ -105,6 +105,11 @@ def _place_of_key(footer: bytes) -> int | None:
     return at if at > 0 and alike >= len(_KEY) // 2 else None
 
 
+def is_ours(footer: bytes) -> bool:
+    """Whether the footer has our checksum."""
+    return _place_of_key(footer) is not None
+
+
 def check_footer(footer: bytes) -> None:
     """Raise ValueError for a damaged footer of ours; those of other writers are taken as they are."""
     at = _place_of_key(footer)

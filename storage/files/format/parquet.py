@@ -5,7 +5,7 @@ read through a buffer per column, or a row group at a time where that is little.
 or pages are needed, so that one in a store fetches them by few requests and ahead of need.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
+from interbed.storage.files.format.far_timestamps import Rows, check_near
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
@@ -82,6 +83,7 @@ class ParquetReader:
             names = [f.name for f in fields if f.name in present]
 
             coded = [name for name in names if name in footer.dictionaries]
+            far = [name for name in names if name in footer.far_timestamps]
 
             def whole(groups: list[int] | None, buffer_size: int | None = None) -> _Found:
                 with opened(
@@ -92,9 +94,10 @@ class ParquetReader:
                     as_dictionaries=coded,
                 ) as file:
                     for position, end, stretch in _stretches(footer.groups.starts, groups):
-                        for batch in file.iter_batches(
+                        batches = file.iter_batches(
                             batch_rows, columns=names, row_groups=stretch, use_threads=use_threads
-                        ):
+                        )
+                        for batch in near(batches, stretch) if far else batches:
                             if coded:
                                 batch = _decoded(batch)
                             pages.read(batch.nbytes)
@@ -106,8 +109,15 @@ class ParquetReader:
                         if position != end:
                             raise ValueError(f"its pages end at row {position} instead of {end}")
 
+            def near(batches: Iterable[pa.RecordBatch], groups: list[int] | None) -> Iterator[pa.RecordBatch]:
+                with opened(source, footer.with_bytes, verify=False) as file:
+                    raw = Rows(file.iter_batches(batch_rows, columns=far, row_groups=groups))
+                    for batch in batches:
+                        check_near(batch, raw.take(batch.num_rows), path)
+                        yield batch
+
             groups = _row_groups(footer.groups, predicate, wanted)
-            if groups == [] or (predicate is None and wanted is None):
+            if groups == [] or far or (predicate is None and wanted is None):
                 buffer_size = _announced(source, footer, names, groups)
                 yield None
                 yield from whole(groups, buffer_size)

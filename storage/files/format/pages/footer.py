@@ -1,15 +1,25 @@
 """The footer of a Parquet file, decoded once for all reads of the file."""
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from interbed.storage.base.columnar.parquet_checks import check_footer, check_index, footer_of, metadata_of
+from interbed.storage.base.columnar.parquet_checks import (
+    check_footer,
+    check_index,
+    footer_of,
+    is_ours,
+    metadata_of,
+)
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.files.format.pages.chunks import Chunks
 from interbed.storage.files.format.pages.index import PageIndex
+from interbed.storage.files.format.pages.int96 import footer_with_bytes, int96_columns
 from interbed.storage.files.format.pages.row_groups import RowGroups
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _CACHE_BYTES = 32 << 20
 """Of footers so many bytes are kept in memory, for all tables of the process."""
@@ -51,6 +61,16 @@ class Footer:
         places = {self.metadata.schema.column(place).path: place for place in range(self.metadata.num_columns)}
         found = kinds & places.keys()
         return frozenset(name for name in found if all(_is_dictionary(group.column(places[name])) for group in groups))
+
+    @cached_property
+    def far_timestamps(self) -> frozenset[str]:
+        """Columns with timestamps of another writer's that may be out of the range of nanoseconds."""
+        return frozenset() if is_ours(self._content) else int96_columns(self.metadata, self.schema)
+
+    @cached_property
+    def with_bytes(self) -> "pq.FileMetaData":
+        """The same with bytes for those timestamps."""
+        return metadata_of(footer_with_bytes(self._content))
 
     def pages(self, source: Any) -> PageIndex:
         """Where the pages of the file are, which is open; ValueError for a damaged index."""

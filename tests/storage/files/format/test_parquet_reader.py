@@ -1,6 +1,7 @@
 """Parquet files are read by column names, in bounded batches, and skipped where their statistics say so."""
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.storage.base.errors import CorruptFileError, StorageAccessError
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError, StorageAccessError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.data_type import ArrayType, DataField
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.parquet import ParquetReader
 
@@ -114,3 +115,33 @@ def test_a_code_beyond_its_dictionary_is_damage(tmp_path: Path) -> None:
     path.write_bytes(content.replace(run, b"\x90\x4e\x03"))
     with pytest.raises(CorruptFileError, match=r"f\.parquet"):
         _read(path, [_field("t", "STRING")], batch_rows=10_000)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "far", [dt.datetime(9999, 12, 31), dt.datetime(2300, 1, 1), dt.datetime(1600, 1, 1), dt.datetime(1, 1, 1)]
+)
+def test_int96_timestamps_that_nanoseconds_do_not_hold_are_refused(
+    tmp_path: Path, nested: bool, far: dt.datetime
+) -> None:
+    path = tmp_path / "f.parquet"
+    near = [dt.datetime(2024, 1, 1), None, dt.datetime(1915, 11, 3, 11, 25, 3, 876543), dt.datetime(2262, 4, 11)] * 70
+    number, times = _field("n", "BIGINT"), _field("v", "TIMESTAMP(9)")
+    if nested:
+        times = replace(times, type=ArrayType(element=times.type))
+
+    def written(values: list[dt.datetime | None]) -> list[Any]:
+        held = [[value, None] for value in values] if nested else values
+        kind = pa.list_(pa.timestamp("us")) if nested else pa.timestamp("us")
+        rows = pa.table({"n": range(280), "v": pa.array(held, kind)})
+        pq.write_table(rows, path, use_deprecated_int96_timestamps=True, row_group_size=150)
+        return held
+
+    held = written(near)
+    found = pa.Table.from_batches(_read(path, [number, times]))
+    kind: pa.DataType = pa.list_(pa.timestamp("us")) if nested else pa.timestamp("us")
+    assert found.cast(pa.schema([("n", pa.int64()), ("v", kind)])).to_pydict()["v"] == held
+    written([*near[:-1], far])
+    with pytest.raises(NotSupportedError, match=rf"{path} has timestamps in the column 'v' before 1678 or after 2261"):
+        _read(path, [number, times])
+    assert pa.Table.from_batches(_read(path, [number])).num_rows == 280

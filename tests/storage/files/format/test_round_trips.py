@@ -4,6 +4,7 @@ import gc
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from pyarrow import orc
 
+import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.types.data_type import DataField
@@ -313,3 +315,13 @@ def test_a_null_where_none_may_be_is_refused_by_avro(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int32())], schema=file_schema([field]))
     with pytest.raises(InvalidInputError, match="'v' admits no nulls"):
         write(tmp_path / "f", [batch], (field,), file__format="avro")
+
+
+def test_a_time_that_orc_does_not_keep_is_refused_by_name_and_leaves_no_file(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
+    catalog.create_database("d")
+    schema = pa.schema([("id", pa.int64()), ("t", pa.timestamp("us"))])
+    table = catalog.create_table("d.t", schema, primary_keys=["id"], options={"bucket": "1", "file.format": "orc"})
+    with pytest.raises(InvalidInputError, match="The column 't' has timestamps before 1678 or after 2261"):
+        table.upsert([{"id": 1, "t": datetime(9999, 12, 31)}])
+    assert not list(tmp_path.rglob("*.orc"))
