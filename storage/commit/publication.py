@@ -147,10 +147,12 @@ class Publication:
                 snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:
             raise
-        except (InterbedError, OSError):
+        except (InterbedError, OSError) as error:
             # Anything else, an interruption above all, may have struck just after the snapshot was created: then the
             # files stay, at worst as orphans.
             writer.discard_all()
+            if isinstance(error, OSError) and self._is_gone():
+                raise CommitFailedError(self._was_dropped()) from error
             raise
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
@@ -306,12 +308,19 @@ class Publication:
             _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
         try:
+            if change is not Finish.BUSY and store.schemas.is_gone(store.schema):
+                # It was created where the table was dropped, or in another one that has its place by now.
+                if store.snapshots.is_stored(snapshot):
+                    store.file_io.delete(store.paths.snapshot(snapshot.id))
+                raise CommitFailedError(self._was_dropped())
             if change is Finish.BUSY:
                 outcome = Outcome.TAKEN_BACK
             else:
                 outcome = self._committed.outcome(snapshot, delta, manifests)
             if outcome in (Outcome.TAKEN_BACK, Outcome.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
+        except CommitFailedError:
+            raise
         except (InterbedError, OSError) as error:
             raise self._unknown(snapshot, f"it can't be looked up: {error}") from error
         if outcome is Outcome.UNKNOWN:
@@ -323,6 +332,16 @@ class Publication:
                 "was committed, and its files were removed. Write again."
             )
         return outcome is Outcome.IN_LINE
+
+    def _is_gone(self) -> bool:
+        """Whether the table was dropped, as far as that can be found out."""
+        try:
+            return self._store.schemas.is_gone(self._store.schema)
+        except (InterbedError, OSError):
+            return False
+
+    def _was_dropped(self) -> str:
+        return f"The table at {self._store.location} was dropped while it was written; nothing was committed."
 
     def _unknown(self, snapshot: Snapshot, why: str) -> CommitStateUnknownError:
         return CommitStateUnknownError(
@@ -384,9 +403,7 @@ class Publication:
             schema = schemas.newest_of(ids)
         # A table of the same name made meanwhile has none of the files that were written for the old one.
         if schema is None or schemas.is_gone(own, beside):
-            raise CommitFailedError(
-                f"The table at {self._store.location} was dropped while it was written; nothing was committed."
-            )
+            raise CommitFailedError(self._was_dropped())
         if schemas.is_replaced(own, schema.id):
             raise CommitConflictError(
                 f"The table at {self._store.location} was replaced while it was written; nothing was committed. Get it "

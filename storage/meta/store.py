@@ -6,7 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    CommitFailedError,
+    InvalidInputError,
+    NotSupportedError,
+)
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.local import LocalFileIO
@@ -15,7 +20,7 @@ from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOpt
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.lock import CatalogLock
@@ -111,13 +116,22 @@ class TableStore:
         if self.environment.lock is None and self.environment.publisher is None:
             check_exclusive(self.file_io, self.location)
 
+    def check_here(self) -> None:
+        """Raise CommitFailedError when the table was dropped since it was opened, and perhaps another one made.
+
+        For changes that would do as well to the table that has its name now.
+        """
+        if self.schemas.is_gone(self.schema):
+            raise CommitFailedError(was_dropped(self.location))
+
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Make the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
+        self.check_here()
         if self.environment.alter is not None:
             self.environment.alter(changes)
         else:
             self.check_exclusive()
-            self.schemas.change(changes)
+            self.schemas.change(changes, of=self.schema)
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
         """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""

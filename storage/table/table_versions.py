@@ -57,6 +57,7 @@ class TableVersions(TableAccess):
         from interbed.storage.version.tag_creation import create_tag
         from interbed.storage.version.tag_success import note_created
 
+        self.store.check_here()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if create_tag(self.store, tag):
             note_created(self.store, name)
@@ -82,6 +83,7 @@ class TableVersions(TableAccess):
         from interbed.storage.version.tag_creation import replace_tag
         from interbed.storage.version.tag_success import note_created
 
+        self.store.check_here()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         replace_tag(self.store, tag)
         note_created(self.store, name)
@@ -92,6 +94,7 @@ class TableVersions(TableAccess):
         """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.tag_creation import rename_tag
 
+        self.store.check_here()
         rename_tag(self.store, name, new_name)
         self._tell()
 
@@ -102,6 +105,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.tag_deletion import delete_tag
 
+        self.store.check_here()
         gone = delete_tag(self.store, name)
         self._tell()
         return gone
@@ -110,6 +114,7 @@ class TableVersions(TableAccess):
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
         from interbed.storage.version.tag_deletion import expire_tags
 
+        self.store.check_here()
         moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
         gone = expire_tags(self.store, datetime.now(), moment)
         if gone:
@@ -123,6 +128,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.automatic_tags import create_automatic_tags
 
+        self.store.check_here()
         made = create_automatic_tags(self.store)
         if made:
             self._tell()
@@ -142,18 +148,21 @@ class TableVersions(TableAccess):
         """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
         from interbed.storage.version.branch import BranchManager
 
+        self.store.check_here()
         BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch; raises BranchNotFoundError."""
         from interbed.storage.version.branch import BranchManager
 
+        self.store.check_here()
         BranchManager(self.store).delete(name)
 
     def rename_branch(self, name: str, new_name: str) -> None:
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.branch import BranchManager
 
+        self.store.check_here()
         BranchManager(self.store).rename(name, new_name)
 
     def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
@@ -164,12 +173,14 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.branch import BranchManager
 
+        self.store.check_here()
         return BranchManager(self.store).merge(source, target)
 
     def fast_forward(self, branch: str) -> None:
         """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
         from interbed.storage.version.branch import BranchManager
 
+        self.store.check_here()
         BranchManager(self.store).fast_forward(branch)
         self._follow()
         self._tell()
@@ -183,6 +194,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.rollback import roll_back
 
+        self.store.check_here()
         target = roll_back(self.store, version)
         self._tell()
         return target
@@ -191,6 +203,7 @@ class TableVersions(TableAccess):
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
+        self.store.check_here()
         target = roll_back_to_time(self.store, moment_millis(timestamp))
         self._tell()
         return target
@@ -199,6 +212,7 @@ class TableVersions(TableAccess):
         """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_watermark
 
+        self.store.check_here()
         target = roll_back_to_watermark(self.store, watermark)
         self._tell()
         return target
@@ -210,6 +224,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.repair import repair_earliest
 
+        self.store.check_here()
         return repair_earliest(self.store, snapshot_id)
 
     def expire_snapshots(
@@ -229,6 +244,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.expire import SnapshotExpiry
 
+        self.store.check_here()
         result = SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
             retain_max=retain_max,
             retain_min=retain_min,
@@ -246,6 +262,7 @@ class TableVersions(TableAccess):
         """
         from interbed.storage.version.orphans import remove_orphan_files
 
+        self.store.check_here()
         limit = None if older_than is None else moment_millis(older_than)
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
 
@@ -262,12 +279,14 @@ class TableVersions(TableAccess):
         """Take data files that are gone out of the table, whose rows are lost; their paths."""
         from interbed.storage.version.missing_files import remove_missing_files
 
+        self.store.check_here()
         return remove_missing_files(self.store, dry_run=dry_run)
 
     def purge_files(self) -> None:
         """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
         from interbed.storage.version.purge import purge
 
+        self.store.check_here()
         purge(self.store)
         self._tell()
 
@@ -293,6 +312,7 @@ class TableVersions(TableAccess):
         from interbed.storage.meta.snapshot.consumer import ConsumerManager
         from interbed.storage.version.tag_creation import reset_consumer
 
+        self.store.check_here()
         consumers = ConsumerManager(self.store.file_io, self.store.paths)
         if next_snapshot is None:
             consumers.delete(consumer_id)
@@ -303,6 +323,7 @@ class TableVersions(TableAccess):
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
         from interbed.storage.meta.snapshot.consumer import ConsumerManager
 
+        self.store.check_here()
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
 
     def _follow(self) -> None:

@@ -35,6 +35,14 @@ class SettledSchemas:
     is_turn: bool
 
 
+def was_dropped(location: str) -> str:
+    """What is said of a change of a table that is not there any more."""
+    return (
+        f"The table at {location} was dropped since it was opened, and perhaps another one made; nothing was changed. "
+        "Get it from its catalog again."
+    )
+
+
 class SchemaManager:
     """The schemas of one table; schema files never change, so they are cached. Safe to share between threads."""
 
@@ -204,11 +212,12 @@ class SchemaManager:
         changes: "Sequence[SchemaChange]",
         *,
         check: Callable[[TableSchema, TableSchema], None] | None = None,
+        of: TableSchema | None = None,
     ) -> TableSchema:
         """Apply the changes to the newest schema and create the next; redone when another writer comes first.
 
-        `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError,
-        CorruptFileError.
+        `check` sees the old and the new schema and may refuse. `of` is a schema that the table has, if it is still the
+        one that is meant. Raises InvalidInputError, CommitFailedError, CorruptFileError.
         """
         from interbed.storage.meta.schema.apply import apply_changes
         from interbed.storage.meta.snapshot.line_journal import find_line_change
@@ -225,8 +234,12 @@ class SchemaManager:
             self._check_fallback(changed, current)
             if check is not None:
                 check(current, changed)
-            if self.commit(changed):
-                return changed
+            if not self.commit(changed):
+                continue
+            if of is not None and self.is_gone(of):
+                self.take_back(changed)
+                raise CommitFailedError(was_dropped(self._paths.location))
+            return changed
         raise CommitFailedError(
             f"{_COMMIT_RETRIES} other writers changed the schema in {self._directory} meanwhile; try again."
         )

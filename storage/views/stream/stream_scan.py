@@ -147,6 +147,7 @@ class StreamScan:
         """
         consumer_id = self._store.options.consumer_id
         if consumer_id is not None and next_snapshot is not None:
+            self._check_here()
             self._consumers.reset(consumer_id, next_snapshot)
 
     def starting_point(self) -> StreamStart | None:
@@ -205,6 +206,7 @@ class StreamScan:
         manager = self._store.snapshots
         if manager.exists(snapshot_id):
             snapshot = manager.snapshot(snapshot_id)
+            self._check_here(snapshot)
         else:
             changelog = self._changelogs.find(snapshot_id)
             if changelog is None:
@@ -218,6 +220,14 @@ class StreamScan:
         if delay is not None and snapshot.time_millis > self._clock() - delay:
             return None
         return snapshot
+
+    def _check_here(self, beside: Snapshot | None = None) -> None:
+        """Raise SnapshotNotFoundError when the table is not the one that the stream is of, any more."""
+        if self._store.schemas.is_gone(self._store.schema, beside):
+            raise SnapshotNotFoundError(
+                f"The table at {self._store.location} was dropped, and perhaps made anew, since its stream began; "
+                "get it from its catalog again and start the stream anew."
+            )
 
     def _is_over(self, snapshot: Snapshot) -> bool:
         bound = self._store.options.bounded_watermark

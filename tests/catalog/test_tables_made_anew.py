@@ -1,0 +1,157 @@
+"""What a table does that was opened before another process dropped it and made another one of its name."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import CommitFailedError, SnapshotNotFoundError
+from interbed.storage.meta.snapshot import publish
+from interbed.storage.table.table import Table
+from tests.support.servers.http_servers import running_s3
+
+OLD = pa.schema([("id", pa.int64()), ("a", pa.int64())])
+NEW = pa.schema([("id", pa.int64()), ("salary", pa.int64()), ("z", pa.int64())])
+BUCKETS = {"bucket": "1"}
+ROWS = [{"id": 7, "salary": 70, "z": 700}, {"id": 8, "salary": 80, "z": 800}]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with running_s3("lake") as options:
+        yield options
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Two processes' catalogs over one warehouse."""
+
+    mine: Any
+    others: Any
+
+    def opened(self, rows: int = 1) -> Table:
+        """A table as one process has it, with a tag and a branch."""
+        table: Table = self.mine.create_table("d.t", OLD, primary_keys=["id"], options=BUCKETS)
+        for number in range(rows):
+            table.append([{"id": number, "a": number}])
+        return table
+
+    def made_anew(self) -> Table:
+        """What another process makes of it."""
+        self.others.drop_table("d.t")
+        table: Table = self.others.create_table("d.t", NEW, primary_keys=["id"], options=BUCKETS)
+        return table
+
+
+@pytest.fixture(params=["disk", "s3"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, store: dict[str, str]) -> Lake:
+    far = request.param == "s3"
+    place = {"warehouse": f"s3://lake/{tmp_path.name}", **store} if far else {"warehouse": f"file:{tmp_path}"}
+    found = Lake(interbed.load_catalog("mine", **place), interbed.load_catalog("others", **place))
+    found.mine.create_database("d")
+    return found
+
+
+def _add_column(table: Table) -> None:
+    with table.update_schema() as update:
+        update.add_column("late", "BIGINT")
+
+
+def _rename_column(table: Table) -> None:
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+
+
+def _set_option(table: Table) -> None:
+    with table.update_schema() as update:
+        update.set_option("snapshot.num-retained.min", "3")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _add_column,
+        _rename_column,
+        _set_option,
+        lambda table: table.rescale(2),
+        lambda table: table.append(pa.table({"id": [3], "a": [3], "more": [3]}), merge_schema=True),
+        lambda table: table.rollback_to(1),
+        lambda table: table.expire_snapshots(retain_max=1),
+        lambda table: table.create_tag("t"),
+        lambda table: table.create_branch("b"),
+        lambda table: table.purge_files(),
+        lambda table: table.reset_consumer("c", 1),
+        lambda table: table.remove_orphan_files(),
+    ],
+)
+def test_changes_of_the_old_one_leave_the_new_one_alone(lake: Lake, change: Callable[[Table], Any]) -> None:
+    old = lake.opened()
+    new = lake.made_anew()
+    for row in ROWS:
+        new.append([row])
+    with pytest.raises(CommitFailedError, match="was dropped"):
+        change(old)
+    found = lake.others.get_table("d.t")
+    assert found.scan().to_arrow().to_pylist() == ROWS
+    assert [each.id for each in found.store.schemas.list_all()] == [0]
+    assert found.store.snapshots.ids() == [1, 2]
+    assert (found.tags(), found.branches(), found.consumers()) == ([], [], {})
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_writer_that_is_held_up_does_not_commit_to_what_came_in_its_place(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, anew: bool, rows: int
+) -> None:
+    old = lake.opened(rows)
+    create = publish.create_snapshot
+
+    def held_up(*given: Any) -> Any:
+        monkeypatch.setattr(publish, "create_snapshot", create)
+        if anew:
+            lake.made_anew()
+        else:
+            lake.others.drop_table("d.t")
+        return create(*given)
+
+    monkeypatch.setattr(publish, "create_snapshot", held_up)
+    with pytest.raises(CommitFailedError, match="was dropped while it was written; nothing was committed"):
+        old.append([{"id": 2, "a": 2}])
+    new = lake.others.get_table("d.t") if anew else lake.others.create_table("d.t", NEW, primary_keys=["id"])
+    assert new.store.snapshots.ids() == []
+    assert new.append([ROWS[0]]) == 1
+    assert new.scan().to_arrow().to_pylist() == ROWS[:1]
+    assert new.fsck().is_sound
+
+
+def test_a_schema_change_that_is_held_up_is_taken_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = lake.opened()
+    schemas = type(old.store.schemas)
+    commit = schemas.commit
+
+    def held_up(*given: Any) -> Any:
+        monkeypatch.setattr(schemas, "commit", commit)
+        lake.made_anew()
+        return commit(*given)
+
+    monkeypatch.setattr(schemas, "commit", held_up)
+    with pytest.raises(CommitFailedError, match="was dropped"):
+        _add_column(old)
+    assert lake.others.get_table("d.t").schema.names == tuple(NEW.names)
+
+
+def test_a_stream_of_the_old_one_ends(lake: Lake) -> None:
+    old = lake.opened(2)
+    stream = old.copy({"consumer-id": "me"}).stream()
+    changes = iter(stream)
+    next(changes)
+    new = lake.made_anew()
+    for number in range(4):
+        new.append([{"id": number, "salary": 1, "z": 1}])
+    with pytest.raises(SnapshotNotFoundError, match="made anew"):
+        next(changes)
+    assert new.consumers() == {}
