@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
+_SMALL_AHEAD = 16
+_SMALL_BYTES = 32 << 20
+"""In a store so many splits are begun before it is their turn, as long as all of them together are no larger."""
 _FEW_ROWS = 32_768
 """Where a filter on the key selects fewer, threads gain nothing: they wait for each other between short calls."""
 
@@ -119,9 +123,10 @@ class TableRead:
             # A large one that begins last would keep one thread at work while the others have nothing to do.
             splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
         # Of a store those that come next are begun meanwhile, and their first blocks need memory as well.
-        ahead = min(readers, len(splits) - readers) if few is None and self._files.is_remote else 0
+        following = splits[readers:] if few is None and self._files.is_remote else []
+        ahead = max(min(readers, len(following)), _small_at_once(following))
         sources = [
-            partial(self.to_batches, split, use_threads=use_threads, readers=readers + ahead, limit=few)
+            partial(self.to_batches, split, use_threads=use_threads, readers=readers + min(readers, ahead), limit=few)
             for split in splits
         ]
         return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers, ahead=ahead))
@@ -194,6 +199,11 @@ class TableRead:
                 rows_of_block=None if limit is None else _rows_of_block(split, readers, limit),
                 deleted_of=deleted_of,
             )
+
+
+def _small_at_once(splits: Sequence[Split]) -> int:
+    """How many of the first splits are small enough together for all to be begun at once: they are waited for most."""
+    return sum(total <= _SMALL_BYTES for total in accumulate(split.byte_size for split in splits[:_SMALL_AHEAD]))
 
 
 def _rows_of_block(split: Split, readers: int, limit: int | None) -> int:

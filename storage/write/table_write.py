@@ -17,6 +17,8 @@ import pyarrow as pa
 from interbed.storage.base.balance import longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.room import Room
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.run import discard
 from interbed.storage.lsm.spill import SpillFiles
@@ -42,6 +44,9 @@ FLUSH_THREADS = min(4, os.cpu_count() or 1)
 A flush merges the buffer's rows block by block. So the write path holds `write-buffer-size`, however many buckets are
 open, and beside it the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for each of
 these threads a block (64 MB at most) and a row group: less than 250 MB on two cores for batches of a common size."""
+_SMALL_AT_ONCE = 16
+_SMALL_BYTES = 32 << 20
+"""In a store more buckets are flushed at once as long as all of them together are small: they wait for its answers."""
 _FEW_ROWS = 10_000
 """Flushing fewer takes no longer than starting threads for it."""
 
@@ -272,16 +277,26 @@ class TableWrite:
         writers: Sequence[BucketWriter] = list(self._writers.values())
         # Compactions, which may be waited for, go on at the same time.
         few = self._compactions is None and sum(w.buffer.rows for w in writers) < _FEW_ROWS
-        if len(writers) <= 1 or FLUSH_THREADS == 1 or few:
+        is_far = is_remote(self._store.file_io)
+        threads = _SMALL_AT_ONCE if is_far else FLUSH_THREADS
+        if len(writers) <= 1 or threads == 1 or (few and not is_far):
             for writer in writers:
                 work(writer)
             return
-        with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush") as pool:
+        sizes = [w.buffer.bytes for w in writers]
+        room = Room(FLUSH_THREADS, _SMALL_BYTES if is_far else 0)
+
+        def done(place: int) -> None:
+            with room.taken(sizes[place]):
+                work(writers[place])
+
+        with ThreadPoolExecutor(min(threads, len(writers)), thread_name_prefix="flush") as pool:
             # Largest first, so that the threads end at about the same time.
-            futures = [pool.submit(work, writers[place]) for place in longest_first([w.buffer.bytes for w in writers])]
+            futures = [pool.submit(done, place) for place in longest_first(sizes)]
             try:
                 for future in futures:
                     future.result()
             except BaseException:
+                room.close()
                 pool.shutdown(cancel_futures=True)
                 raise

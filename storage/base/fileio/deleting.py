@@ -1,12 +1,26 @@
 """Deleting files that nobody needs, so that it is known which of them are gone."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import asked_at_once
+
+BATCH = 1000
+"""Files that one request of S3 deletes; other stores divide them further."""
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """A FileIO that deletes many files by one request."""
+
+    def delete_batch(self, paths: Sequence[str]) -> None:
+        """Delete at most BATCH files, each of which may or may not exist; after an error it is not known which."""
+        ...
+
 
 _log = logging.getLogger(__name__)
 
@@ -21,11 +35,26 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
             return error
         return None
 
-    given = list(paths)
+    given = _one_by_one(file_io, list(paths))
     outcomes = asked_at_once(file_io, [partial(tried, path) for path in given])
     left = {path: error for path, error in zip(given, outcomes, strict=True) if error is not None}
     for path, error in left.items():
         _log.warning("Left %s behind: %s", path, error)
+    return left
+
+
+def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
+    """Those of the files that are yet to be deleted each by itself, after the others went together."""
+    if not isinstance(file_io, DeletesMany):
+        return paths
+    left: list[str] = []
+    for first in range(0, len(paths), BATCH):
+        some = paths[first : first + BATCH]
+        try:
+            file_io.delete_batch(some)
+        except OSError as error:
+            _log.info("%s and %d more are deleted one by one, for together: %s", some[0], len(some) - 1, error)
+            left += some
     return left
 
 

@@ -10,7 +10,7 @@ is a copy of each file and then a deletion, and others may see half of it. What 
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -21,9 +21,10 @@ from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
+from interbed.storage.base.fileio.deleting import BATCH
 from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
-from interbed.storage.base.fileio.stores.objects import BATCH, StoreObjects
+from interbed.storage.base.fileio.stores.objects import StoreObjects
 from interbed.storage.base.fileio.stores.settings import store_settings
 from interbed.storage.base.fileio.stores.upload import Upload, UploadedFile
 from interbed.storage.base.fileio.stores.values import StoreSettings
@@ -225,6 +226,10 @@ class ObstoreFileIO:
         if self.list(path):
             self._objects.put(f"{key}/{DIRECTORY}", b"")
             raise StorageAccessError(not_empty)
+
+    def delete_batch(self, paths: Sequence[str]) -> None:
+        """See DeletesMany."""
+        self._call("delete", paths[0], lambda _: self._objects.remove([self._key(path) for path in paths]))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist, many by a request; failures are logged, never raised."""

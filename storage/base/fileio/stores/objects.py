@@ -18,6 +18,7 @@ from urllib.parse import quote
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.ahead.opening import WHOLE_BYTES, end_bytes
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
+from interbed.storage.base.fileio.deleting import BATCH
 from interbed.storage.base.fileio.stores import requests
 from interbed.storage.base.fileio.stores.errors import (
     OtherProtocolError,
@@ -35,8 +36,6 @@ _T = TypeVar("_T")
 
 _NO_SUCH_RANGE = 416
 
-BATCH = 1000
-"""Objects that one request of S3 deletes; the others divide them further."""
 WRITER = "interbedwriter"
 """The name of a word among an object's metadata that says who has made it; Azure takes letters and digits alone."""
 
