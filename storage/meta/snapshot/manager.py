@@ -197,11 +197,26 @@ class SnapshotManager:
         newest = next((number for number in reversed(listed) if self._is_there(number)), 0)
         while self._is_there(newest + 1):
             newest += 1
+            if not self._is_whole(newest):
+                # It is met by whoever reads it; a gateway may answer like that whatever the number is.
+                break
         return newest or None
 
     def _is_there(self, snapshot_id: int) -> bool:
         # Whether a file is there takes a store no less than its content.
         return self._content(snapshot_id) is not None if is_remote(self._file_io) else self._exists(snapshot_id)
+
+    def _is_whole(self, snapshot_id: int) -> bool:
+        """Whether the file of a snapshot holds it, of which a store is asked again."""
+        if not is_remote(self._file_io):
+            return True
+        try:
+            self._read(snapshot_id)
+        except FileNotFoundError:
+            return True
+        except CorruptFileError:
+            return False
+        return True
 
     def _listed(self) -> tuple[list[int], bool]:
         names = [s.name for s in self._file_io.list(self._directory) if not s.is_directory]

@@ -2,12 +2,12 @@
 
     <directory>/<two digits>/<digest of what it is a block of, 40 digits>-<number>
 
-A file begins with a head: the magic number `IBC1`, the CRC-32 of all that follows, and the length of a note, which
-comes next; then the block. It gets its name when it is whole, but nothing is synced: after a power cut it may be torn,
-which the checksum tells, and is thrown away then. When a file was used last is its time of change; those that were not
-used for longest make room for others. A process knows the size of the directory from a look at it, and what it wrote
-since; it looks again after a sixteenth of the whole, so that several at once exceed the bound by little. Whatever the
-disk refuses only ends the caching.
+A file begins with a head: the magic number `IBC2`, the CRC-32 of its name and of all that follows, and the length of a
+note, which comes next; then the block. It gets its name when it is whole, but nothing is synced: after a power cut it
+may be torn, which the checksum tells, and is thrown away then. When a file was used last is its time of change; those
+that were not used for longest make room for others. A process knows the size of the directory from a look at it, and
+what it wrote since; it looks again after a sixteenth of the whole, so that several at once exceed the bound by little.
+Whatever the disk refuses only ends the caching.
 """
 
 import logging
@@ -24,7 +24,7 @@ from interbed.storage.base.fileio.cached.counts import COUNTER
 
 _log = logging.getLogger(__name__)
 
-_MAGIC = b"IBC1"
+_MAGIC = b"IBC2"
 _HEAD = struct.Struct("<4sII")
 _TOUCH_SECONDS = 60.0
 """A file that was used within that time need not be noted again."""
@@ -67,7 +67,7 @@ class BlockFiles:
         except OSError as error:
             self._switch_off("read", error)
             return None
-        found = _decoded(whole)
+        found = _decoded(whole, _name(key, number))
         if found is None:
             COUNTER.add(damaged=1)
             _log.warning("%s is damaged, and thrown away.", path)
@@ -92,7 +92,9 @@ class BlockFiles:
         try:
             self._make_room(size)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            checksum = zlib.crc32(content, zlib.crc32(note, zlib.crc32(struct.pack("<I", len(note)))))
+            checksum = zlib.crc32(_name(key, number))
+            for part in (struct.pack("<I", len(note)), note, content):
+                checksum = zlib.crc32(part, checksum)
             with open(unfinished, "xb") as file:
                 file.write(_HEAD.pack(_MAGIC, checksum, len(note)))
                 file.write(note)
@@ -176,12 +178,18 @@ class BlockFiles:
             )
 
 
-def _decoded(whole: bytes) -> Block | None:
+def _name(key: str, number: str) -> bytes:
+    """What tells a block from others that lie in its place by somebody's mistake."""
+    return f"{key}-{number}".encode()
+
+
+def _decoded(whole: bytes, name: bytes) -> Block | None:
     if len(whole) < _HEAD.size:
         return None
     magic, checksum, length = _HEAD.unpack_from(whole)
     view = memoryview(whole)
-    if magic != _MAGIC or len(whole) < _HEAD.size + length or zlib.crc32(view[_HEAD.size - 4 :]) != checksum:
+    found = zlib.crc32(view[_HEAD.size - 4 :], zlib.crc32(name))
+    if magic != _MAGIC or len(whole) < _HEAD.size + length or found != checksum:
         return None
     end = _HEAD.size + length
     return Block(bytes(view[_HEAD.size : end]), view[end:])

@@ -16,6 +16,8 @@ _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<\n]{1,300})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist|Host not found|dns error")
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has )?expired", re.IGNORECASE)
+_CLOCK = re.compile(r"RequestTimeTooSkewed|RequestInTheFuture")
+_ELSEWHERE = re.compile(r"PermanentRedirect|redirect without LOCATION")
 _NO_CREDENTIALS = re.compile(
     r"(?:token|credential)s? request|169\.254\.169\.254|metadata\.google|credential_provider|InvalidAccessKeyId"
     r"|SignatureDoesNotMatch|InvalidToken|AuthorizationHeaderMalformed|NoAuthenticationInformation|AuthenticationFailed",
@@ -137,6 +139,8 @@ def store_error(
     elif is_expired(error):
         kind = AccessRefusedError
         way = f"the session token of the credentials for {store}{whose} has expired; give new ones and do it again."
+    elif _CLOCK.search(text):
+        way = "the clock of this machine differs too much from the store's; set it right and do it again."
     elif name == "UnauthenticatedError" or status_of(error) == 401 or _NO_CREDENTIALS.search(text):
         kind = AccessRefusedError
         way = (
@@ -146,7 +150,7 @@ def store_error(
     elif name == "PermissionDeniedError" or status_of(error) == 403:
         kind = AccessRefusedError
         way = f"the credentials for {store} do not allow it; give them the right to, or use others."
-    elif status_of(error) in (301, 307) or "PermanentRedirect" in text:
+    elif status_of(error) in (301, 307) or _ELSEWHERE.search(text):
         way = f"{store} is in another region; set s3.region."
     else:
         way = ""

@@ -60,7 +60,8 @@ class Upload:
                 return
             if ended:
                 raise StorageAccessError(
-                    f"Can't write {self._key}: the store has ended the upload too early; write it again."
+                    f"Can't write {self._objects.settings.location}/{self._key}: the store has ended the upload too "
+                    "early; write it again."
                 ) from None
             raise
 

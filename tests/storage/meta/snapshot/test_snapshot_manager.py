@@ -22,6 +22,7 @@ from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from tests.support.paced_files import PacedFiles
 
 CREATE = "create_exclusive:*/snapshot/snapshot-*"
 
@@ -130,6 +131,27 @@ def test_a_corrupt_snapshot_is_named(paths: TablePaths) -> None:
     Path(paths.snapshot(1)).write_text("{")
     with pytest.raises(CorruptFileError, match="snapshot/snapshot-1"):
         manager.latest()
+
+
+def test_a_gateway_that_answers_alike_whatever_it_is_asked_for_is_found_out(tmp_path: Path) -> None:
+    class Gateway(PacedFiles):
+        is_broken = False
+
+        def read_bytes(self, path: str) -> bytes:
+            return b"<html>Maintenance</html>" if self.is_broken else super().read_bytes(path)
+
+    far = TablePaths("s3://far/t")
+    files = Gateway("s3://far", tmp_path)
+    publisher = ExclusiveCreatePublisher(files, far)
+    manager = SnapshotManager(files, far)
+    for number in (1, 2):
+        assert publisher.publish(snapshot(number))
+    assert manager.latest() == snapshot(2)
+    files.is_broken = True
+    with pytest.raises(CorruptFileError, match="snapshot-"):
+        manager.latest()
+    with pytest.raises(CorruptFileError, match="snapshot-"):
+        SnapshotManager(files, far).latest()
 
 
 def test_a_rolled_back_table_is_read_anew(paths: TablePaths) -> None:

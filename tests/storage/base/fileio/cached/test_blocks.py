@@ -49,6 +49,16 @@ def test_a_block_comes_back_with_its_note(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+def test_a_block_in_the_place_of_another_is_thrown_away(tmp_path: Path) -> None:
+    blocks = BlockFiles(f"{tmp_path}", 1 << 20)
+    blocks.put(KEY, "0", b"", b"one")
+    blocks.put(KEY, "1", b"", b"two")
+    first, second = sorted(each for each in tmp_path.rglob("*") if each.is_file())
+    first.write_bytes(second.read_bytes())
+    assert content_of(blocks, KEY, 0) is None
+    assert content_of(blocks, KEY, 1) == b"two"
+
+
 @settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_a_torn_or_damaged_file_is_found_out_and_thrown_away(

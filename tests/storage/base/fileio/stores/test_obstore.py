@@ -324,6 +324,8 @@ def test_a_bucket_that_is_not_there_is_named(options: dict[str, str], operation:
         ("status code: 400 Bad Request: <Code>ExpiredToken</Code><Token-0>s3cr3t</Token-0>", "has expired"),
         ("Error performing PUT http://169.254.169.254/latest/api/token: timed out", "no credentials"),
         ("status code: 301 Moved: <Code>PermanentRedirect</Code>", "set s3.region"),
+        ("Received redirect without LOCATION, this normally indicates an incorrect region", "set s3.region"),
+        ("status code: 403 Forbidden: <Code>RequestTimeTooSkewed</Code>", "the clock of this machine"),
         ("GET https://a.blob.core.windows.net/c/x?sv=1&sig=s3cr3t%3D failed", r"sig=\*\*\*\*\*\*"),
     ],
 )
