@@ -45,17 +45,18 @@ TURNS = 3
 TIMEOUT_SECONDS = 900
 
 CHANGED, MERGED = "two columns, cold", "two columns of one run, cold"
-GOALS: Sequence[tuple[str, str | None, str | None, float]] = [
+GOALS: Sequence[tuple[str, str | None, str | None, float | None]] = [
     (CHANGED, CHANGED, "pypaimon-rust", 0.5),
     (CHANGED, CHANGED, "pyiceberg", 0.7),
-    (CHANGED, MERGED, "pyiceberg", 0.7),
+    (CHANGED, MERGED, "pyiceberg", None),
     (MERGED, MERGED, "pyiceberg", 0.7),
     ("upsert of 1,000 rows", None, None, 0.5),
     ("lookup, warm", None, None, 0.060),
     ("lookup, cold", None, None, 0.150),
     ("full compaction, client alone", "full compaction, client alone", "local disk", 1.3),
 ]
-"""What a release is held to: of a stage interbed's seconds, over those of a peer in a stage where one is named."""
+"""What a release is held to: of a stage interbed's seconds, over those of a peer in a stage where one is named. Nothing
+is where the peer has less to do."""
 
 Found = dict[str, dict[str, Figures]]
 
@@ -194,12 +195,13 @@ def show(found: Found, console: Console) -> None:
         view.add_row(name, *cells, f"{by_engine['interbed']['proxy_cpu_s']:.2f}")
     console.print(view)
     for name, value, goal, unit in held_to(found):
-        console.print(f"{name}: {value:.3f}{unit}, goal at most {goal:g}{unit}: {'met' if value <= goal else 'MISSED'}")
+        held = "" if goal is None else f", goal at most {goal:g}{unit}: {'met' if value <= goal else 'MISSED'}"
+        console.print(f"{name}: {value:.3f}{unit}{held}")
 
 
-def held_to(found: Found) -> list[tuple[str, float, float, str]]:
+def held_to(found: Found) -> list[tuple[str, float, float | None, str]]:
     """Each goal: its name, what was measured, the most that it may be, and the unit."""
-    held: list[tuple[str, float, float, str]] = []
+    held: list[tuple[str, float, float | None, str]] = []
     for name, of_stage, peer, goal in GOALS:
         ours = found[name]["interbed"]["wall_s"]
         if of_stage is None or peer is None:
