@@ -45,6 +45,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "views.stream.table_stream",
     ),
     "values: errors, types, rows, predicates, files": (
+        "base.ahead",
         "base.arrays",
         "base.avro.codec",
         "base.avro.varints",

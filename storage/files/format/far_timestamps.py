@@ -49,8 +49,8 @@ def _is_near(stored: Any, nanos: Any) -> bool:
     return bool((days * _MICROS_OF_A_DAY + values["nanos"] // 1000 == nanos // 1000).all())
 
 
-class Rows:
-    """Rows of batches, so many at a time as are asked for."""
+class RowsInStep:
+    """Rows of batches, as many at a time as are asked for."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)

@@ -22,7 +22,6 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
-from interbed.storage.files.format.far_timestamps import Rows, check_near
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
@@ -110,8 +109,11 @@ class ParquetReader:
                             raise ValueError(f"its pages end at row {position} instead of {end}")
 
             def near(batches: Iterable[pa.RecordBatch], groups: list[int] | None) -> Iterator[pa.RecordBatch]:
+                # By use: few files have them.
+                from interbed.storage.files.format.far_timestamps import RowsInStep, check_near
+
                 with opened(source, footer.with_bytes, verify=False) as file:
-                    raw = Rows(file.iter_batches(batch_rows, columns=far, row_groups=groups))
+                    raw = RowsInStep(file.iter_batches(batch_rows, columns=far, row_groups=groups))
                     for batch in batches:
                         check_near(batch, raw.take(batch.num_rows), path)
                         yield batch
