@@ -134,10 +134,23 @@ class ManifestReader:
     def _decoded(self, name: str, size: int | None, decode: "_Decode[_T]") -> Sequence[_T]:
         """The records of a file of the manifest directory, which has so many bytes, None where that is not known."""
         path = self._paths.manifest(name)
+        try:
+            return self._decoded_of(path, size, decode)
+        except CorruptFileError:
+            _CONTENTS.discard(path)
+            if not is_remote(self._file_io):
+                raise
+        # One answer may have been short, or another's. Damage stays.
+        try:
+            return self._decoded_of(path, size, decode)
+        except CorruptFileError:
+            _CONTENTS.discard(path)
+            raise
+
+    def _decoded_of(self, path: str, size: int | None, decode: "_Decode[_T]") -> Sequence[_T]:
         # By content and not by name, so that a file that was damaged or deleted is noticed although it was decoded.
         content = self._read(path)
         if size not in (None, len(content)):
-            _CONTENTS.discard(path)
             raise CorruptFileError(f"{path} has {len(content)} bytes instead of {size}: it is damaged.")
         made = _CACHE.get(
             (decode, content),
