@@ -31,6 +31,12 @@ class Server:
     uri: str
     warehouse: Path
 
+    @property
+    def options(self) -> dict[str, str]:
+        """Those of a catalog. Java Paimon commits with a lock: else it may replace a snapshot of the same number."""
+        warehouse = f"file:{self.warehouse}"
+        return {"metastore": "hive", "uri": self.uri, "warehouse": warehouse, "lock.enabled": "true"}
+
 
 @dataclass(frozen=True)
 class SharedLake:
@@ -118,8 +124,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def hive(flink: Flink, server: Server) -> Iterator[SharedLake]:
     """A catalog over interbed's metastore."""
-    options = {"metastore": "hive", "uri": server.uri, "warehouse": f"file:{server.warehouse}"}
-    with shared_lake(flink, options) as lake:
+    with shared_lake(flink, server.options) as lake:
         yield lake
 
 
@@ -128,7 +133,7 @@ def lake(request: pytest.FixtureRequest, flink: Flink, server: Server, tmp_path:
     """A catalog over interbed's metastore, or one of directories."""
     options = {"warehouse": f"file:{tmp_path}"}
     if request.param == "hive":
-        options = {"metastore": "hive", "uri": server.uri, "warehouse": f"file:{server.warehouse}"}
+        options = server.options
     with shared_lake(flink, options) as shared:
         yield shared
 
