@@ -5,6 +5,7 @@ Source: Iceberg's table specification, "Sequence Number Inheritance" and "First 
 
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ from interbed.storage.base.fileio.at_once import begun
 
 T = TypeVar("T")
 
+_TOTAL = "total-data-files"
 _AVRO_SCHEMA = "avro.schema"
 _READ_AHEAD = 16
 """Manifests that are asked for before they are needed; each is a few MB at most."""
@@ -104,7 +106,11 @@ def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
     ) as reader:
-        return list(reader)
+        found = list(reader)
+    if not found and snapshot.summary is not None and int(snapshot.summary.get(_TOTAL, 0)):
+        # pyiceberg takes a file that was cut off for one that ends there.
+        raise ValueError("it names no manifest of a snapshot that has data files")
+    return found
 
 
 class _Manifest(AvroFile[ManifestEntry]):
@@ -131,11 +137,16 @@ def _reader_of(schema: str) -> Reader:
 
 def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:
     with _Manifest(source) as reader:
-        found = [
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if deleted or entry.status != ManifestEntryStatus.DELETED
-        ]
+        entries = list(reader)
+    counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+    # pyiceberg takes a file that was cut off for one that ends there.
+    if None not in counts and sum(count or 0 for count in counts) != len(entries):
+        raise ValueError(f"it has {len(entries)} entries where the manifest list says {sum(c or 0 for c in counts)}")
+    found = [
+        _inherit_from_manifest(entry, manifest)
+        for entry in entries
+        if deleted or entry.status != ManifestEntryStatus.DELETED
+    ]
     next_row_id = row_id_of(manifest) if manifest.content == ManifestContent.DATA else None
     if next_row_id is not None:
         for entry in found:
@@ -146,6 +157,21 @@ def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[M
     return found
 
 
+_DAMAGE = (
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AssertionError,
+    OverflowError,
+    MemoryError,
+    SystemError,
+    zlib.error,
+    ValidationError,
+)
+"""What decoders make of damaged bytes."""
+
+
 def _reading(path: str, read: Callable[[], T]) -> T:
     try:
         return read()
@@ -153,5 +179,5 @@ def _reading(path: str, read: Callable[[], T]) -> T:
         raise
     except OSError as error:
         raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error
-    except (ValueError, EOFError, LookupError, TypeError, AssertionError, ValidationError) as error:
+    except _DAMAGE as error:
         raise CorruptFileError(f"{path} can't be decoded: {error}") from error

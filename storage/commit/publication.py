@@ -310,6 +310,8 @@ class Publication:
         try:
             if change is not Finish.BUSY and store.schemas.is_gone(store.schema):
                 # It was created where the table was dropped, or in another one that has its place by now.
+                if store.snapshots.exists(snapshot.id + 1):
+                    raise self._unknown(snapshot, "the table was dropped and made anew, and has gone on with it")
                 if store.snapshots.is_stored(snapshot):
                     store.file_io.delete(store.paths.snapshot(snapshot.id))
                 raise CommitFailedError(self._was_dropped())
@@ -319,7 +321,7 @@ class Publication:
                 outcome = self._committed.outcome(snapshot, delta, manifests)
             if outcome in (Outcome.TAKEN_BACK, Outcome.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
-        except CommitFailedError:
+        except (CommitFailedError, CommitStateUnknownError):
             raise
         except (InterbedError, OSError) as error:
             raise self._unknown(snapshot, f"it can't be looked up: {error}") from error

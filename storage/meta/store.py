@@ -121,13 +121,13 @@ class TableStore:
 
         For changes that would do as well to the table that has its name now.
         """
-        if self.schemas.is_gone(self.schema):
+        if self.schemas.is_another(self.schema):
             raise CommitFailedError(was_dropped(self.location))
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Make the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
-        self.check_here()
         if self.environment.alter is not None:
+            self.check_here()
             self.environment.alter(changes)
         else:
             self.check_exclusive()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.errors import CommitFailedError, SnapshotNotFoundError
+from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot import publish
 from interbed.storage.table.table import Table
 from tests.support.servers.http_servers import running_s3
@@ -142,6 +142,38 @@ def test_a_schema_change_that_is_held_up_is_taken_back(lake: Lake, monkeypatch: 
     with pytest.raises(CommitFailedError, match="was dropped"):
         _add_column(old)
     assert lake.others.get_table("d.t").schema.names == tuple(NEW.names)
+
+
+def test_a_schema_that_the_new_one_has_committed_under_stays(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = lake.opened()
+    schemas = type(old.store.schemas)
+    commit = schemas.commit
+
+    def held_up(*given: Any) -> Any:
+        monkeypatch.setattr(schemas, "commit", commit)
+        lake.made_anew()
+        made = commit(*given)
+        lake.others.get_table("d.t").append([{"id": 7, "a": 70}])
+        return made
+
+    monkeypatch.setattr(schemas, "commit", held_up)
+    with pytest.raises(CommitStateUnknownError, match="the new one has committed under the schema 1 already"):
+        _add_column(old)
+    assert lake.others.get_table("d.t").scan(columns=["id", "a"]).to_arrow().to_pylist() == [{"id": 7, "a": 70}]
+
+
+def test_a_table_with_the_schemas_of_its_branch_is_the_same(lake: Lake) -> None:
+    table = lake.opened()
+    table.create_tag("t")
+    table.create_branch("b", "t")
+    _add_column(table)
+    late = lake.mine.get_table("d.t")
+    branch = lake.mine.get_table("d.t$branch_b")
+    _set_option(branch)
+    lake.mine.get_table("d.t").fast_forward("b")
+    assert late.create_tag("late").name == "late"
+    with pytest.raises(CommitFailedError, match="it has the schemas of a branch now"):
+        _set_option(late)
 
 
 def test_a_stream_of_the_old_one_ends(lake: Lake) -> None:

@@ -27,9 +27,11 @@ _MICROS_OF_A_DAY = 86_400_000_000
 def check_near(batch: pa.RecordBatch, raw: pa.RecordBatch, path: str) -> None:
     """Raise NotSupportedError for timestamps that are not those of the file, whose columns `raw` has as bytes."""
     for name in raw.schema.names:
-        stored = [values for _, values in leaves("", raw.column(name)) if values.type == pa.binary(INT96_BYTES)]
-        read = [values for _, values in leaves("", batch.column(name)) if isinstance(values.type, pa.TimestampType)]
-        for values, nanos in zip(stored, read, strict=True):
+        found = zip(leaves("", raw.column(name)), leaves("", batch.column(name)), strict=True)
+        for (_, values), (_, nanos) in found:
+            # Beside INT96 there may be timestamps of 64 bits, and bytes that are none.
+            if values.type != pa.binary(INT96_BYTES) or not isinstance(nanos.type, pa.TimestampType):
+                continue
             if not _is_near(values.drop_null(), to_numpy(nanos.drop_null().view(pa.int64()))):
                 raise NotSupportedError(
                     f"The data file {path} has timestamps in the column {name!r} before 1678 or after 2261, which are "

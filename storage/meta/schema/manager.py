@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO, is_remote
+from interbed.storage.base.errors import (
+    CommitFailedError,
+    CommitStateUnknownError,
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    InvalidOptionError,
+)
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
@@ -38,8 +45,8 @@ class SettledSchemas:
 def was_dropped(location: str) -> str:
     """What is said of a change of a table that is not there any more."""
     return (
-        f"The table at {location} was dropped since it was opened, and perhaps another one made; nothing was changed. "
-        "Get it from its catalog again."
+        f"The table at {location} is not the one that was opened: it was dropped or renamed, and perhaps another one "
+        "made, or it has the schemas of a branch now; nothing was changed. Get it from its catalog again."
     )
 
 
@@ -54,21 +61,22 @@ class SchemaManager:
         self._cache: dict[int, TableSchema] = {}
         self._guard = Lock()
         self._beside: tuple[int, str] | None = None
+        self._first: TableSchema | None = None
 
     def latest(self) -> TableSchema | None:
         """The newest schema that counts; None when there is no table here.
 
         A replacement (schema.replacement) counts from its first snapshot on.
         """
-        if is_remote(self._file_io) and not self._cache:
-            # Most tables have one schema, which comes along with the listing then.
+        if not self._cache:
+            # Most tables have one schema, which comes along with the listing of a store then.
             ids, _ = both(self._file_io, self.ids, self._read_first)
             return self.newest_of(ids)
         return self.newest_of(self.ids())
 
     def _read_first(self) -> None:
-        with suppress(CorruptFileError, OSError):
-            self.schema(0)
+        with suppress(InterbedError, OSError):
+            self._first = self.schema(0)
 
     def newest_of(self, ids: Sequence[int]) -> TableSchema | None:
         """The newest schema that counts, of ascending ids that were just looked up; None without any."""
@@ -138,6 +146,12 @@ class SchemaManager:
         gone = (found.time_millis, found.names) != (schema.time_millis, schema.names)
         self._beside = None if gone else pair
         return gone
+
+    def is_another(self, schema: TableSchema, beside: "Snapshot | None" = None) -> bool:
+        """As is_gone, but not for a table that has the schemas of one of its branches now: the first one stays."""
+        if not self.is_gone(schema, beside):
+            return False
+        return schema.id == 0 or self._first is None or self.is_gone(self._first)
 
     def note_beside(self, schema: TableSchema, snapshot: "Snapshot") -> None:
         """Remember that the snapshot was made in the table that has the schema, on one that was known to be of it."""
@@ -234,9 +248,16 @@ class SchemaManager:
             self._check_fallback(changed, current)
             if check is not None:
                 check(current, changed)
+            if of is not None and self.is_gone(of):
+                raise CommitFailedError(was_dropped(self._paths.location))
             if not self.commit(changed):
                 continue
             if of is not None and self.is_gone(of):
+                if self._is_in_use(changed.id):
+                    raise CommitStateUnknownError(
+                        f"The table at {self._paths.location} was dropped and made anew while its schema was changed; "
+                        f"the new one has committed under the schema {changed.id} already, and keeps it."
+                    )
                 self.take_back(changed)
                 raise CommitFailedError(was_dropped(self._paths.location))
             return changed

@@ -223,7 +223,7 @@ class StreamScan:
 
     def _check_here(self, beside: Snapshot | None = None) -> None:
         """Raise SnapshotNotFoundError when the table is not the one that the stream is of, any more."""
-        if self._store.schemas.is_gone(self._store.schema, beside):
+        if self._store.schemas.is_another(self._store.schema, beside):
             raise SnapshotNotFoundError(
                 f"The table at {self._store.location} was dropped, and perhaps made anew, since its stream began; "
                 "get it from its catalog again and start the stream anew."

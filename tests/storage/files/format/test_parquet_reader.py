@@ -14,7 +14,7 @@ from interbed.storage.base.errors import CorruptFileError, NotSupportedError, St
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.types.data_type import ArrayType, DataField
+from interbed.storage.base.types.data_type import ArrayType, DataField, RowType
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.parquet import ParquetReader
 
@@ -86,6 +86,23 @@ def test_int96_timestamps_are_read_and_not_pruned_by(tmp_path: Path) -> None:
     field = _field("v", "TIMESTAMP(9)")
     batches = _read(path, [field], predicate=parse_filter("v > TIMESTAMP '2030-01-01 00:00:00'", [field]))
     assert pa.Table.from_batches(batches).column("v").cast(pa.int64()).to_pylist() == [0, 1_709_210_096_123_456_789]
+
+
+def test_int96_is_told_from_other_timestamps_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    near, number = dt.datetime(2024, 1, 1), pa.timestamp("us")
+    kind = pa.struct([("b", pa.int64()), ("a", number), ("c", pa.binary(12))])
+    rows = pa.table(
+        {"v": pa.array([{"b": 1, "a": near, "c": b"x" * 12}, None, {"b": None, "a": None, "c": None}], kind)}
+    )
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=True)
+    fields = (
+        DataField(id=1, name="b", type=parse_atomic("BIGINT")),
+        DataField(id=2, name="a", type=parse_atomic("TIMESTAMP(9)")),
+        DataField(id=3, name="c", type=parse_atomic("BINARY(12)")),
+    )
+    found = pa.Table.from_batches(_read(path, [DataField(id=0, name="v", type=RowType(fields))]))
+    assert [value and value["c"] for value in found.column("v").to_pylist()] == [b"x" * 12, None, None]
 
 
 def test_a_system_error_is_not_taken_for_damage(tmp_path: Path) -> None:
