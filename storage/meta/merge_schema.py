@@ -23,7 +23,6 @@ def merge_into(store: TableStore, fields: Sequence[DataField], rules: MergeRules
     TableStore.alter do, and CommitFailedError when others are always quicker.
     """
     for _ in range(_TRIES):
-        store.check_here()
         current = store.refreshed()
         changes = merge_changes(current.schema, fields, rules)
         if not changes:

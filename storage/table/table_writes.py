@@ -80,6 +80,8 @@ class TableWrites:
             widens=self.store.options.widens_types,
             casts=self.store.options.casts_types if explicit_cast is None else explicit_cast,
         )
+        # It starts from the newest schema, whosever it is.
+        self.store.check_here()
         self.store = merge_into(self.store, arrow_fields(self.store.schema, rows, rules), rules)
 
     def overwrite(
