@@ -6,12 +6,18 @@ may be 2 - 1/m.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 
 def longest_first(costs: Sequence[float]) -> list[int]:
     """The indexes of the costs, greatest first; of equal ones in their order."""
     return sorted(range(len(costs)), key=lambda index: -costs[index])
+
+
+def first_within(costs: Iterable[float], most: float) -> int:
+    """How many of the first costs, none of which is below zero, are at most `most` together."""
+    return sum(total <= most for total in accumulate(costs))
 
 
 def spread(costs: Sequence[float], bins: int) -> list[list[int]]:

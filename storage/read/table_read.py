@@ -4,14 +4,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.balance import longest_first
+from interbed.storage.base.balance import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.file_index.api import EVERYTHING
@@ -203,7 +202,7 @@ class TableRead:
 
 def _small_at_once(splits: Sequence[Split]) -> int:
     """How many of the first splits are small enough together for all to be begun at once: they are waited for most."""
-    return sum(total <= _SMALL_BYTES for total in accumulate(split.byte_size for split in splits[:_SMALL_AHEAD]))
+    return first_within((split.byte_size for split in splits[:_SMALL_AHEAD]), _SMALL_BYTES)
 
 
 def _rows_of_block(split: Split, readers: int, limit: int | None) -> int:

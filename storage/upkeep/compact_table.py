@@ -6,9 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from itertools import accumulate
 
-from interbed.storage.base.balance import longest_first
+from interbed.storage.base.balance import first_within, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InvalidInputError
@@ -164,7 +163,7 @@ def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
     """How many buckets of these sizes in bytes are compacted at once, at most."""
     if not is_remote(store.file_io):
         return COMPACTION_THREADS
-    together = sum(total <= _SMALL_BYTES for total in accumulate(sorted(sizes)))
+    together = first_within(sorted(sizes), _SMALL_BYTES)
     return max(COMPACTION_THREADS, min(together, _SMALL_AT_ONCE))
 
 

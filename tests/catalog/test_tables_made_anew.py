@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError, SnapshotNotFoundError
+from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.snapshot import publish
 from interbed.storage.table.table import Table
 from tests.support.servers.http_servers import running_s3
@@ -17,6 +19,7 @@ from tests.support.servers.http_servers import running_s3
 OLD = pa.schema([("id", pa.int64()), ("a", pa.int64())])
 NEW = pa.schema([("id", pa.int64()), ("salary", pa.int64()), ("z", pa.int64())])
 BUCKETS = {"bucket": "1"}
+Work = Callable[[], object]
 ROWS = [{"id": 7, "salary": 70, "z": 700}, {"id": 8, "salary": 80, "z": 800}]
 
 
@@ -102,23 +105,29 @@ def test_changes_of_the_old_one_leave_the_new_one_alone(lake: Lake, change: Call
     assert (found.tags(), found.branches(), found.consumers()) == ([], [], {})
 
 
+def _hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, before: Work, after: Work | None = None) -> None:
+    """Have something done just before a step of a process is taken for the first time, and just after it."""
+    take = getattr(owner, step)
+
+    def held_up(*given: Any) -> Any:
+        monkeypatch.setattr(owner, step, take)
+        before()
+        taken = take(*given)
+        if after is not None:
+            after()
+        return taken
+
+    monkeypatch.setattr(owner, step, held_up)
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("anew", [True, False])
 def test_a_writer_that_is_held_up_does_not_commit_to_what_came_in_its_place(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, anew: bool, rows: int
 ) -> None:
     old = lake.opened(rows)
-    create = publish.create_snapshot
-
-    def held_up(*given: Any) -> Any:
-        monkeypatch.setattr(publish, "create_snapshot", create)
-        if anew:
-            lake.made_anew()
-        else:
-            lake.others.drop_table("d.t")
-        return create(*given)
-
-    monkeypatch.setattr(publish, "create_snapshot", held_up)
+    swap = lake.made_anew if anew else partial(lake.others.drop_table, "d.t")
+    _hold_up(monkeypatch, publish, "create_snapshot", swap)
     with pytest.raises(CommitFailedError, match="was dropped while it was written; nothing was committed"):
         old.append([{"id": 2, "a": 2}])
     new = lake.others.get_table("d.t") if anew else lake.others.create_table("d.t", NEW, primary_keys=["id"])
@@ -130,15 +139,7 @@ def test_a_writer_that_is_held_up_does_not_commit_to_what_came_in_its_place(
 
 def test_a_schema_change_that_is_held_up_is_taken_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     old = lake.opened()
-    schemas = type(old.store.schemas)
-    commit = schemas.commit
-
-    def held_up(*given: Any) -> Any:
-        monkeypatch.setattr(schemas, "commit", commit)
-        lake.made_anew()
-        return commit(*given)
-
-    monkeypatch.setattr(schemas, "commit", held_up)
+    _hold_up(monkeypatch, SchemaManager, "commit", lake.made_anew)
     with pytest.raises(CommitFailedError, match="was dropped"):
         _add_column(old)
     assert lake.others.get_table("d.t").schema.names == tuple(NEW.names)
@@ -146,17 +147,11 @@ def test_a_schema_change_that_is_held_up_is_taken_back(lake: Lake, monkeypatch: 
 
 def test_a_schema_that_the_new_one_has_committed_under_stays(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     old = lake.opened()
-    schemas = type(old.store.schemas)
-    commit = schemas.commit
 
-    def held_up(*given: Any) -> Any:
-        monkeypatch.setattr(schemas, "commit", commit)
-        lake.made_anew()
-        made = commit(*given)
+    def commit_to_the_new_one() -> None:
         lake.others.get_table("d.t").append([{"id": 7, "a": 70}])
-        return made
 
-    monkeypatch.setattr(schemas, "commit", held_up)
+    _hold_up(monkeypatch, SchemaManager, "commit", lake.made_anew, commit_to_the_new_one)
     with pytest.raises(CommitStateUnknownError, match="the new one has committed under the schema 1 already"):
         _add_column(old)
     assert lake.others.get_table("d.t").scan(columns=["id", "a"]).to_arrow().to_pylist() == [{"id": 7, "a": 70}]

@@ -1,4 +1,4 @@
-"""Iceberg tables without a JVM: pyiceberg writes data, and deletes by keys are written here, as pyiceberg has none."""
+"""Iceberg tables without a JVM: pyiceberg writes data, and deletes are written here, as pyiceberg has none."""
 
 import io
 import uuid
@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.table import Table
 
+from interbed.iceberg.commit.home import CatalogHome, TableHome
 from interbed.iceberg.commit.new_file import NewFile
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.commit.replacement import Replacement
@@ -19,24 +21,42 @@ def delete_by_key(table: IcebergTable, column: str, keys: Sequence[int]) -> None
     """Commit one equality delete file for all partitions of the table, which has no partition fields."""
     home = table.required_home()
     now = home.load()
+    number = now.metadata.schema().find_field(column).field_id
+    rows = pa.Table.from_arrays(
+        [pa.array(keys, pa.int64())], schema=pa.schema([_field(column, pa.int64(), True, number)])
+    )
+    _commit(home, now, rows, Content.EQUALITY_DELETES, metrics={"equality_ids": [number]})
+
+
+def delete_by_position(table: Table, data: str, positions: Sequence[int]) -> None:
+    """Commit one file of position deletes of a data file, in the table's catalog."""
+    fields = [_field("file_path", pa.string(), False, 2147483546), _field("pos", pa.int64(), False, 2147483545)]
+    rows = pa.table([[data] * len(positions), list(positions)], schema=pa.schema(fields))
+    _commit(CatalogHome(table), table, rows, Content.POSITION_DELETES, referenced=data)
+
+
+def _field(name: str, kind: pa.DataType, nullable: bool, number: int) -> "pa.Field[Any]":
+    return pa.field(name, kind, nullable, {b"PARQUET:field_id": str(number).encode()})
+
+
+def _commit(home: TableHome, now: Table, rows: pa.Table, content: Content, **facts: Any) -> None:
+    """Commit a file of deletes to the table as it is now."""
     snapshot = now.metadata.current_snapshot()
     assert snapshot is not None
-    number = now.metadata.schema().find_field(column).field_id
-    field: pa.Field[Any] = pa.field(column, pa.int64(), True, {b"PARQUET:field_id": str(number).encode()})
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays([pa.array(keys, pa.int64())], schema=pa.schema([field])), sink)
+    pq.write_table(rows, sink)
     path = f"{now.location()}/data/{uuid.uuid4()}.parquet"
     with now.io.new_output(path).create() as output:
         output.write(sink.getvalue())
     made = NewFile(
         path=path,
-        content=Content.EQUALITY_DELETES,
+        content=content,
         file_format="parquet",
         spec_id=0,
         partition=(),
-        records=len(keys),
+        records=rows.num_rows,
         size=len(sink.getvalue()),
-        metrics={"equality_ids": [number]},
+        **facts,
     )
     added = Replacement(snapshot_id=snapshot.snapshot_id, rewritten=(), converted=(), added=(made,), known=frozenset())
-    commit_replacement(home, added, {})
+    assert commit_replacement(home, added, {}) is not None

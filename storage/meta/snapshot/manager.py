@@ -195,25 +195,24 @@ class SnapshotManager:
     def _newest_of(self, listed: list[int]) -> int | None:
         """The newest snapshot, of which a listing may not know yet, as it may show those that are gone."""
         newest = next((number for number in reversed(listed) if self._is_there(number)), 0)
-        while self._is_there(newest + 1):
+        is_far = is_remote(self._file_io)
+        while True:
+            content = self._content(newest + 1) if is_far else None
+            if content is None and (is_far or not self._exists(newest + 1)):
+                return newest or None
             newest += 1
-            if not self._is_whole(newest):
+            if content is not None and not self._is_whole(newest, content):
                 # It is met by whoever reads it; a gateway may answer like that whatever the number is.
-                break
-        return newest or None
+                return newest
 
     def _is_there(self, snapshot_id: int) -> bool:
         # Whether a file is there takes a store no less than its content.
         return self._content(snapshot_id) is not None if is_remote(self._file_io) else self._exists(snapshot_id)
 
-    def _is_whole(self, snapshot_id: int) -> bool:
-        """Whether the file of a snapshot holds it, of which a store is asked again."""
-        if not is_remote(self._file_io):
-            return True
+    def _is_whole(self, snapshot_id: int, content: bytes) -> bool:
+        """Whether that is what the file of the snapshot holds."""
         try:
-            self._read(snapshot_id)
-        except FileNotFoundError:
-            return True
+            self._parsed(snapshot_id, content)
         except CorruptFileError:
             return False
         return True

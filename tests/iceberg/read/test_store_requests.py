@@ -1,53 +1,19 @@
 """What a store is asked for the data files of an Iceberg table that lies in it."""
 
-import io
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
 
-from interbed.iceberg.commit.home import CatalogHome
-from interbed.iceberg.commit.new_file import NewFile
-from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.commit.replacement import Replacement
-from interbed.iceberg.meta.live_file import Content
 from interbed.iceberg.opening import load_iceberg_table, store_properties
+from tests.iceberg.python_tables import delete_by_position
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Request, Seen, StoreProxy
 
 BUCKET = "lake"
-
-
-def _delete_rows(table: Table, data: str, positions: Sequence[int]) -> None:
-    """Commit a file of position deletes of a data file."""
-    path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
-    columns = [("file_path", pa.string(), 2147483546), ("pos", pa.int64(), 2147483545)]
-    fields = [pa.field(name, kind, False, {"PARQUET:field_id": str(number)}) for name, kind, number in columns]
-    rows = pa.table([[data] * len(positions), list(positions)], schema=pa.schema(fields))
-    content = io.BytesIO()
-    pq.write_table(rows, content)
-    with table.io.new_output(path).create() as sink:
-        sink.write(content.getvalue())
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    new = NewFile(
-        path=path,
-        content=Content.POSITION_DELETES,
-        file_format="parquet",
-        spec_id=0,
-        partition=(),
-        records=len(positions),
-        size=len(content.getvalue()),
-        referenced=data,
-    )
-    added = Replacement(snapshot_id=snapshot.snapshot_id, rewritten=(), converted=(), added=(new,), known=frozenset())
-    assert commit_replacement(CatalogHome(table), added, {}) is not None
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +68,7 @@ def test_manifests_come_at_once_and_so_do_deletes_with_the_file_that_they_are_of
     table.append(rows)
     (data,) = [task.file.file_path for task in table.scan().plan_files()]
     for start in range(0, 120, 10):
-        _delete_rows(table.refresh(), data, range(start, start + 10))
+        delete_by_position(table.refresh(), data, range(start, start + 10))
     found = load_iceberg_table(table.refresh().metadata_location, store_properties(proxy.options))
     proxy.latency_seconds = 0.1
     with proxy.watched() as seen:

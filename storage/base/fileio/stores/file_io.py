@@ -237,8 +237,7 @@ class ObstoreFileIO:
         for first in range(0, len(given), BATCH):
             some = given[first : first + BATCH]
             try:
-                keys = [self._key(path) for path in some]
-                self._call("delete", some[0], lambda _, keys=keys: self._objects.remove(keys))  # type: ignore[misc]
+                self.delete_batch(some)
             except OSError as error:
                 _log.warning("Left %s and %d others behind: %s", some[0], len(some) - 1, error)
 
