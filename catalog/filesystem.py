@@ -31,6 +31,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
+from interbed.storage.base.path_name import is_path_name
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
@@ -71,7 +72,9 @@ class FileSystemCatalog(Catalog):
 
     def list_databases(self) -> list[str]:
         entries = self._file_io.list(self._warehouse)
-        return sorted(e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX))
+        names = [e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX)]
+        # A directory whose name no database can have is none.
+        return sorted(filter(is_path_name, names))
 
     def _get_database(self, name: str) -> Database:
         from interbed.catalog.files.database_file import COMMENT, read_properties
@@ -167,7 +170,11 @@ class FileSystemCatalog(Catalog):
 
     def _list_tables(self, database: str) -> list[str]:
         path = self.get_database(database).location
-        return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._is_listed(e.path))
+        return sorted(
+            e.name
+            for e in self._file_io.list(path)
+            if e.is_directory and is_path_name(e.name) and self._is_listed(e.path)
+        )
 
     def _is_listed(self, location: str) -> bool:
         """Whether a directory is a table, or can't be looked into, which is no reason to hide the others."""

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import MAIN_BRANCH
 
 DEFAULT_DATABASE = "default"
@@ -18,7 +20,6 @@ UNKNOWN_DATABASE = "unknown"
 """pypaimon's database of tables that are in none."""
 
 _QUOTED_NAME = re.compile(r"(?:`([^`]+)`|([^`.]+))\.(?:`([^`]+)`|([^`]+))")
-_FORBIDDEN = re.compile(r"[/\\\x00-\x1f]")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -28,33 +29,36 @@ class Identifier:
     `table` is what comes after the database. As in pypaimon it may hold a branch and a system table, which are also
     given by themselves: `Identifier("shop", "orders", branch="b", system_table="files")` is
     `shop.orders$branch_b$files`. The branch `main` is the table itself, and left out.
+
+    Every part is one component of a path: none leads out of the directory of its database or table, however the
+    identifier was made. As in pypaimon a table's name may have dots here; catalogs have no such tables.
     """
 
     database: str
     table: str
 
     def __init__(self, database: str, table: str, branch: str | None = None, system_table: str | None = None) -> None:
-        if branch is not None and branch.lower() != MAIN_BRANCH:
-            table = f"{table}{SEPARATOR}{BRANCH_PREFIX}{branch}"
+        """Raises InvalidInputError for a part that is not one component of a path."""
+        # A part that is given by itself has no parts of its own.
+        parts = _checked_table(table)
+        if branch is not None and _part("branch", branch).lower() != MAIN_BRANCH:
+            parts = f"{parts}{SEPARATOR}{BRANCH_PREFIX}{branch}"
         if system_table is not None:
-            table = f"{table}{SEPARATOR}{system_table}"
-        object.__setattr__(self, "database", database)
-        object.__setattr__(self, "table", table)
+            parts = f"{parts}{SEPARATOR}{_part('system table', system_table)}"
+        object.__setattr__(self, "database", path_name("database", database))
+        object.__setattr__(self, "table", parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy or a pickle is made by the constructor, which checks.
+        return type(self), (self.database, self.table)
 
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "Identifier":
         """The identifier of `database.table`, of a pair, or of an identifier; raises InvalidInputError."""
         if isinstance(name, Identifier):
             return name
-        if isinstance(name, tuple):
-            database, table = name
-        else:
-            database, dot, table = name.partition(".")
-            if not dot:
-                raise InvalidInputError(f"The table name {name!r} lacks its database; write 'database.table'.")
-        check_name("database", database)
-        check_name("table", table)
-        return Identifier(database, table)
+        database, table = _pair(name)
+        return Identifier(database, check_table_name(table))
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
@@ -128,18 +132,20 @@ class TableName:
     branch: str | None = None
     system: str | None = None
 
+    def __post_init__(self) -> None:
+        check_table_name(self.identifier.table)
+        for what, part in (("branch", self.branch), ("system table", self.system)):
+            if part is not None:
+                _part(what, part)
+
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "TableName":
         """The parts of a name; raises InvalidInputError for one that is none."""
-        if isinstance(name, Identifier) and SEPARATOR not in name.table:
-            return TableName(name)
-        text = ".".join(name) if isinstance(name, tuple) else str(name)
-        whole, *parts = text.split(SEPARATOR, 1)
-        identifier = Identifier.parse(whole)
-        if not parts:
-            return TableName(identifier)
-        _, branch, system = split_table_name(SEPARATOR.join((identifier.table, *parts)))
-        return TableName(identifier, branch, system)
+        database, text = _pair(name)
+        if SEPARATOR not in path_name("table", text):
+            return TableName(Identifier(database, text))
+        table, branch, system = split_table_name(text)
+        return TableName(Identifier(database, table), branch, system)
 
     @property
     def of_table(self) -> str:
@@ -161,18 +167,45 @@ def split_table_name(name: str) -> tuple[str, str | None, str | None]:
     return table, branch, parts[0] if parts else None
 
 
-def check_name(what: str, name: str) -> None:
-    """Raise InvalidInputError unless the name can be a directory's name on every file system."""
-    if not name or name in (".", "..") or name.strip() != name or _FORBIDDEN.search(name) or len(name.encode()) > 200:
-        raise InvalidInputError(f"Not a {what} name: {name!r}. A name is 1 to 200 bytes without slashes or controls.")
-    if what == "table" and ("." in name or "$" in name):
-        raise InvalidInputError(f"Not a table name: {name!r}. A table's name has no dot and no '$'.")
+def _pair(name: object) -> tuple[str, str]:
+    """The database and the table of a name in any form, unchecked; raises InvalidInputError for what is no name."""
+    match name:
+        case Identifier(database=database, table=table) | (str(database), str(table)):
+            return database, table
+        case str():
+            database, dot, table = name.partition(".")
+            if dot:
+                return database, table
+            raise InvalidInputError(f"The table name {name!r} lacks its database; write 'database.table'.")
+        case _:
+            raise InvalidInputError(f"Not a table name: {name!r}. Give an Identifier, or text: 'database.table'.")
+
+
+def _checked_table(table: object) -> str:
+    """The name of a table with its branch and its system table; raises InvalidInputError unless each part is one."""
+    # Too many parts are refused when they are asked for.
+    if isinstance(table, str) and SEPARATOR in table:
+        return SEPARATOR.join(path_name("table", part) for part in table.split(SEPARATOR))
+    return path_name("table", table)
+
+
+def _part(what: str, name: str) -> str:
+    if SEPARATOR in path_name(what, name):
+        raise InvalidInputError(f"Not a {what} name: {name!r}. It has no '{SEPARATOR}'.")
+    return name
+
+
+def check_table_name(name: str) -> str:
+    """The name; raises InvalidInputError unless it can name a table, without a branch or a system table."""
+    plain = path_name("table", name)
+    if "." in plain or SEPARATOR in plain:
+        raise InvalidInputError(f"Not a table name: {plain!r}. A table's name has no dot and no '{SEPARATOR}'.")
+    return plain
 
 
 def check_database_name(name: str) -> str:
     """The name; raises InvalidInputError unless it can name a database."""
-    check_name("database", name)
-    return name
+    return path_name("database", name)
 
 
 def parse_table_name(identifier: "str | Identifier") -> Identifier:

@@ -30,7 +30,7 @@ from interbed.catalog.hive.registration import (
 )
 from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.hive.tables import HiveTables
-from interbed.catalog.identifier import DB_SUFFIX, Identifier, parse_table_name
+from interbed.catalog.identifier import DB_SUFFIX, Identifier, check_table_name, parse_table_name
 from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
@@ -87,11 +87,10 @@ class MetastoreRepair:
             self._note(RepairKind.FAILED, name, f"lives in {location}; the tables in {expected} are not its own")
         for status in sorted(self._entries.file_io.list(self._entries.path(location)), key=lambda s: s.name):
             if status.is_directory and schema_manager(status.path, self._entries.file_io).ids():
-                identifier = Identifier(name, status.name)
                 try:
-                    self.table(identifier)
+                    self.table(Identifier(name, check_table_name(status.name)))
                 except InterbedError as error:
-                    self._note(RepairKind.FAILED, str(identifier), str(error))
+                    self._note(RepairKind.FAILED, f"{name}.{status.name}", str(error))
         if not self._dry_run:
             for path in remove_dropped(self._entries.file_io, f"{self._entries.path(location)}/any"):
                 self._note(RepairKind.DROP_TABLE, name, f"{path} is what a drop has left")

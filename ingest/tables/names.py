@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.api import Catalog
+from interbed.catalog.identifier import check_table_name
 from interbed.ingest.flow.changes import SourceTable
 from interbed.storage.base.errors import InvalidInputError
 
@@ -37,7 +38,9 @@ class TableNames:
                 raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
 
     def of(self, source: SourceTable | None) -> str | None:
-        """DATABASE.TABLE, None for what is passed over; InvalidInputError where the source has no name to go by."""
+        """DATABASE.TABLE, None for what is passed over; InvalidInputError where the source has no name to go by, or one
+        that no table can have.
+        """
         if source is None:
             if self.table is None:
                 raise InvalidInputError(
@@ -48,7 +51,10 @@ class TableNames:
             return None
         if not self._matches(self.including, source) or (self.excluding and self._matches(self.excluding, source)):
             return None
-        return self.table or f"{self.database}.{self.prefix}{source.name}{self.suffix}"
+        if self.table is not None:
+            return self.table
+        # A name with a '$' would be a branch of another table.
+        return f"{self.database}.{check_table_name(f'{self.prefix}{source.name}{self.suffix}')}"
 
     def present(self, catalog: Catalog) -> Sequence[str]:
         """The one table, whether it is there or not; or those of the database that have such a name."""
