@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.resolve import respelled
+from interbed.storage.base.path_name import entry_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ class PublishPlace:
         of the table has a `spelling` that is not its own.
         """
         other = "" if spelling is None else f".at-{zlib.crc32(spelling.encode()):08x}"
-        return f"{self.directory}/{index_file}{other}{PUFFIN}"
+        return f"{self.directory}/{entry_name(index_file, self.directory)}{other}{PUFFIN}"
 
 
 def index_file_of(path: str) -> str:

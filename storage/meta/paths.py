@@ -20,7 +20,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from interbed.storage.base.path_name import entry_name
 from interbed.storage.base.types.data_type import STRINGS, DataType, is_atomic
 
 POSTPONE_BUCKET = -2
@@ -59,7 +60,7 @@ class TablePaths:
         self.default_name = default_name
         self.legacy = legacy
         self.data_directory = data_directory.strip("/") if data_directory else None
-        self.branch = branch
+        self.branch = _entry(branch, "branch")
 
     # -- metadata --------------------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class TablePaths:
 
     def tag(self, name: str) -> str:
         """The file of a tag."""
-        return self._of_branch(f"tag/tag-{name}")
+        return self._of_branch(f"tag/tag-{_entry(name, 'tag')}")
 
     def changelog(self, snapshot_id: int) -> str:
         """The file of a changelog whose snapshot has expired."""
@@ -106,15 +107,15 @@ class TablePaths:
 
     def consumer(self, consumer_id: str) -> str:
         """The file of a consumer."""
-        return self._of_branch(f"consumer/consumer-{consumer_id}")
+        return self._of_branch(f"consumer/consumer-{_entry(consumer_id, 'consumer')}")
 
     def epoch(self, commit_user: str) -> str:
         """The file that says what a stream of commits has committed; Paimon has none."""
-        return self._of_branch(f"epoch/epoch-{commit_user}")
+        return self._of_branch(f"epoch/epoch-{_entry(commit_user, 'commit user')}")
 
     def position(self, commit_user: str) -> str:
         """The file that says how far a stream was read that is written to the table; Paimon has none."""
-        return self._of_branch(f"position/position-{commit_user}")
+        return self._of_branch(f"position/position-{_entry(commit_user, 'commit user')}")
 
     @property
     def log_position(self) -> str:
@@ -123,19 +124,19 @@ class TablePaths:
 
     def branch_directory(self, name: str) -> str:
         """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""
-        return self.location if name == MAIN_BRANCH else self._under(f"branch/branch-{name}")
+        return self.location if name == MAIN_BRANCH else self._under(f"branch/branch-{_entry(name, 'branch')}")
 
     def manifest(self, name: str) -> str:
-        """A manifest, a manifest list or an index manifest."""
-        return self._under(f"manifest/{name}")
+        """A manifest, a manifest list or an index manifest; raises CorruptFileError for a name with directories."""
+        return self._under(f"manifest/{entry_name(name, 'manifest')}")
 
     def index(self, name: str) -> str:
-        """An index file."""
-        return self._under(f"index/{name}")
+        """An index file; raises CorruptFileError for a name with directories."""
+        return self._under(f"index/{entry_name(name, 'index')}")
 
     def statistics(self, name: str) -> str:
-        """A statistics file."""
-        return self._under(f"statistics/{name}")
+        """A statistics file; raises CorruptFileError for a name with directories."""
+        return self._under(f"statistics/{entry_name(name, 'statistics')}")
 
     # -- data ------------------------------------------------------------------------------------------------------
 
@@ -228,6 +229,17 @@ class TablePaths:
             return coerce(value, data_type)
         except InvalidInputError as error:
             raise InvalidInputError(f"The partition column {name!r} can't take the value given: {error}.") from None
+
+
+def _entry(name: str, what: str) -> str:
+    """A name that a prefix precedes; raises InvalidInputError for one that would lead into another directory."""
+    try:
+        return entry_name(name, what) if name else name
+    except CorruptFileError:
+        # With the prefix these are entries like any other.
+        if name in (".", ".."):
+            return name
+        raise InvalidInputError(f"Not a {what} name: {name!r}. A name has no slashes and no NUL.") from None
 
 
 def escape_path(text: str) -> str:

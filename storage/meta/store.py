@@ -16,6 +16,7 @@ from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, normalize_path, respelled
+from interbed.storage.base.path_name import entry_name
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
@@ -146,11 +147,12 @@ class TableStore:
         return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
 
     def index_path(self, bucket_id: BucketId, file: "IndexFileMeta") -> str:
-        """Where an index file of a bucket lives."""
+        """Where an index file of a bucket lives; raises CorruptFileError for a name with directories."""
         if file.external_path is not None:
             return normalize_path(file.external_path)
         if self._indexes_beside_data:
-            return f"{self.paths.bucket_directory(bucket_id)}/{file.file_name}"
+            directory = self.paths.bucket_directory(bucket_id)
+            return f"{directory}/{entry_name(file.file_name, directory)}"
         return self.paths.index(file.file_name)
 
     def new_index_file(self, bucket_id: BucketId) -> "NewFile":
@@ -248,7 +250,7 @@ def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BR
         () if schema is None else schema.partition_types,
         options.partition_default_name,
         options.partition_legacy_name,
-        options.raw.get("data-file.path-directory"),
+        options.data_file_directory,
         branch,
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.path_name import entry_name
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.orphans import named_files
 from interbed.storage.write.commit_message import CommitMessage
@@ -95,7 +96,8 @@ class JobFiles:
 
     @property
     def _mark(self) -> str:
-        return f"{self.store.paths.snapshot_directory}/{_MARK}{self.name}"
+        directory = self.store.paths.snapshot_directory
+        return f"{directory}/{entry_name(_MARK + self.name, directory)}"
 
 
 def marked_jobs(store: TableStore, beginning: str) -> list[JobFiles]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
@@ -240,8 +241,8 @@ def check_branch_name(name: str) -> str:
     """The name; raises InvalidInputError for one that no branch can have."""
     if name == MAIN_BRANCH:
         raise InvalidInputError("The branch 'main' is the table itself; choose another name.")
-    if not name.strip() or "/" in name or "\\" in name or not name.isprintable() or len(name.encode()) > 200:
-        raise InvalidInputError(f"Not a branch name: {name!r}. It is 1 to 200 bytes, not blank and without slashes.")
+    if not path_name("branch", name).isprintable():
+        raise InvalidInputError(f"Not a branch name: {name!r}. A name is printable.")
     if name.isdigit():
         raise InvalidInputError(f"Not a branch name: {name!r}. A branch's name is not a number.")
     return name

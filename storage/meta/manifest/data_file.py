@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.path_name import entry_name
 from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS, SimpleStats
 
 
@@ -59,16 +60,19 @@ class DataFileMeta:
         return (self.file_name, *self.extra_files)
 
     def path_in(self, directory: str) -> str:
-        """Where the file is; `directory` is its bucket's."""
+        """Where the file is; `directory` is its bucket's. Raises CorruptFileError for a name with directories."""
         if self.external_path is not None:
             # As its writer spells it, most often with `file:`.
             return normalize_path(self.external_path)
-        return f"{directory}/{self.file_name}"
+        return f"{directory}/{entry_name(self.file_name, directory)}"
 
     def paths_in(self, directory: str) -> list[str]:
-        """Where the file is, and those that belong to it."""
+        """Where the file is, and those that belong to it; raises CorruptFileError for a name with directories."""
         path = self.path_in(directory)
-        return [path, *(f"{path.rpartition('/')[0]}/{name}" for name in self.extra_files)]
+        if not self.extra_files:
+            return [path]
+        beside = path.rpartition("/")[0]
+        return [path, *(f"{beside}/{entry_name(name, beside)}" for name in self.extra_files)]
 
     def upgraded(self, level: int) -> "DataFileMeta":
         """The same file moved to another level without a rewrite."""

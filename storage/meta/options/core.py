@@ -104,7 +104,12 @@ class CoreOptions(
     @property
     def data_file_prefix(self) -> str:
         """What names of data files begin with."""
-        return self.text("data-file.prefix", DATA_FILE_PREFIX)
+        return self.name_prefix("data-file.prefix", DATA_FILE_PREFIX)
+
+    @property
+    def data_file_directory(self) -> str | None:
+        """The directory below the table's that holds partitions and buckets; None for the table's own."""
+        return self.inner_directory("data-file.path-directory")
 
     @property
     def thin_mode(self) -> bool:

@@ -264,7 +264,7 @@ class LsmOptions(OptionReader):
     @property
     def changelog_file_prefix(self) -> str:
         """What names of changelog files begin with."""
-        return self.text("changelog-file.prefix", "changelog-")
+        return self.name_prefix("changelog-file.prefix", "changelog-")
 
     @property
     def lookup_cache_file_retention_millis(self) -> int:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.path_name import is_name_part, is_path_name
 from interbed.storage.base.quantities import parse_duration_millis, parse_memory
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -27,6 +28,26 @@ class OptionReader:
     def text(self, key: str, default: str) -> str:
         """The option as text."""
         return self.raw.get(key, default)
+
+    def name_prefix(self, key: str, default: str) -> str:
+        """The option as what names of files begin with, which has no separator and no control character."""
+        value = self.raw.get(key, default)
+        if not is_name_part(value):
+            raise self._refused(
+                key, f"Option '{key}' takes what names of files begin with, without slashes or controls, not {value!r}."
+            )
+        return value
+
+    def inner_directory(self, key: str) -> str | None:
+        """The option as a directory below the table's, such as 'data/new'; None when it is not set."""
+        value = self.raw.get(key)
+        if value is None or not value.strip("/"):
+            return None
+        if not all(is_path_name(part) for part in value.strip("/").split("/")):
+            raise self._refused(
+                key, f"Option '{key}' takes a directory below the table's, such as 'data', not {value!r}."
+            )
+        return value.strip("/")
 
     def integer(self, key: str, default: int) -> int:
         """The option as an integer."""

@@ -10,6 +10,7 @@ import time
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.paths import TablePaths
 
@@ -62,11 +63,11 @@ class ConsumerManager:
         return min(self.all().values(), default=None)
 
     def reset(self, consumer_id: str, next_snapshot: int) -> None:
-        """Note how far a consumer has come, or make one."""
+        """Note how far a consumer has come, or make one; raises InvalidInputError for an id that none can have."""
         if next_snapshot < 1:
             raise InvalidInputError(f"The consumer {consumer_id!r} can't go on from snapshot {next_snapshot}.")
         content = json.dumps({_NEXT: next_snapshot}, indent=2)
-        self._file_io.overwrite(self._path(consumer_id), content.encode())
+        self._file_io.overwrite(self._path(check_consumer_id(consumer_id)), content.encode())
 
     def delete(self, consumer_id: str) -> None:
         """Forget a consumer; one that is not known is no error. Raises StorageAccessError when it stays."""
@@ -100,6 +101,14 @@ class ConsumerManager:
         return gone
 
     def _path(self, consumer_id: str) -> str:
-        if not consumer_id.strip() or "/" in consumer_id or not consumer_id.isprintable():
-            raise InvalidInputError(f"Not a consumer id: {consumer_id!r}. It is not blank and has no slashes.")
+        if not consumer_id.strip():
+            raise InvalidInputError(f"Not a consumer id: {consumer_id!r}. It is not blank.")
         return self._paths.consumer(consumer_id)
+
+
+def check_consumer_id(consumer_id: str) -> str:
+    """The id; raises InvalidInputError for one that no new consumer can have."""
+    plain = path_name("consumer", consumer_id)
+    if not plain.isprintable():
+        raise InvalidInputError(f"Not a consumer id: {plain!r}. It is printable.")
+    return plain

@@ -25,6 +25,7 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
@@ -208,9 +209,10 @@ def new_tag(name: str, snapshot: Snapshot, retained: timedelta | None, clock: An
 
 def check_tag_name(name: str) -> str:
     """The name; raises InvalidInputError for one that no tag can have."""
-    if not name.strip() or "/" in name or "\\" in name or not name.isprintable() or len(name.encode()) > 200:
-        raise InvalidInputError(f"Not a tag name: {name!r}. A name is 1 to 200 bytes, not blank and without slashes.")
-    return name
+    plain = path_name("tag", name)
+    if not plain.isprintable():
+        raise InvalidInputError(f"Not a tag name: {plain!r}. A name is printable.")
+    return plain
 
 
 def _local_time(parts: Any) -> datetime:
