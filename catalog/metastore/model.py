@@ -58,6 +58,8 @@ class MetastoreDatabase:
     owner_name: str | None = None
     owner_type: int | None = None
     create_time: int = 0
+    made: tuple[str, ...] = field(default=(), compare=False)
+    """The directories that the server made for the database: their places (locations.py), with links followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

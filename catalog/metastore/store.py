@@ -386,6 +386,33 @@ class Moves(Protocol):
     def pending(self) -> list[int]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabasePlaces:
+    """The locations of a database, or of a catalog, and the directories that the server made for it."""
+
+    what: str
+    locations: tuple[str, ...]
+    made: tuple[str, ...] = ()
+
+
+class Places(Protocol):
+    """Where objects are, by the texts of places (locations.py)."""
+
+    def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
+        """What is registered at or below one of the places, or a table or partition that one of them lies in: of the
+        `above`. `table_id` is a table that is no obstacle, nor are its partitions.
+        """
+        ...
+
+    def databases(self, outside: Collection[str] = ()) -> list[DatabasePlaces]:
+        """All catalogs, and the databases that do not lie below one of these places or have a second location."""
+        ...
+
+    def link(self, table_id: int, partition_name: str, text: str | None) -> None:
+        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        ...
+
+
 class Properties(Protocol):
     """Single values of the whole metastore."""
 
@@ -417,6 +444,8 @@ class Transaction(Protocol):
     @property
     def moves(self) -> Moves: ...
     @property
+    def places(self) -> Places: ...
+    @property
     def properties(self) -> Properties: ...
     @property
     def statistics(self) -> Statistics: ...
@@ -428,6 +457,11 @@ class Transaction(Protocol):
 
 class Store(Protocol):
     """A database of metadata."""
+
+    @property
+    def files(self) -> Sequence[str]:
+        """Paths of the local files that it is kept in, which nothing else may touch."""
+        ...
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run the function on one consistent state."""

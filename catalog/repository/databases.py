@@ -4,6 +4,7 @@ import json
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from interbed.catalog.metastore.locations import place_key, place_text
 from interbed.catalog.metastore.model import MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import database_document, database_from
@@ -101,14 +102,19 @@ class SqlDatabases:
     def add(self, database: MetastoreDatabase) -> int | None:
         """Store a new database; None if the name is taken."""
         statement = insert_unless_taken(self._connection, DatabaseRow, DatabaseRow.id).values(
-            catalog=database.catalog, name=database.name, document=database_document(database)
+            catalog=database.catalog,
+            name=database.name,
+            document=database_document(database),
+            place=place_key(place_text(database.location)),
         )
         return self._connection.execute(statement).scalar_one_or_none()
 
     def replace(self, database_id: int, database: MetastoreDatabase) -> None:
         """Store the database anew; its name stays."""
         self._connection.execute(
-            update(DatabaseRow).where(DatabaseRow.id == database_id).values(document=database_document(database))
+            update(DatabaseRow)
+            .where(DatabaseRow.id == database_id)
+            .values(document=database_document(database), place=place_key(place_text(database.location)))
         )
 
     def remove(self, database_id: int) -> None:

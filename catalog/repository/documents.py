@@ -36,13 +36,16 @@ def database_document(database: MetastoreDatabase) -> str:
             owner_name=database.owner_name,
             owner_type=database.owner_type,
             create_time=database.create_time,
+            made=list(database.made),
         )
     )
 
 
 def database_from(catalog: str, name: str, document: str) -> MetastoreDatabase:
     """The database of a row."""
-    return MetastoreDatabase(catalog=catalog, name=name, **json.loads(document))
+    fields = json.loads(document)
+    fields["made"] = tuple(fields.get("made", ()))
+    return MetastoreDatabase(catalog=catalog, name=name, **fields)
 
 
 def table_document(table: MetastoreTable) -> str:

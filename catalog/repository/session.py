@@ -10,10 +10,13 @@ from interbed.catalog.repository.functions import SqlFunctions
 from interbed.catalog.repository.locks import SqlLocks
 from interbed.catalog.repository.moves import SqlMoves, SqlProperties
 from interbed.catalog.repository.partitions import SqlPartitions
+from interbed.catalog.repository.places import SqlPlaces
 from interbed.catalog.repository.queries.runtime_stats import SqlRunStatistics
 from interbed.catalog.repository.queries.scheduled import SqlQueries
 from interbed.catalog.repository.statistics import SqlStatistics
 from interbed.catalog.repository.tables import SqlTables
+
+_SQLITE_FILES = ("", "-wal", "-shm", "-journal")
 
 
 class SqlTransaction:
@@ -28,6 +31,7 @@ class SqlTransaction:
         "locks",
         "moves",
         "partitions",
+        "places",
         "properties",
         "queries",
         "run_statistics",
@@ -45,6 +49,7 @@ class SqlTransaction:
         self.events = SqlEvents(connection)
         self.constraints = SqlConstraints(connection)
         self.moves = SqlMoves(connection)
+        self.places = SqlPlaces(connection)
         self.properties = SqlProperties(connection)
         self.queries = SqlQueries(connection)
         self.run_statistics = SqlRunStatistics(connection)
@@ -60,6 +65,12 @@ class SqlStore(SqlUnits[SqlTransaction]):
 
     def __init__(self, url: str) -> None:
         super().__init__(open_engine(url), SqlTransaction, called="the metastore's database")
+
+    @property
+    def files(self) -> list[str]:
+        """The files of SQLite; a server of PostgreSQL keeps its own."""
+        path = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
+        return [path + suffix for suffix in _SQLITE_FILES] if path else []
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
+from interbed.catalog.metastore.locations import place_key, place_text
 from interbed.catalog.metastore.model import MetastoreTable, TableMeta
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import table_document, table_from
@@ -46,6 +47,7 @@ _REPLACE = Statement(
         table_type=bindparam("new_type"),
         comment=bindparam("new_comment"),
         document=bindparam("new_document"),
+        place=bindparam("new_place"),
     )
 )
 _SELECT = _IN_DATABASE.where(TableRow.name.in_(bindparam("names", expanding=True)))
@@ -57,7 +59,7 @@ _ALL_NAMES = (
 _NAMES = Statement(_ALL_NAMES)
 _NAMES_OF_TYPE = Statement(_ALL_NAMES.where(TableRow.table_type == bindparam("table_type")))
 _NEW: dict[str, Any] = {
-    column: bindparam(column) for column in ("database_id", "name", "table_type", "comment", "document")
+    column: bindparam(column) for column in ("database_id", "name", "table_type", "comment", "document", "place")
 }
 _INSERT = insert_statement(TableRow, _NEW, TableRow.id)
 
@@ -135,6 +137,7 @@ class SqlTables:
                 "table_type": table.table_type,
                 "comment": table.parameters.get("comment"),
                 "document": table_document(table),
+                "place": _place(table),
             },
         )
         return None if row is None else int(row[0])
@@ -151,6 +154,7 @@ class SqlTables:
                     "new_type": table.table_type,
                     "new_comment": table.parameters.get("comment"),
                     "new_document": table_document(table),
+                    "new_place": _place(table),
                 },
             )
         except IntegrityError:
@@ -160,3 +164,7 @@ class SqlTables:
     def remove(self, table_id: int) -> None:
         """Remove the table; its partitions go with it."""
         self._connection.execute(delete(TableRow).where(TableRow.id == table_id))
+
+
+def _place(table: MetastoreTable) -> str | None:
+    return place_key(place_text(table.location))

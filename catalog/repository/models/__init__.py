@@ -9,7 +9,7 @@ from interbed.catalog.repository.models.base import Base
 from interbed.catalog.repository.models.constraints import ConstraintRow
 from interbed.catalog.repository.models.events import EventRow, MoveRow, PropertyRow
 from interbed.catalog.repository.models.locks import LockRow, SequenceRow
-from interbed.catalog.repository.models.objects import CatalogRow, DatabaseRow, FunctionRow, TableRow
+from interbed.catalog.repository.models.objects import CatalogRow, DatabaseRow, FunctionRow, LinkedPlaceRow, TableRow
 from interbed.catalog.repository.models.optimizer import (
     OptimizerGroupRow,
     OptimizerLeaseRow,
@@ -35,6 +35,7 @@ __all__ = [
     "DatabaseRow",
     "EventRow",
     "FunctionRow",
+    "LinkedPlaceRow",
     "LockRow",
     "MoveRow",
     "OptimizerGroupRow",

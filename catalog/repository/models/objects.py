@@ -1,9 +1,9 @@
-"""Catalogs, databases, tables and functions."""
+"""Catalogs, databases, tables and functions, and the places of their directories (metastore/locations.py)."""
 
-from sqlalchemy import BigInteger, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from interbed.catalog.repository.models.base import Base, RowId, TableName
+from interbed.catalog.repository.models.base import Base, PlaceText, RowId, TableName
 
 
 class CatalogRow(Base):
@@ -22,19 +22,20 @@ class DatabaseRow(Base):
     """A database; the document holds parameters, description, owner and locations."""
 
     __tablename__ = "databases"
-    __table_args__ = (UniqueConstraint("catalog", "name"),)
+    __table_args__ = (UniqueConstraint("catalog", "name"), Index("ix_databases_place", "place"))
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     catalog: Mapped[str] = mapped_column(ForeignKey("catalogs.name"))
     name: Mapped[str] = mapped_column(String(128))
     document: Mapped[str] = mapped_column(Text)
+    place: Mapped[str | None] = mapped_column(PlaceText)
 
 
 class TableRow(Base):
     """A table or view; the document holds its columns, storage and parameters."""
 
     __tablename__ = "tables"
-    __table_args__ = (UniqueConstraint("database_id", "name"),)
+    __table_args__ = (UniqueConstraint("database_id", "name"), Index("ix_tables_place", "place"))
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     database_id: Mapped[int] = mapped_column(ForeignKey("databases.id"))
@@ -42,6 +43,18 @@ class TableRow(Base):
     table_type: Mapped[str] = mapped_column(String(32))
     comment: Mapped[str | None] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
+    place: Mapped[str | None] = mapped_column(PlaceText)
+
+
+class LinkedPlaceRow(Base):
+    """Where the location of a table, or of one of its partitions, leads by links, if that is another place."""
+
+    __tablename__ = "linked_places"
+    __table_args__ = (Index("ix_linked_places_place", "place"),)
+
+    table_id: Mapped[int] = mapped_column(ForeignKey("tables.id", ondelete="CASCADE"), primary_key=True)
+    partition_name: Mapped[str] = mapped_column(PlaceText, primary_key=True)
+    place: Mapped[str] = mapped_column(PlaceText)
 
 
 class FunctionRow(Base):

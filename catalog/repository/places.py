@@ -1,0 +1,162 @@
+"""Places of objects in SQL: what is registered in a directory, whatever the number of tables.
+
+Databases and tables have a column with their place, which is indexed: what lies in a directory is a range of it. Of
+partitions only those outside of their table's directory are looked at, by the texts of their locations.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select, text
+
+from interbed.catalog.metastore.locations import KEY_LENGTH_MAX, place_key
+from interbed.catalog.metastore.store import DatabasePlaces
+from interbed.catalog.repository.insert import insert_or_replace
+from interbed.catalog.repository.models import CatalogRow, DatabaseRow, LinkedPlaceRow
+
+_IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
+# A number that no table has: no table is left out.
+_NO_TABLE = -1
+
+_DATABASE = f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"
+_TABLE = (
+    "SELECT d.catalog, d.name, p.name AS table_name FROM tables p JOIN databases d ON d.id = p.database_id "
+    "WHERE p.id <> :table_id AND {condition} LIMIT 1"
+)
+_LINKED = (
+    "SELECT d.catalog, d.name, t.name AS table_name FROM linked_places p JOIN tables t ON t.id = p.table_id "
+    "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
+)
+_SET = (
+    "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
+    "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
+)
+_PARTITION = (
+    "SELECT d.catalog, d.name, t.name AS table_name, p.name AS partition_name FROM partitions p "
+    "JOIN partition_sets s ON s.id = p.set_id JOIN tables t ON t.id = s.table_id "
+    "JOIN databases d ON d.id = t.database_id "
+    "WHERE p.location IS NOT NULL AND p.location NOT LIKE './%' AND t.id <> :table_id AND {condition} LIMIT 1"
+)
+
+_OTHER_SCHEMES = {"s3": ("s3a", "s3n"), "gs": ("gcs",), "abfs": ("abfss", "wasb", "wasbs")}
+"""The names of a scheme in the locations of partitions, which are stored as they were given."""
+
+
+class SqlPlaces:
+    """Places of databases, tables and partitions."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
+        """What is registered at or below one of the places, or holds one of them: a description, or None."""
+        own = _NO_TABLE if table_id is None else table_id
+        for place in texts:
+            found = self._in(place, own)
+            if found is not None:
+                return found
+        return self._around(above, own)
+
+    def databases(self, outside: Collection[str] = ()) -> list[DatabasePlaces]:
+        """All catalogs, and the databases that do not lie below one of these places or have a second location."""
+        catalogs = [
+            DatabasePlaces(what=f"the catalog {row.name}", locations=(row.location,))
+            for row in self._connection.execute(select(CatalogRow.name, CatalogRow.location))
+            if row.location
+        ]
+        return [*catalogs, *(self._described(row) for row in self._outside(outside))]
+
+    def link(self, table_id: int, partition_name: str, text: str | None) -> None:
+        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        if text is None:
+            self._connection.execute(
+                delete(LinkedPlaceRow).where(
+                    LinkedPlaceRow.table_id == table_id, LinkedPlaceRow.partition_name == partition_name
+                )
+            )
+            return
+        row = {"table_id": table_id, "partition_name": partition_name, "place": place_key(text)}
+        self._connection.execute(insert_or_replace(self._connection, LinkedPlaceRow), [row])
+
+    def _in(self, place: str, own: int) -> str | None:
+        at = {"at": place_key(place), **_range(place)}
+        row = self._connection.execute(text(_DATABASE), at).first()
+        if row is not None:
+            return f"it holds the database {_named(row.catalog, row.name)}"
+        for statement in (_TABLE, _LINKED):
+            row = self._connection.execute(text(statement.format(condition=_IN)), {**at, "table_id": own}).first()
+            if row is not None:
+                return f"it holds the table {_named(row.catalog, row.name, row.table_name)}"
+        for spelled in _spellings(place):
+            values = {"at": spelled, **_range(spelled), "table_id": own}
+            for statement, column in ((_SET, "s.location"), (_PARTITION, "p.location")):
+                condition = _IN.replace("p.place", column)
+                row = self._connection.execute(text(statement.format(condition=condition)), values).first()
+                if row is not None:
+                    return f"it holds partitions of the table {_named(row.catalog, row.name, row.table_name)}"
+        return None
+
+    def _around(self, above: Collection[str], own: int) -> str | None:
+        keys = sorted({place_key(each) or "" for each in above})
+        for statement in (_TABLE, _LINKED):
+            row = self._first(statement, "p.place", keys, own)
+            if row is not None:
+                return f"it lies in the table {_named(row.catalog, row.name, row.table_name)}"
+        spelled = sorted({other for each in above for other in _spellings(each)})
+        row = self._first(_PARTITION, "p.location", spelled, own)
+        if row is not None:
+            return f"it lies in a partition of the table {_named(row.catalog, row.name, row.table_name)}"
+        return None
+
+    def _first(self, statement: str, column: str, values: list[str], own: int) -> Any:
+        condition = f"{column} IN :values"
+        prepared = text(statement.format(condition=condition)).bindparams(bindparam("values", expanding=True))
+        return self._connection.execute(prepared, {"values": values, "table_id": own}).first()
+
+    def _outside(self, places: Collection[str]) -> list[Any]:
+        columns = select(DatabaseRow.catalog, DatabaseRow.name, DatabaseRow.document)
+        statement = columns
+        for place in places:
+            bounds = _range(place)
+            statement = statement.where(
+                DatabaseRow.place.is_(None)
+                | ~((DatabaseRow.place >= bounds["first"]) & (DatabaseRow.place < bounds["last"]))
+                | DatabaseRow.document.like('%"managed_location":%')
+            )
+        return list(self._connection.execute(statement))
+
+    def _described(self, row: Any) -> DatabasePlaces:
+        fields = json.loads(row.document)
+        locations = (fields.get("location"), fields.get("managed_location"))
+        return DatabasePlaces(
+            what=f"the database {_named(row.catalog, row.name)}",
+            locations=tuple(each for each in locations if each),
+            made=tuple(fields.get("made", ())),
+        )
+
+
+def _range(place: str) -> dict[str, str]:
+    """The bounds of what lies in a place. The character after the slash is 0. Of one that is longer than its key all
+    that begins so is taken for it.
+    """
+    below = place + "/"
+    if len(below) > KEY_LENGTH_MAX:
+        key = place[:KEY_LENGTH_MAX]
+        return {"first": key, "last": key + "\U0010ffff"}
+    return {"first": below, "last": place + "0"}
+
+
+def _spellings(place: str) -> list[str]:
+    """A place as the locations of partitions have it."""
+    scheme, separator, rest = place.partition("://")
+    spelled = [place, *(f"{other}://{rest}" for other in _OTHER_SCHEMES.get(scheme, ()))] if separator else [place]
+    if place.startswith("file:"):
+        spelled.append(place.removeprefix("file:"))
+    return [each for one in spelled for each in (one, one + "/")]
+
+
+def _named(*names: str) -> str:
+    return ".".join(name for number, name in enumerate(names) if number or name != "hive")
