@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -14,6 +15,8 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
+from interbed.catalog.metastore.guard import Claim
+from interbed.catalog.metastore.locations import made_places
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.names import is_valid_name, normalized, shortened
 from interbed.catalog.metastore.store import Store, Transaction
@@ -23,9 +26,12 @@ from interbed.catalog.metastore.warehouse import Warehouse
 class CatalogService:
     """The calls about catalogs."""
 
-    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._store = store
         self._warehouse = warehouse
+        self._deletions = deletions
         self._clock = clock
 
     def names(self) -> list[str]:
@@ -68,10 +74,12 @@ class CatalogService:
                 f"Unable to create catalog path {place}, failed to create catalog {complete.name}: {error}"
             ) from error
 
+        owning = dataclasses.replace(home, made=made_places([place] if made else []))
+
         def work(transaction: Transaction) -> None:
             if not transaction.catalogs.add(complete):
                 raise AlreadyExistsError(f"Catalog {complete.name} already exists")
-            transaction.databases.add(home)
+            transaction.databases.add(owning)
             transaction.events.append(events.create_catalog(complete), events.create_database(home))
 
         try:
@@ -96,6 +104,8 @@ class CatalogService:
             old = transaction.catalogs.find(key, for_update=True)
             if old is None:
                 raise catalog_not_found(name)
+            if changed.location and changed.location != old.location:
+                self._warehouse.qualified(changed.location)
             new = dataclasses.replace(
                 old,
                 description=changed.description or old.description,
@@ -118,11 +128,11 @@ class CatalogService:
         if key == DEFAULT_CATALOG:
             raise MetastoreError(f"Can not drop {DEFAULT_CATALOG} catalog")
 
-        def work(transaction: Transaction) -> list[str]:
+        def work(transaction: Transaction) -> tuple[list[str], tuple[str, ...]]:
             catalog = transaction.catalogs.find(key, for_update=True)
             if catalog is None:
                 if if_exists:
-                    return []
+                    return [], ()
                 raise catalog_not_found(name)
             written = []
             databases = transaction.databases.names(key)
@@ -139,11 +149,12 @@ class CatalogService:
             transaction.catalogs.remove(key)
             transaction.events.append(*written, events.drop_catalog(catalog))
             places = [catalog.location, home.value.location if home is not None else None]
-            return list(dict.fromkeys(self._warehouse.qualified(each) for each in places if each))
+            made = home.value.made if home is not None else ()
+            return list(dict.fromkeys(each for each in places if each)), made
 
-        for place in self._store.write(work):
-            if not self._warehouse.is_protected(place):
-                files.remove_empty_directory(place)
+        left, made = self._store.write(work)
+        for place in left:
+            self._deletions.remove_empty(place, Claim(made=made, is_home=True))
 
 
 def catalog_not_found(name: str | None) -> NoSuchObjectError:

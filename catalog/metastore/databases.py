@@ -1,13 +1,13 @@
 """Databases: create, read, alter, drop. Every change appends its events."""
 
 import dataclasses
-import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -16,6 +16,8 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
+from interbed.catalog.metastore.guard import Claim
+from interbed.catalog.metastore.locations import made_places
 from interbed.catalog.metastore.model import (
     DEFAULT_CATALOG,
     DEFAULT_DATABASE,
@@ -29,17 +31,18 @@ from interbed.catalog.metastore.store import Store, Transaction
 from interbed.catalog.metastore.tables.rules import data_locations, skips_trash
 from interbed.catalog.metastore.warehouse import Warehouse
 
-logger = logging.getLogger(__name__)
-
 IDENTITY_PROPERTY = "metastore.uuid"
 
 
 class DatabaseService:
     """The calls about databases."""
 
-    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._store = store
         self._warehouse = warehouse
+        self._deletions = deletions
         self._clock = clock
 
     def bootstrap(self) -> None:
@@ -76,7 +79,7 @@ class DatabaseService:
             transaction.properties.keep(IDENTITY_PROPERTY, str(uuid.uuid4()))
 
         self._store.write(work)
-        settle_all(self._store)
+        settle_all(self._store, self._deletions.guard)
 
     def identity(self) -> str:
         """The UUID that identifies this metastore. MetastoreError before `bootstrap`."""
@@ -100,19 +103,22 @@ class DatabaseService:
             managed_location=None if managed is None else self._warehouse.qualified(managed),
             create_time=database.create_time or int(self._clock()),
         )
+        made: list[str] = []
         try:
-            made = files.make_directory(location)
+            homes = [location] if complete.managed_location is None else [location, complete.managed_location]
+            files.make_directories(homes, made)
         except MetastoreError as error:
+            self._take_back(made)
             raise MetastoreError(
                 f"Unable to create database path {location}, failed to create database {database.name}: {error}"
             ) from error
+        owning = dataclasses.replace(complete, made=made_places(made))
         try:
-            self._store.write(lambda transaction: self._add(transaction, complete))
+            self._store.write(lambda transaction: self._add(transaction, owning))
         except OutcomeUnknownError:
             raise
         except MetastoreError:
-            if made:
-                files.remove_empty_directory(location)
+            self._take_back(made)
             raise
 
     def get(self, catalog: str, name: str) -> MetastoreDatabase:
@@ -153,8 +159,12 @@ class DatabaseService:
                 old,
                 parameters=changed.parameters,
                 description=old.description if changed.description is None else changed.description,
-                location=self._warehouse.qualified(changed.location) if changed.location else old.location,
-                managed_location=self._warehouse.qualified(managed) if managed else old.managed_location,
+                location=self._warehouse.qualified(changed.location, old.location)
+                if changed.location
+                else old.location,
+                managed_location=self._warehouse.qualified(managed, old.managed_location)
+                if managed
+                else old.managed_location,
                 owner_name=changed.owner_name,
                 owner_type=changed.owner_type or old.owner_type,
             )
@@ -209,15 +219,22 @@ class DatabaseService:
         # files.
         database, tables = dropped
         homes = [home for home in (database.location, database.managed_location) if home is not None]
-        going = [home for home in homes if not self._warehouse.is_protected(home)]
+        claim = Claim(made=database.made)
+        left = []
         for table in tables:
             purge = skips_trash(table)
             for location in data_locations(table, ()):
                 # What lies in the database's directory goes to the trash along with it.
-                if purge or not any(files.contains(home, location) for home in going):
-                    self._discard(location, purge=purge)
-        for home in homes:
-            self._discard(home, purge=False)
+                if purge or not any(files.contains(home, location) for home in homes):
+                    self._deletions.discard(location, claim, purge=purge)
+                else:
+                    left.append(location)
+        home_claim = dataclasses.replace(claim, is_home=True)
+        gone = [home for home in homes if self._deletions.discard(home, home_claim, purge=False)]
+        for location in left:
+            # The database's directory stays if it holds something else: what is its tables' goes.
+            if not any(files.contains(home, location) for home in gone):
+                self._deletions.discard(location, claim, purge=False)
 
     def _location_for(self, transaction: Transaction, database: MetastoreDatabase) -> str:
         catalog = transaction.catalogs.find(database.catalog)
@@ -240,8 +257,6 @@ class DatabaseService:
             raise AlreadyExistsError(f"Database {database.name} already exists")
         transaction.events.append(events.create_database(database))
 
-    def _discard(self, location: str, *, purge: bool) -> None:
-        if self._warehouse.is_protected(location):
-            logger.warning("the data in %s was left alone: the warehouse is inside it", location)
-        else:
-            self._warehouse.discard(location, purge=purge)
+    def _take_back(self, made: Sequence[str]) -> None:
+        for location in made:
+            files.remove_empty_directory(location)

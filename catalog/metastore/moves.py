@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.deletions import check_move, check_owned
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.guard import DeletionGuard, DirectoryKeptError
 from interbed.catalog.metastore.remote_files import StoreUnavailableError
 from interbed.catalog.metastore.store import DirectoryMove, Store, Transaction
 
@@ -47,9 +49,10 @@ class _NotReachedError(BaseException):
 class Mover:
     """What a unit of work renames directories with. It may be run again, the directories move once."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: DeletionGuard | None = None) -> None:
         self.announced: dict[_Key, int] = {}
         self.reached: set[str] = set()
+        self._guard = guard
         self._moved: set[_Key] = set()
 
     def reach(self, location: str) -> None:
@@ -60,12 +63,20 @@ class Mover:
             raise _NotReachedError(location)
 
     def move(
-        self, transaction: Transaction, table_id: int, old: str, new: str, *, partition_name: str | None = None
+        self,
+        transaction: Transaction,
+        table_id: int,
+        old: str,
+        new: str,
+        *,
+        partition_name: str | None = None,
+        owner_id: int | None = None,
     ) -> None:
         """Rename a directory, if it exists. The caller holds the table's row and stores the new location before the
-        transaction ends. `partition_name` is the new name of the partition that the directory belongs to.
+        transaction ends. `partition_name` is the new name of the partition that the directory belongs to, `owner_id`
+        the table that has it up to now if that is another one.
 
-        InvalidOperationError if the new directory exists, MetastoreError if it cannot be renamed.
+        InvalidOperationError if the new directory exists or the guard refuses, MetastoreError if it cannot be renamed.
         """
         self.reach(old)
         key = (table_id, partition_name, old, new)
@@ -73,13 +84,15 @@ class Mover:
         if number is None or not transaction.moves.finish(number):
             raise _NotAnnouncedError(key)
         if key not in self._moved:
+            if self._guard is not None:
+                check_move(self._guard, transaction, old, new, (table_id if owner_id is None else owner_id, table_id))
             files.rename_directory(old, new)
             self._moved.add(key)
 
 
-def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
+def carry_out(store: Store, work: Callable[[Transaction, Mover], T], guard: DeletionGuard | None = None) -> T:
     """Run a unit of work that may rename directories. If it fails they are where they were."""
-    mover = Mover()
+    mover = Mover(guard)
     done = False
     try:
         for _ in range(ATTEMPTS_MAX):
@@ -98,10 +111,10 @@ def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
     finally:
         if not done:
             for number in mover.announced.values():
-                _settle_later(store, number)
+                _settle_later(store, number, guard)
 
 
-def settle_all(store: Store) -> int:
+def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
     """Settle the moves that a crash left behind and return how many. MetastoreError. Those on file systems that do not
     answer stay for the next time.
 
@@ -112,7 +125,7 @@ def settle_all(store: Store) -> int:
     settled = 0
     for number in pending:
         try:
-            settle(store, number)
+            settle(store, number, guard)
         except StoreUnavailableError as error:
             # The others are on file systems that answer.
             logger.warning("a directory's move could not be settled yet: %s", error)
@@ -121,7 +134,7 @@ def settle_all(store: Store) -> int:
     return settled
 
 
-def settle(store: Store, number: int) -> None:
+def settle(store: Store, number: int, guard: DeletionGuard | None = None) -> None:
     """Put the directory of an announced move to where the metadata says, and forget the move."""
 
     def work(transaction: Transaction) -> None:
@@ -134,7 +147,7 @@ def settle(store: Store, number: int) -> None:
         if move is None or table is None:
             return
         if files.same_location(_present_location(transaction, move, table.value.location), move.old):
-            _take_back(move)
+            _take_back(transaction, move, guard)
         transaction.moves.finish(number)
 
     pending = store.read(lambda transaction: transaction.moves.find(number))
@@ -147,9 +160,9 @@ def _announce(store: Store, key: _Key) -> int:
     return store.write(lambda transaction: transaction.moves.announce(*key))
 
 
-def _settle_later(store: Store, number: int) -> None:
+def _settle_later(store: Store, number: int, guard: DeletionGuard | None) -> None:
     try:
-        settle(store, number)
+        settle(store, number, guard)
     except MetastoreError as error:
         # Whether the change was committed is not known. The announcement stays, and so does everything else, until
         # the database is back.
@@ -166,8 +179,15 @@ def _present_location(transaction: Transaction, move: DirectoryMove, table_locat
     return partition.value.storage.location if partition.value.storage is not None else None
 
 
-def _take_back(move: DirectoryMove) -> None:
+def _take_back(transaction: Transaction, move: DirectoryMove, guard: DeletionGuard | None) -> None:
     if files.directory_exists(move.old) or not files.directory_exists(move.new):
         return
+    if guard is not None:
+        try:
+            # Where it goes is where the metadata has it: partitions of another table, if it was exchanged.
+            check_owned(guard, transaction, move.new, move.table_id)
+        except DirectoryKeptError as error:
+            logger.warning("the directory %s is not moved back to %s: %s", move.new, move.old, error)
+            return
     logger.info("moving %s back to %s: the change that moved it was not finished", move.new, move.old)
     files.rename_directory(move.new, move.old)

@@ -1,12 +1,15 @@
 """The metastore: all services over one store and one warehouse."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from interbed.catalog.metastore.catalogs import CatalogService
 from interbed.catalog.metastore.constraints import ConstraintService
 from interbed.catalog.metastore.databases import DatabaseService
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.functions import FunctionService
+from interbed.catalog.metastore.guard import DATABASES, WAREHOUSE, DeletionGuard
+from interbed.catalog.metastore.locations import LocationRules, parsed
 from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
 from interbed.catalog.metastore.notifications import NotificationService
 from interbed.catalog.metastore.partitions.changes import PartitionService
@@ -35,14 +38,25 @@ class Metastore:
         trash: Trash | None = None,
         partitions_max: int | None = None,
         keeps_transactional: bool = False,
+        rules: LocationRules | None = None,
+        deletion_roots: Sequence[str] = (WAREHOUSE, DATABASES),
+        protected: Sequence[str] = (),
     ) -> None:
+        """`protected` are local files and directories that the server needs, beside the files of its database."""
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
-        self.warehouse = Warehouse(warehouse, trash)
-        self.catalogs = CatalogService(store, self.warehouse, clock=clock)
-        self.databases = DatabaseService(store, self.warehouse, clock=clock)
-        self.tables = TableService(store, self.warehouse, clock=clock, keeps_transactional=keeps_transactional)
-        self.partitions = PartitionService(store, self.warehouse, clock=clock, request_max=partitions_max)
+        self.warehouse = Warehouse(warehouse, trash, rules=rules)
+        kept = [*store.files, *protected]
+        if trash is not None and (place := parsed(trash.root)).is_local:
+            kept.append(place.path)
+        self.guard = DeletionGuard(self.warehouse.root, deletion_roots, kept)
+        deletions = Deletions(store, self.warehouse, self.guard)
+        self.catalogs = CatalogService(store, self.warehouse, deletions, clock=clock)
+        self.databases = DatabaseService(store, self.warehouse, deletions, clock=clock)
+        self.tables = TableService(
+            store, self.warehouse, deletions, clock=clock, keeps_transactional=keeps_transactional
+        )
+        self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
         self.statistics = StatisticsService(store, clock=clock)
         self.queries = ScheduledQueryService(store, clock=clock)
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)

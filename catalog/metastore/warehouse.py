@@ -7,13 +7,15 @@ system, everything else by the FileIO of its scheme.
 
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
+from interbed.catalog.metastore.locations import LocationRules, parsed, resolved
+from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
@@ -24,6 +26,8 @@ from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_SLASHES = re.compile("/{2,}")
 
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
 """Schemes where a directory is only a prefix: there is nothing to make."""
@@ -48,9 +52,15 @@ class TrashCan(Protocol):
 class Warehouse:
     """The root under which databases and managed tables get their directories."""
 
-    def __init__(self, root: str, trash: TrashCan | None = None) -> None:
+    def __init__(self, root: str, trash: TrashCan | None = None, *, rules: LocationRules | None = None) -> None:
         self.root = normalized_location(root)
         self._trash = trash
+        self._rules = rules if rules is not None else LocationRules()
+
+    @property
+    def has_trash(self) -> bool:
+        """Whether directories go to a trash before they are deleted."""
+        return self._trash is not None
 
     def discard(self, location: str, *, purge: bool) -> bool:
         """Delete a directory, or move it to the trash if there is one and it is not to be purged; whether it is gone.
@@ -92,33 +102,44 @@ class Warehouse:
             home = database.managed_location
         return child(home, table.name)
 
-    def qualified(self, location: str) -> str:
-        """A location as it is stored: one without a scheme is in the file system of the warehouse, one of the local
-        file system has no authority and no doubled slashes.
+    def qualified(self, location: str, before: str | None = None) -> str:
+        """A location of a client as it is stored: one without a scheme is in the file system of the warehouse, one of
+        the local file system has no authority, and none has doubled slashes. `before` is what is stored already, which
+        may stay as it is. InvalidLocationError for one that is not taken.
         """
-        scheme, colon, rest = location.partition(":")
-        if not colon or "/" in scheme:
-            if not location.startswith("/"):
-                return location
+        if before is not None and location == before:
+            return location
+        if location.startswith("/"):
             root_scheme, path = _split(self.root)
             if root_scheme != "file":
                 authority = path[2:].partition("/")[0] if path.startswith("//") else ""
-                return f"{self.root.partition(':')[0]}://{authority}{location}"
-            rest = location
-        elif scheme != "file":
-            return location
-        # Two dots stay: whether they may be taken out depends on links.
-        path = "/" + "/".join(part for part in rest.split("/") if part)
-        return f"file:{path}"
+                location = f"{self.root.partition(':')[0]}://{authority}{location}"
+        place = self._rules.check(location)
+        if place.is_local:
+            return f"file:{place.path}"
+        _, _, rest = location.partition(":")
+        if not rest.startswith("//"):
+            return f"{place.scheme}:{_SLASHES.sub('/', rest)}"
+        host, slash, path = rest[2:].partition("/")
+        return f"{place.scheme}://{host}{_SLASHES.sub('/', slash + path)}"
 
-    def absolute(self, location: str) -> str:
-        """The location as it is stored. MetastoreError for a relative one, which would depend on where the server was
-        started.
-        """
-        found = self.qualified(location)
-        if ":" not in found.partition("/")[0]:
-            raise MetastoreError(f"the location {location!r} is neither an absolute path nor a URI")
-        return found
+    def linked(self, location: str | None) -> str | None:
+        """The text of the place that a local location leads to by links; None if there are none in it."""
+        if location is None or not location.startswith("file:"):
+            return None
+        try:
+            place = parsed(location)
+            real = resolved(place)
+        except (MetastoreError, OSError, ValueError):
+            return None
+        return real.text if real.text != place.text else None
+
+    def check_skew(self, storage: StorageDescriptor, before: StorageDescriptor | None = None) -> None:
+        """InvalidLocationError for a directory of a frequent value that is not taken, unless it is stored already."""
+        known = set() if before is None or before.skew is None else {place for _, place in before.skew.locations}
+        for _, location in storage.skew.locations if storage.skew is not None else ():
+            if location not in known:
+                self._rules.check(location)
 
     def is_protected(self, location: str) -> bool:
         """Whether a table or database that claims this location must not delete it: it holds the warehouse, or

@@ -18,6 +18,7 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore.column_statistics import ColumnStatistics
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
+from interbed.catalog.metastore.locations import LocationRules
 from interbed.catalog.metastore.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.partition_names import partition_name
@@ -54,6 +55,7 @@ class Target:
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
         self.name = shown_url(url)
         self._clock = clock
+        self._rules = LocationRules()
         self._store = SqlStore(url)
         try:
             schema.upgrade(self._store.engine)
@@ -80,6 +82,8 @@ class Target:
             )
         )
 
+        self._check(wanted.location)
+
         def work(transaction: Transaction) -> None:
             old = transaction.catalogs.find(name, for_update=True)
             if old is None:
@@ -95,6 +99,8 @@ class Target:
         """Store a database, its times and owner as they are."""
         wanted: MetastoreDatabase = dataclasses.replace(convert.database_from_thrift(struct), catalog=catalog)
 
+        self._check(wanted.location, wanted.managed_location)
+
         def work(transaction: Transaction) -> None:
             stored = transaction.databases.find(catalog, wanted.name, for_update=True)
             if stored is None:
@@ -102,7 +108,8 @@ class Target:
                     raise MetastoreError(f"database {wanted.name} was just created by somebody else")
                 transaction.events.append(events.create_database(wanted))
             else:
-                transaction.databases.replace(stored.id, wanted)
+                # Which directories a server has made for it no source knows.
+                transaction.databases.replace(stored.id, dataclasses.replace(wanted, made=stored.value.made))
                 transaction.events.append(events.alter_database(stored.value, wanted))
 
         self._store.write(work)
@@ -132,6 +139,7 @@ class Target:
     def put_tables(self, catalog: str, database: str, structs: Sequence[Any]) -> None:
         """Store tables and views of a database. One that changes keeps its partitions unless its keys change."""
         wanted = [_table(struct, catalog, database) for struct in structs]
+        self._check(*(table.location for table in wanted))
 
         def work(transaction: Transaction) -> None:
             home = self._home(transaction, catalog, database)
@@ -155,6 +163,7 @@ class Target:
     def put_partitions(self, catalog: str, database: str, table: str, structs: Mapping[str, Any]) -> None:
         """Store partitions of a table by name."""
         wanted = {name: convert.partition_from_thrift(struct) for name, struct in structs.items()}
+        self._check(*(each.storage.location for each in wanted.values() if each.storage is not None))
 
         def work(transaction: Transaction) -> None:
             home = self._table(transaction, catalog, database, table)
@@ -247,6 +256,12 @@ class Target:
             return stored is not None and bool(transaction.partitions.names(stored.id, 1))
 
         return self._store.read(work)
+
+    def _check(self, *locations: str | None) -> None:
+        """InvalidLocationError if a server would not take one of the locations."""
+        for location in locations:
+            if location:
+                self._rules.check(location)
 
     def _stamped(self, structs: Sequence[Any]) -> list[ColumnStatistics]:
         now = int(self._clock())

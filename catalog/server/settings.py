@@ -179,6 +179,30 @@ class ServerSettings:
             "Where the trash is, on the file system of the warehouse; nothing: .Trash in the warehouse.", optional(TEXT)
         ),
     )
+    deletion_roots: str = field(
+        default="warehouse,databases",
+        metadata=_about(
+            "Below which directories the server deletes and moves files, separated by commas: locations, `warehouse`, "
+            "and `databases` for the directories that it made when a database was created.",
+            TEXT,
+        ),
+    )
+    allowed_locations: str | None = field(
+        default=None,
+        metadata=_about(
+            "Below which locations, separated by commas, catalogs, databases, tables and partitions may be, beside the "
+            "warehouse; nothing: anywhere.",
+            optional(TEXT),
+        ),
+    )
+    allowed_schemes: str | None = field(
+        default=None,
+        metadata=_about(
+            "Schemes of locations, separated by commas; nothing: file and those of Hadoop's file systems and of object "
+            "stores.",
+            optional(TEXT),
+        ),
+    )
     events_ttl_seconds: float = field(
         default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
     )
@@ -375,6 +399,7 @@ def _toml_type(value: object) -> str:
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """What has to fit together."""
     _check_trash(settings, sources)
+    _check_locations(settings, sources)
     _check_optimizer(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
@@ -428,6 +453,26 @@ def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
             f"{sources['trash_directory']}: trash_directory is {directory}, which is on another file system than the "
             f"warehouse {settings.warehouse}"
         )
+
+
+def _check_locations(settings: ServerSettings, sources: Mapping[str, str]) -> None:
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.metastore.guard import DATABASES, WAREHOUSE
+    from interbed.catalog.metastore.locations import InvalidLocationError, parsed
+
+    for name, words in (("deletion_roots", (WAREHOUSE, DATABASES)), ("allowed_locations", ())):
+        for location in listed(getattr(settings, name)):
+            if location in words:
+                continue
+            try:
+                parsed(location)
+            except InvalidLocationError as error:
+                raise ServerSettingsError(f"{sources[name]}: {name}: {error}") from error
+
+
+def listed(text: str | None) -> list[str]:
+    """The entries of a setting that is a list, separated by commas."""
+    return [each.strip() for each in (text or "").split(",") if each.strip()]
 
 
 def _check_pem(name: str, path: Path, source: str) -> None:

@@ -8,10 +8,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import statistics_to_keep
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -21,6 +23,7 @@ from interbed.catalog.metastore.errors import (
     OutcomeUnknownError,
 )
 from interbed.catalog.metastore.filters.partition_expression import required_filter
+from interbed.catalog.metastore.guard import Claim
 from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import shortened
@@ -45,6 +48,11 @@ __all__ = ["Found", "PartitionService", "TableKey"]
 
 logger = logging.getLogger(__name__)
 
+_ORIGINAL_LOCATION = "original_location"
+
+LOCATIONS_JUDGED_AT_ONCE = 1000
+"""Directories of dropped partitions that are deleted after one look at the partitions that there are by then."""
+
 _NO_TABLE = "Unable to add partition because table or database do not exist"
 
 
@@ -57,12 +65,14 @@ class PartitionService(PartitionReads):
         self,
         store: Store,
         warehouse: Warehouse,
+        deletions: Deletions,
         *,
         clock: Callable[[], float] = time.time,
         request_max: int | None = None,
     ) -> None:
         super().__init__(store, request_max=request_max)
         self._warehouse = warehouse
+        self._deletions = deletions
         self._clock = clock
 
     def add(
@@ -83,8 +93,9 @@ class PartitionService(PartitionReads):
             raise _exists(min(present))
         if len(set(names)) < len(names):
             raise MetastoreError("Duplicate partitions in the list")
+        linked = self._linked(table, new)
         with _directories(partition.storage for _, partition in new):
-            taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists)))
+            taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists, linked)))
         return table, [partition for name, partition in new if name not in taken]
 
     def require(self, key: TableKey) -> None:
@@ -132,6 +143,7 @@ class PartitionService(PartitionReads):
             for old in before:
                 name = partition_name(keys, old.values)
                 after = self._merged(old, new[name])
+                self._relink(transaction, table.id, name, old, after)
                 merged.append((ids[name], name, after))
                 changes.append(events.alter_partition(table.value, old, after))
                 keep = statistics_to_keep(old.storage, after.storage)
@@ -174,9 +186,10 @@ class PartitionService(PartitionReads):
                 new = self._moved(transaction, mover, table, stored.value, new, (old_name, new_name))
             if not transaction.partitions.replace(stored.id, new_name, new):
                 raise InvalidOperationError(taken)
+            self._relink(transaction, table.id, new_name, stored.value, new)
             transaction.events.append(events.alter_partition(table.value, stored.value, new))
 
-        carry_out(self._store, work)
+        carry_out(self._store, work, self._deletions.guard)
 
     def drop(
         self,
@@ -254,7 +267,9 @@ class PartitionService(PartitionReads):
         same columns and keys, with their directory. MetastoreError, and nothing is moved.
         """
         return carry_out(
-            self._store, lambda transaction, mover: exchange_partitions(transaction, mover, spec, source, target)
+            self._store,
+            lambda transaction, mover: exchange_partitions(transaction, mover, spec, source, target),
+            self._deletions.guard,
         )
 
     def mark(self, key: TableKey, spec: dict[str, str], event_type: int) -> None:
@@ -268,7 +283,7 @@ class PartitionService(PartitionReads):
 
     def truncate(self, key: TableKey, names: Sequence[str] | None = None) -> None:
         """Delete the data of the partitions of these names, or of all. MetastoreError, NoSuchObjectError."""
-        truncate_partitions(self._store, self._warehouse, self._clock, key, names)
+        truncate_partitions(self._store, self._deletions, self._clock, key, names)
 
     def purge(self, limit: int | None = None) -> int:
         """Remove some of the partitions that dropped tables left behind; 0 when none is left. To be called now and
@@ -304,9 +319,12 @@ class PartitionService(PartitionReads):
             # A partition of a view is a name without a place.
             pass
         elif storage.location is not None:
-            storage = dataclasses.replace(storage, location=self._warehouse.absolute(storage.location))
+            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
         elif table.location is not None:
             storage = dataclasses.replace(storage, location=child(table.location, name))
+        if storage is not None:
+            self._warehouse.check_skew(storage)
+        self._check_archive(partition, None)
         now = int(self._clock())
         parameters = {PARAMETER_DDL_TIME: str(now), **partition.parameters}
         return dataclasses.replace(partition, storage=storage, parameters=parameters, create_time=now)
@@ -317,12 +335,16 @@ class PartitionService(PartitionReads):
         key: TableKey,
         new: Sequence[tuple[str, MetastorePartition]],
         if_not_exists: bool,
+        linked: Mapping[str, str],
     ) -> list[str]:
         try:
             table = self._table_to_change(transaction, key)
         except NoSuchObjectError as error:
             raise InvalidObjectError(_NO_TABLE) from error
         taken = transaction.partitions.add(table.id, new)
+        for name, place in linked.items():
+            if name not in taken:
+                transaction.places.link(table.id, name, place)
         if taken and not if_not_exists:
             raise _exists(taken[0])
         added = [partition for name, partition in new if name not in set(taken)] if taken else [each for _, each in new]
@@ -340,8 +362,12 @@ class PartitionService(PartitionReads):
 
     def _merged(self, old: MetastorePartition, changed: MetastorePartition) -> MetastorePartition:
         storage = changed.storage if changed.storage is not None else old.storage
-        if storage is not None and storage.location is None and old.storage is not None:
-            storage = dataclasses.replace(storage, location=old.storage.location)
+        before = old.storage.location if old.storage is not None else None
+        if storage is not None:
+            self._warehouse.check_skew(storage, old.storage)
+            location = self._warehouse.qualified(storage.location, before) if storage.location is not None else before
+            storage = dataclasses.replace(storage, location=location)
+        self._check_archive(changed, old)
         parameters = {PARAMETER_DDL_TIME: str(int(self._clock())), **changed.parameters}
         return dataclasses.replace(
             changed, storage=storage, parameters=parameters, create_time=changed.create_time or old.create_time
@@ -364,6 +390,8 @@ class PartitionService(PartitionReads):
             return new
         target = child(table.location, names[1])
         mover.reach(target)
+        if not self._deletions.may_move(transaction, location, Claim(table_id=stored.id, apart=table.location)):
+            return new
         files.make_directory(target.rsplit("/", 1)[0])
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
@@ -381,7 +409,7 @@ class PartitionService(PartitionReads):
         places = [
             (partition_name(table.value.partition_keys, partition.values), location)
             for partition in dropped
-            if (location := _data_location(partition)) is not None
+            if (location := _data_location(partition, table.value)) is not None
         ]
         shared = transaction.partitions.shared(table.id, places)
         for location in sorted(shared):
@@ -390,20 +418,64 @@ class PartitionService(PartitionReads):
 
     def _discard(self, table: MetastoreTable, locations: Sequence[str], purge: bool) -> None:
         past_trash = skips_trash(table, purge=purge)
-        for location in locations:
-            # A partition that lies where the table or the warehouse lies must not take these along.
-            if self._warehouse.is_protected(location) or files.contains(location, table.location):
-                logger.warning("the data in %s was left alone: it holds more than the partition", location)
-            elif self._warehouse.discard(location, purge=past_trash):
-                files.remove_empty_parents(location, below=table.location)
+        for start in range(0, len(locations), LOCATIONS_JUDGED_AT_ONCE):
+            part = locations[start : start + LOCATIONS_JUDGED_AT_ONCE]
+            table_id, used = self._store.read(partial(_used_again, dropped=table, locations=part))
+            claim = Claim(table_id=table_id, apart=table.location)
+            for location in part:
+                if location in used:
+                    logger.warning("the data in %s was left alone: a partition was added there", location)
+                elif self._deletions.discard(location, claim, purge=past_trash):
+                    self._deletions.remove_empty_parents(location, claim, below=table.location)
+
+    def _linked(self, table: MetastoreTable, new: Sequence[tuple[str, MetastorePartition]]) -> dict[str, str]:
+        """Where the locations of partitions lead by links, by their names, if they are not below their table's."""
+        return {
+            name: linked
+            for name, partition in new
+            if partition.storage is not None
+            and partition.storage.location is not None
+            and not (table.location and partition.storage.location.startswith(child(table.location, "")))
+            and (linked := self._warehouse.linked(partition.storage.location)) is not None
+        }
+
+    def _relink(
+        self, transaction: Transaction, table_id: int, name: str, old: MetastorePartition, new: MetastorePartition
+    ) -> None:
+        before = old.storage.location if old.storage is not None else None
+        after = new.storage.location if new.storage is not None else None
+        if after != before:
+            transaction.places.link(table_id, name, self._warehouse.linked(after))
+
+    def _check_archive(self, partition: MetastorePartition, before: MetastorePartition | None) -> None:
+        """InvalidLocationError if the directory of an archived partition is not taken, unless it is stored already."""
+        original = partition.parameters.get(_ORIGINAL_LOCATION)
+        if original and (before is None or original != before.parameters.get(_ORIGINAL_LOCATION)):
+            self._warehouse.qualified(original)
 
 
-def _data_location(partition: MetastorePartition) -> str | None:
-    """Where the partition's files are: of one that Hive has archived the directory that holds the archive."""
+def _used_again(
+    transaction: Transaction, dropped: MetastoreTable, locations: Sequence[str]
+) -> tuple[int | None, set[str]]:
+    """The id of the table that partitions were dropped from, if it is still there, and those of the locations that
+    partitions of it have by now.
+    """
+    table = transaction.tables.find(dropped.catalog, dropped.database, dropped.name)
+    if table is None or table.value.number != dropped.number:
+        return None, set()
+    return table.id, transaction.partitions.shared(table.id, [("", location) for location in locations])
+
+
+def _data_location(partition: MetastorePartition, table: MetastoreTable) -> str | None:
+    """Where the partition's files are: of one that Hive has archived the directory that holds the archive, if it is in
+    the table's.
+    """
     if partition.parameters.get("is_archived", "").lower() == "true":
-        original = partition.parameters.get("original_location")
-        if original:
+        original = partition.parameters.get(_ORIGINAL_LOCATION)
+        if original and table.location is not None and files.contains(table.location, original):
             return original
+        if original:
+            logger.warning("the data in %s was left alone: it is not in the directory of the table", original)
     return partition.storage.location if partition.storage is not None else None
 
 

@@ -1,24 +1,27 @@
 """Emptying partitions: their data goes, they themselves stay and know that they are empty."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.column_statistics import emptied
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import MetastorePartition
+from interbed.catalog.metastore.guard import Claim
+from interbed.catalog.metastore.model import MetastorePartition, MetastoreTable
+from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, find_table
-from interbed.catalog.metastore.store import Store, Transaction
+from interbed.catalog.metastore.store import Store, Stored, Transaction
 from interbed.catalog.metastore.tables.rules import owns_data, skips_trash
-from interbed.catalog.metastore.warehouse import Warehouse
+from interbed.catalog.metastore.warehouse import contains
 
 NAMES_IN_TRANSACTION_MAX = 1000
 """Partitions emptied in one transaction: writers of other tables get their turn in between."""
 
 
 def truncate_partitions(
-    store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
+    store: Store, deletions: Deletions, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
 ) -> None:
     """Delete the data of the partitions of these names, or of all if None, and append an event for each.
 
@@ -36,22 +39,35 @@ def truncate_partitions(
 
     wanted = store.read(chosen)
     for start in range(0, len(wanted), NAMES_IN_TRANSACTION_MAX):
-        _truncate(store, warehouse, clock, key, wanted[start : start + NAMES_IN_TRANSACTION_MAX])
+        part = wanted[start : start + NAMES_IN_TRANSACTION_MAX]
+        _truncate(store, deletions, clock, key, part, None if names is None else frozenset(wanted))
 
 
 def _truncate(
-    store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str]
+    store: Store,
+    deletions: Deletions,
+    clock: Callable[[], float],
+    key: TableKey,
+    names: Sequence[str],
+    wanted: Set[str] | None,
 ) -> None:
     # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
-    def read(transaction: Transaction) -> tuple[bool, Sequence[MetastorePartition]]:
+    def read(transaction: Transaction) -> tuple[Stored[MetastoreTable], list[str]]:
         table = find_table(transaction, key)
-        return skips_trash(table.value), transaction.partitions.select(table.id, names)
+        places = [
+            (partition_name(table.value.partition_keys, partition.values), partition.storage.location)
+            for partition in transaction.partitions.select(table.id, names)
+            if partition.storage is not None and partition.storage.location is not None
+        ]
+        shared = transaction.partitions.shared(table.id, places)
+        if shared and wanted is not None:
+            _check_shared(table.value, transaction.partitions.select(table.id), shared, wanted)
+        return table, list(dict.fromkeys(location for _, location in places))
 
-    purge, found = store.read(read)
-    for partition in found:
-        location = partition.storage.location if partition.storage is not None else None
-        if location is not None and not warehouse.is_protected(location):
-            warehouse.empty(location, purge=purge)
+    table, locations = store.read(read)
+    claim = Claim(table_id=table.id, apart=table.value.location)
+    for location in locations:
+        deletions.empty(location, claim, purge=skips_trash(table.value))
 
     def work(transaction: Transaction) -> None:
         table = find_table(transaction, key, for_update=True)
@@ -67,3 +83,17 @@ def _truncate(
             transaction.events.append(*changes)
 
     store.write(work)
+
+
+def _check_shared(
+    table: MetastoreTable, partitions: Iterable[MetastorePartition], shared: Collection[str], wanted: Set[str]
+) -> None:
+    """MetastoreError if a directory holds the data of partitions that are not to be emptied."""
+    for partition in partitions:
+        name = partition_name(table.partition_keys, partition.values)
+        place = partition.storage.location if partition.storage is not None else None
+        if name in wanted or place is None:
+            continue
+        for location in shared:
+            if contains(location, place):
+                raise MetastoreError(f"the data in {location} is that of the partition {shortened(name)}, too")

@@ -9,7 +9,9 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.metastore.constraints import forget_columns
+from interbed.catalog.metastore.deletions import Deletions
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
+from interbed.catalog.metastore.guard import Claim
 from interbed.catalog.metastore.model import (
     CREATION_METADATA,
     MATERIALIZED_VIEW,
@@ -44,12 +46,14 @@ class TableAlterations:
         self,
         store: Store,
         warehouse: Warehouse,
+        deletions: Deletions,
         *,
         clock: Callable[[], float] = time.time,
         keeps_transactional: bool = False,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
+        self._deletions = deletions
         self._clock = clock
         self._keeps_transactional = keeps_transactional
 
@@ -102,7 +106,7 @@ class TableAlterations:
                 transaction.partitions.replace_columns(stored.id, _columns(new))
             transaction.events.append(events.alter_table(stored.value, new))
 
-        carry_out(self._store, work)
+        carry_out(self._store, work, self._deletions.guard)
 
     def remake(self, catalog: str, database: str, name: str, made_of: Mapping[str, Any]) -> None:
         """Store what a materialized view was made of anew. NoSuchObjectError, MetastoreError for another table."""
@@ -131,8 +135,8 @@ class TableAlterations:
         # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
         # Deleting may take long, and nobody has to wait for it.
         location = found.value.location
-        if location is not None and not self._warehouse.is_protected(location):
-            self._warehouse.empty(location, purge=skips_trash(found.value))
+        if location is not None:
+            self._deletions.empty(location, Claim(table_id=found.id), purge=skips_trash(found.value))
 
         def work(transaction: Transaction) -> None:
             stored = transaction.tables.find(*key, for_update=True)
@@ -169,9 +173,13 @@ class TableAlterations:
                     f"rename directories, and would go with the database {old.database}; write them to a new table"
                 )
         elif renamed and self._moves_with_name(old, new, old_database.value):
-            new = self._moved(transaction, stored, new, new_database.value, mover)
+            assert old.location is not None
+            if self._deletions.may_move(transaction, old.location, Claim(table_id=stored.id)):
+                new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
             raise _taken(new)
+        if new.location != old.location:
+            transaction.places.link(stored.id, "", self._warehouse.linked(new.location))
         if [key.type for key in old.partition_keys] != [key.type for key in new.partition_keys]:
             transaction.partitions.retype_keys(stored.id, new.partition_keys)
         return new
@@ -179,7 +187,8 @@ class TableAlterations:
     def _completed(self, old: MetastoreTable, changed: MetastoreTable) -> MetastoreTable:
         storage = changed.storage if changed.storage is not None else old.storage
         if storage is not None:
-            location = self._warehouse.qualified(storage.location) if storage.location else old.location
+            location = self._warehouse.qualified(storage.location, old.location) if storage.location else old.location
+            self._warehouse.check_skew(storage, old.storage)
             storage = dataclasses.replace(storage, location=location)
         parameters = dict(changed.parameters)
         if PARAMETER_DDL_TIME not in parameters:

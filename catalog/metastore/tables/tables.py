@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import logging
 import secrets
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ from interbed.catalog.metastore.errors import (
     OutcomeUnknownError,
     UnknownDatabaseError,
 )
+from interbed.catalog.metastore.locations import place_text
 from interbed.catalog.metastore.model import (
     MATERIALIZED_VIEW,
     PARAMETER_DDL_TIME,
@@ -49,8 +49,6 @@ __all__ = [
     "table_not_found",
 ]
 
-logger = logging.getLogger(__name__)
-
 NUMBER_BITS = 53
 """Of the numbers of tables: random, so that a table never gets that of one that was dropped."""
 
@@ -76,8 +74,9 @@ class TableService(TableAlterations):
 
         complete = self._store.read(prepare)
         made = complete.location is not None and files.make_directory(complete.location)
+        linked = self._warehouse.linked(complete.location)
         try:
-            self._store.write(lambda transaction: self._add(transaction, complete, constraints))
+            self._store.write(lambda transaction: self._add(transaction, complete, constraints, linked))
         except OutcomeUnknownError:
             raise
         except MetastoreError:
@@ -199,7 +198,7 @@ class TableService(TableAlterations):
         """
         key = (catalog, normalized(database), normalized(name))
 
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str], str | None]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str]]:
             stored = transaction.tables.find(*key, for_update=True)
             if stored is None:
                 raise table_not_found(database, name)
@@ -208,18 +207,13 @@ class TableService(TableAlterations):
             if delete_data and table.partition_keys and owns_data(table) and table.location is not None:
                 elsewhere = transaction.partitions.locations_outside(stored.id, table.location)
             transaction.tables.remove(stored.id)
-            home = transaction.databases.find(catalog, table.database)
             transaction.events.append(events.drop_table(table))
-            return table, elsewhere, home.value.location if home is not None else None
+            return table, elsewhere
 
-        table, elsewhere, home = self._store.write(work)
+        table, elsewhere = self._store.write(work)
         if delete_data:
             for location in data_locations(table, elsewhere):
-                # A table that was put over its database's directory must not take its neighbours along.
-                if self._warehouse.is_protected(location) or files.contains(location, home):
-                    logger.warning("the data in %s was left alone: it holds more than the table", location)
-                else:
-                    self._warehouse.discard(location, purge=skips_trash(table, purge=purge))
+                self._deletions.discard(location, purge=skips_trash(table, purge=purge))
         return table
 
     def _prepared(self, transaction: Transaction, table: MetastoreTable) -> MetastoreTable:
@@ -234,6 +228,7 @@ class TableService(TableAlterations):
                 if storage.location
                 else self._warehouse.table_location(database, table)
             )
+            self._warehouse.check_skew(storage)
             location = self._not_of_another(transaction, database, table, location)
             storage = dataclasses.replace(storage, location=location)
         elif storage is not None and storage.location:
@@ -255,11 +250,16 @@ class TableService(TableAlterations):
     ) -> str:
         """The default place of a managed table, or one beside it when a table that was renamed is still there.
 
-        That is so in object stores, where the files stay when a table gets another name. InvalidObjectError where the
-        place was chosen by the client, who may have written there.
+        That is so in object stores, and outside of the server's deletion roots: the files stay there when a table gets
+        another name. InvalidObjectError where the place was chosen by the client, who may have written there.
         """
         default = self._warehouse.table_location(database, table)
-        if files.renames_directories(location) or table.is_external or not files.same_location(location, default):
+        if table.is_external or not files.same_location(location, default):
+            return location
+        if files.renames_directories(location) and (
+            self._deletions.guard.is_below_root(transaction, location)
+            or transaction.places.conflict([place_text(location) or location], ()) is None
+        ):
             return location
         # A rename into another database is refused there.
         taken = {
@@ -278,10 +278,15 @@ class TableService(TableAlterations):
         number = next(n for n in itertools.count(2) if f"{location}-{n}" not in taken)
         return f"{location}-{number}"
 
-    def _add(self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint]) -> None:
+    def _add(
+        self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint], linked: str | None
+    ) -> None:
         database = _database_for(transaction, table)
-        if transaction.tables.add(database.id, table) is None:
+        number = transaction.tables.add(database.id, table)
+        if number is None:
             raise _already_exists(table)
+        if linked is not None:
+            transaction.places.link(number, "", linked)
         try:
             added = add_constraints(transaction, constraints, int(self._clock() * 1000)) if constraints else []
         except NoSuchObjectError as error:

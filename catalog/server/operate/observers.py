@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.guard import DeletionGuard
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.store import Store
 from interbed.catalog.metastore.trash import Trash
@@ -64,6 +65,7 @@ class Operating:
         workers_problem: Callable[[], str | None] = lambda: None,
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
+        guard: DeletionGuard | None = None,
         address: tuple[str, int] | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
@@ -79,6 +81,7 @@ class Operating:
             events_ttl_seconds=settings.events_ttl_seconds,
             deaths=self._deaths,
             trash=trash,
+            guard=guard,
         )
         self._optimizer: OptimizerBeside | None = None
         if settings.optimizer == "on" and address is not None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.guard import DeletionGuard
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.queries.runtime_stats import RuntimeStatisticsService
@@ -41,7 +42,9 @@ class Reaper:
         clock: Callable[[], float] = time.time,
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
+        guard: DeletionGuard | None = None,
     ) -> None:
+        self._guard = guard
         self._store = store
         self._locks = locks
         self._queries = ScheduledQueryService(store, clock=clock)
@@ -78,7 +81,7 @@ class Reaper:
         if self._trash is not None:
             self._empty(self._trash)
         # Last, for a directory that can't be moved back now must not keep the rest from being removed.
-        settled = settle_all(self._store)
+        settled = settle_all(self._store, self._guard)
         if settled:
             logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events

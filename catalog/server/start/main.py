@@ -1,7 +1,9 @@
 """A catalog server on SQLite or PostgreSQL, put together from its settings. The command is in command.py."""
 
 import importlib
+import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -9,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from interbed.catalog.metastore.locations import SCHEMES, LocationRules
 from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.settings import ConfigValues
@@ -30,7 +33,7 @@ from interbed.catalog.server.edge.tls import server_context
 from interbed.catalog.server.edge.transport import BufferedFraming, FramedFraming, listen
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
-from interbed.catalog.server.settings import ServerSettings, client_values
+from interbed.catalog.server.settings import ServerSettings, client_values, listed
 from interbed.catalog.server.start.board import SharedBoard
 from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.threads import ThreadDeaths
@@ -118,10 +121,31 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
                 trash=trash_for(settings),
                 partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,
                 keeps_transactional=settings.transactional_tables == "keep",
+                rules=rules_for(settings),
+                deletion_roots=listed(settings.deletion_roots),
+                protected=protected_by(settings),
             ),
         )
     finally:
         store.close()
+
+
+def rules_for(settings: ServerSettings) -> LocationRules:
+    """Which locations the server takes."""
+    allowed = listed(settings.allowed_locations)
+    return LocationRules(
+        listed(settings.allowed_schemes) or SCHEMES,
+        [normalized_location(settings.warehouse), *allowed] if allowed else (),
+    )
+
+
+def protected_by(settings: ServerSettings) -> list[str]:
+    """Files and directories of the server beside its database, which no deletion takes along."""
+    files = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca, settings.optimizer_groups)
+    found = [str(path) for path in (settings.audit_log, *files) if path is not None and str(path) != "-"]
+    # Where the log goes, if that is a file.
+    found.extend(os.readlink(link) for link in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.exists(link))
+    return [*(path for path in found if not path.startswith("pipe:")), tempfile.gettempdir(), sys.prefix]
 
 
 def trash_for(settings: ServerSettings) -> Trash | None:
@@ -218,6 +242,7 @@ class _OneProcess:
             metrics,
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
+            guard=metastore.guard,
             deaths=deaths,
             address=self._addresses[0],
         )
@@ -299,6 +324,7 @@ def _operate(
             metrics,
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
+            guard=metastore.guard,
             workers=lambda: board.serving,
             workers_problem=board.problem,
             address=address,

@@ -1,7 +1,7 @@
 """The places of databases and tables as columns, so that what lies in a directory is found before it is deleted.
 
-Revision ID: 0008
-Revises: 0007
+Revision ID: 0009
+Revises: 0008
 """
 
 import json
@@ -11,8 +11,8 @@ from alembic import op
 
 from interbed.catalog.metastore.locations import place_key, place_text
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

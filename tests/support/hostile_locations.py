@@ -1,0 +1,147 @@
+"""Locations by which a server could be made to delete what is not its own, and a tree that must survive them."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PRECIOUS = "precious"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precious:
+    """A directory with a warehouse, a database, a working directory, foreign files, and links between them."""
+
+    root: Path
+
+    @property
+    def warehouse(self) -> Path:
+        """The warehouse."""
+        return self.root / "wh"
+
+    @property
+    def database(self) -> Path:
+        """The server's SQLite file."""
+        return self.root / "state" / "metastore.db"
+
+    @property
+    def working_directory(self) -> Path:
+        """Where the server is started."""
+        return self.root / "work" / "inner"
+
+    def make(self) -> None:
+        """Make everything but the database."""
+        for directory in (self.warehouse, self.database.parent, self.working_directory, self.root / PRECIOUS / "deep"):
+            directory.mkdir(parents=True)
+        for file in (
+            self.root / PRECIOUS / "file",
+            self.root / PRECIOUS / "deep" / "file",
+            self.working_directory / "file",
+            self.root / "work" / "file",
+            self.database.parent / "file",
+        ):
+            file.write_text("precious")
+        for name, to in (
+            ("link", self.warehouse),
+            ("up", self.root),
+            ("loop", self.root / "loop"),
+            ("to_precious", self.root / PRECIOUS),
+            ("wh/inside", self.root / PRECIOUS),
+            ("work/state", self.database.parent),
+        ):
+            (self.root / name).symlink_to(to)
+
+    def entries(self) -> dict[str, str]:
+        """Everything in it by its path: what files hold, where links lead."""
+        found = {}
+        for directory, names, files in os.walk(self.root):
+            for name in (*names, *files):
+                path = Path(directory, name)
+                if path.is_symlink():
+                    found[str(path)] = f"-> {path.readlink()}"
+                elif path.is_dir():
+                    found[str(path)] = "directory"
+                elif self.database.name not in name:
+                    found[str(path)] = path.read_text()
+        return found
+
+
+def hostile_locations(precious: Precious, registered: tuple[str, ...]) -> list[str]:
+    """Several hundred, of which no two are the same; `registered` are directories of other objects, below the root."""
+    targets = [
+        str(precious.root),
+        str(precious.root.parent),
+        str(precious.warehouse),
+        str(precious.database.parent),
+        str(precious.database),
+        str(precious.working_directory),
+        str(precious.root / "work"),
+        str(precious.root / PRECIOUS),
+        str(precious.root / PRECIOUS / "deep"),
+        str(precious.warehouse / "inside"),
+        str(precious.warehouse / "inside" / "deep"),
+        *(str(precious.root / each) for each in registered),
+    ]
+    found = [each for target in targets for each in _spellings(precious, target)]
+    return list(dict.fromkeys([*found, *_others(precious)]))
+
+
+def _spellings(precious: Precious, path: str) -> Iterator[str]:
+    yield path
+    for scheme in ("file:", "FILE:", "File://", "file:////", "file://localhost", "FILE://LOCALHOST", "file://host"):
+        yield scheme + path
+    yield f"file:/{path}"
+    yield path.replace("/", "//")
+    yield f"file:{path}///"
+    yield f"{path}/."
+    yield f"{path}/x/.."
+    yield f"file:{path}/x/../"
+    yield f"file:{os.path.dirname(path)}/./{os.path.basename(path)}"
+    yield f"file:{path}/../{os.path.basename(path)}"
+    yield f"file:/proc/self/root{path}"
+    yield f"/proc/self/root{path}"
+    yield f"file:/proc/self/cwd/../..{path}"
+    yield path.replace("/", "%2F")
+    yield f"file:{path}/%2e%2e"
+    yield f"file:{path}/x%2F.."
+    yield f"file:{path}\n"
+    yield f"file:{path}\0"
+    yield f"s3a://KEY:SECRET@bucket{path}"
+    yield f"hdfs:{path.lstrip('/')}"
+    yield os.path.relpath(path, precious.working_directory)
+    inside = os.path.relpath(path, precious.root)
+    if not inside.startswith(".."):
+        yield f"file:{precious.root}/up/{inside}"
+        yield f"{precious.root}/up/up/{inside}"
+    below = os.path.relpath(path, precious.warehouse)
+    if not below.startswith(".."):
+        yield f"file:{precious.root}/link/{below}"
+    if path.startswith(str(precious.root / PRECIOUS)):
+        yield f"file:{precious.root}/to_precious{path.removeprefix(str(precious.root / PRECIOUS))}"
+
+
+def _others(precious: Precious) -> Iterator[str]:
+    yield from (
+        "..",
+        ".",
+        "../..",
+        "file:..",
+        "file:.",
+        "file:x/y",
+        "x/y",
+        "~",
+        "file:~",
+        "file:",
+        "file://",
+        "file:///",
+        "/",
+    )
+    yield from ("/..", "/.", "//", "file:/..", "/tmp", "file:/tmp/", "/home", "/proc", "/sys", "/dev", "/proc/self/cwd")
+    yield from ("file:/proc/self/cwd", "file:/proc/self/fd", "/proc/self/root", "/dev/fd", os.path.expanduser("~"))
+    yield from ("ftp://host/x", "ftp:/x", "http://host/x", "jdbc:x", "nosuch:///x", ":/x", "://x", "s3a://", "s3a:///x")
+    yield from ("s3a://b:c/d@e", "abfs://c:k@a/x", "hdfs://u:p@host/x", "C:\\warehouse", "\\\\host\\share", "file:\\x")
+    yield f"file:{precious.root}/loop/x"
+    yield "/" + "/".join("a" * 1500)
+    yield f"file:{precious.root}/" + "/".join("a" * 240)
+    yield f"{precious.root}/" + "a" * 256
+    yield f"{precious.root}/" + "a" * 5000
