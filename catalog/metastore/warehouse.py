@@ -5,6 +5,7 @@ are compared and stored as text; a `%` in them stands for itself. Local director
 system, everything else by the FileIO of its scheme.
 """
 
+import errno
 import logging
 import os
 import re
@@ -26,6 +27,9 @@ from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LEVELS_MAX = 200
+"""Directories in one another that are made for a location: making and deleting them recurses."""
 
 _SLASHES = re.compile("/{2,}")
 
@@ -211,6 +215,8 @@ def _made(path: str) -> bool:
     try:
         os.mkdir(path)
     except FileNotFoundError:
+        if path.count("/") > LEVELS_MAX:
+            raise OSError(errno.ENAMETOOLONG, f"it has more than {LEVELS_MAX} levels") from None
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
         if not os.path.isdir(path):
@@ -288,7 +294,7 @@ def delete_directory(location: str) -> bool:
                 shutil.rmtree(path)
             return True
         _on_remote(location, _delete, f"cannot delete {location}", changes=True)
-    except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
+    except (OSError, ValueError, NotImplementedError, RecursionError, MetastoreError) as error:
         logger.warning("could not delete the data in %s: %s", location, error)
         return False
     return True
@@ -449,7 +455,7 @@ def _remote(location: str) -> tuple[FileIO, str]:
 def _checked(action: Callable[[], T], message: str) -> T:
     try:
         return action()
-    except (OSError, ValueError, NotImplementedError, InterbedError) as error:
+    except (OSError, ValueError, NotImplementedError, RecursionError, InterbedError) as error:
         # Arrow's errors derive from the first three: a bad uri, a file system that this build of Arrow lacks, and
-        # input or output.
+        # input or output. A tree of directories may be deeper than Python recurses.
         raise MetastoreError(f"{message}: {error}") from error
