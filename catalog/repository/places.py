@@ -112,6 +112,9 @@ class SqlPlaces:
         return None
 
     def _first(self, statement: str, column: str, values: list[str], own: int) -> Any:
+        if not values:
+            # PostgreSQL takes an empty list for one of numbers.
+            return None
         condition = f"{column} IN :values"
         prepared = text(statement.format(condition=condition)).bindparams(bindparam("values", expanding=True))
         return self._connection.execute(prepared, {"values": values, "table_id": own}).first()
