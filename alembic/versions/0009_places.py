@@ -9,7 +9,7 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
-from interbed.catalog.metastore.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import place_key, place_text
 
 revision = "0009"
 down_revision = "0008"

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import Claim
+from interbed.catalog.metastore.directories.locations import made_places
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -15,8 +17,6 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.metastore.guard import Claim
-from interbed.catalog.metastore.locations import made_places
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.names import is_valid_name, normalized, shortened
 from interbed.catalog.metastore.store import Store, Transaction

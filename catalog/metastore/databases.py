@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import Claim
+from interbed.catalog.metastore.directories.locations import made_places
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -16,8 +18,6 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.metastore.guard import Claim
-from interbed.catalog.metastore.locations import made_places
 from interbed.catalog.metastore.model import (
     DEFAULT_CATALOG,
     DEFAULT_DATABASE,

@@ -59,7 +59,7 @@ class MetastoreDatabase:
     owner_type: int | None = None
     create_time: int = 0
     made: tuple[str, ...] = field(default=(), compare=False)
-    """The directories that the server made for the database: their places (locations.py), with links followed."""
+    """The directories that the server made for the database: the texts of their places (directories/locations.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from interbed.catalog.metastore.catalogs import CatalogService
 from interbed.catalog.metastore.constraints import ConstraintService
 from interbed.catalog.metastore.databases import DatabaseService
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import DATABASES, WAREHOUSE, DeletionGuard
+from interbed.catalog.metastore.directories.locations import LocationRules, parsed
 from interbed.catalog.metastore.functions import FunctionService
-from interbed.catalog.metastore.guard import DATABASES, WAREHOUSE, DeletionGuard
-from interbed.catalog.metastore.locations import LocationRules, parsed
 from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
 from interbed.catalog.metastore.notifications import NotificationService
 from interbed.catalog.metastore.partitions.changes import PartitionService

@@ -396,7 +396,7 @@ class DatabasePlaces:
 
 
 class Places(Protocol):
-    """Where objects are, by the texts of places (locations.py)."""
+    """Where objects are, by the texts of places (directories/locations.py)."""
 
     def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
         """What is registered at or below one of the places, or a table or partition that one of them lies in: of the

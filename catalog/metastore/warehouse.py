@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
+from interbed.catalog.metastore.directories.locations import LocationRules, parsed, resolved
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.locations import LocationRules, parsed, resolved
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.storage.base.errors import InterbedError

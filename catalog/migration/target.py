@@ -16,9 +16,9 @@ from sqlalchemy.engine import make_url
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.column_statistics import ColumnStatistics
+from interbed.catalog.metastore.directories.locations import LocationRules
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
-from interbed.catalog.metastore.locations import LocationRules
 from interbed.catalog.metastore.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.partition_names import partition_name

@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from interbed.catalog.metastore.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import place_key, place_text
 from interbed.catalog.metastore.model import MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import database_document, database_from

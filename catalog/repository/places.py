@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, text
 
-from interbed.catalog.metastore.locations import KEY_LENGTH_MAX, place_key
+from interbed.catalog.metastore.directories.locations import KEY_LENGTH_MAX, place_key
 from interbed.catalog.metastore.store import DatabasePlaces
 from interbed.catalog.repository.insert import insert_or_replace
 from interbed.catalog.repository.models import CatalogRow, DatabaseRow, LinkedPlaceRow

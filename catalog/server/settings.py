@@ -457,8 +457,8 @@ def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
 
 def _check_locations(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.metastore.guard import DATABASES, WAREHOUSE
-    from interbed.catalog.metastore.locations import InvalidLocationError, parsed
+    from interbed.catalog.metastore.directories.guard import DATABASES, WAREHOUSE
+    from interbed.catalog.metastore.directories.locations import InvalidLocationError, parsed
 
     for name, words in (("deletion_roots", (WAREHOUSE, DATABASES)), ("allowed_locations", ())):
         for location in listed(getattr(settings, name)):

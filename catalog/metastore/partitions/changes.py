@@ -13,7 +13,8 @@ from functools import partial
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import statistics_to_keep
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import Claim
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -23,7 +24,6 @@ from interbed.catalog.metastore.errors import (
     OutcomeUnknownError,
 )
 from interbed.catalog.metastore.filters.partition_expression import required_filter
-from interbed.catalog.metastore.guard import Claim
 from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import shortened

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.column_statistics import emptied
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import Claim
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.guard import Claim
 from interbed.catalog.metastore.model import MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import partition_name

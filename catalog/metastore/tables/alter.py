@@ -9,9 +9,9 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.metastore.constraints import forget_columns
-from interbed.catalog.metastore.deletions import Deletions
+from interbed.catalog.metastore.directories.deletions import Deletions
+from interbed.catalog.metastore.directories.guard import Claim
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.guard import Claim
 from interbed.catalog.metastore.model import (
     CREATION_METADATA,
     MATERIALIZED_VIEW,

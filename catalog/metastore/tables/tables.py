@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.constraints import add_constraints
+from interbed.catalog.metastore.directories.locations import place_text
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -16,7 +17,6 @@ from interbed.catalog.metastore.errors import (
     OutcomeUnknownError,
     UnknownDatabaseError,
 )
-from interbed.catalog.metastore.locations import place_text
 from interbed.catalog.metastore.model import (
     MATERIALIZED_VIEW,
     PARAMETER_DDL_TIME,

@@ -1,4 +1,4 @@
-"""Catalogs, databases, tables and functions, and the places of their directories (metastore/locations.py)."""
+"""Catalogs, databases, tables and functions, and the places of their directories (directories/locations.py)."""
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column

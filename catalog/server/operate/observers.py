@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from interbed.catalog.metastore.directories.guard import DeletionGuard
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.guard import DeletionGuard
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.store import Store
 from interbed.catalog.metastore.trash import Trash

@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from interbed.catalog.metastore.directories.guard import DeletionGuard
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.guard import DeletionGuard
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.queries.runtime_stats import RuntimeStatisticsService

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from interbed.catalog.metastore.locations import SCHEMES, LocationRules
+from interbed.catalog.metastore.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.settings import ConfigValues

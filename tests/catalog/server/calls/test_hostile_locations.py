@@ -1,6 +1,6 @@
 """Hostile locations sent to a real server by a Thrift client, followed by drops: nothing foreign goes.
 
-All of them are tried without a network in tests/catalog/metastore/test_hostile_locations.py.
+All of them are tried without a network in tests/catalog/metastore/directories/test_hostile_locations.py.
 """
 
 import os

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.metastore.locations import (
+from interbed.catalog.metastore.directories.locations import (
     DEPTH_MAX,
     InvalidLocationError,
     LocationRules,

@@ -63,7 +63,7 @@ class InvalidLocationError(MetastoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LocationPlace:
     """A location taken apart: scheme and host in lower case, the path as its directories."""
 
     scheme: str
@@ -93,7 +93,7 @@ class Place:
         first = len(parts) - len(self.names)
         return ["/".join(parts[:end]) for end in range(first, len(parts))]
 
-    def holds(self, other: "Place") -> bool:
+    def holds(self, other: "LocationPlace") -> bool:
         """Whether the other is this directory, or lies in it."""
         return is_at_or_below(other.text, self.text)
 
@@ -103,12 +103,17 @@ def is_at_or_below(text: str, above: str) -> bool:
     return text == above or text.startswith(above + "/")
 
 
-def parsed(location: str) -> Place:
+def is_below(text: str, above: str) -> bool:
+    """Whether a place's text is that of a directory in another."""
+    return text != above and is_at_or_below(text, above)
+
+
+def parsed(location: str) -> LocationPlace:
     """The place of a location. InvalidLocationError with the reason; a secret in the location is not in it."""
     _check_text(location)
     scheme, colon, rest = location.partition(":")
     if location.startswith("/"):
-        return Place(scheme="file", authority="", names=_names(location, location, local=True))
+        return LocationPlace(scheme="file", authority="", names=_names(location, location, local=True))
     if not colon or _SCHEME.fullmatch(scheme) is None:
         raise InvalidLocationError(f"the location {_shown(location)} is neither an absolute path nor a URI")
     scheme = scheme.lower()
@@ -130,7 +135,7 @@ def parsed(location: str) -> Place:
         raise InvalidLocationError(f"the location {_shown(location)} is relative: write {scheme}:/path")
     if not path and scheme == "file":
         raise InvalidLocationError(f"the location {_shown(location)} has no path")
-    return Place(scheme=scheme, authority=authority, names=_names(location, path, local=scheme == "file"))
+    return LocationPlace(scheme=scheme, authority=authority, names=_names(location, path, local=scheme == "file"))
 
 
 def place_text(location: str | None) -> str | None:
@@ -141,7 +146,7 @@ def place_text(location: str | None) -> str | None:
     return location if found is None else found.text
 
 
-def stored_place(location: str) -> Place | None:
+def stored_place(location: str) -> LocationPlace | None:
     """The place of a location that is stored. Earlier versions took dots, relative paths and credentials: those are
     resolved by their text or left out. None for what cannot be read.
     """
@@ -164,10 +169,10 @@ def place_key(text: str | None) -> str | None:
     return None if text is None else text[:KEY_LENGTH_MAX]
 
 
-def resolved(place: Place) -> Place:
+def resolved(place: LocationPlace) -> LocationPlace:
     """A local place with all links of its path followed; OSError. A directory that does not exist yet is fine."""
     real = os.path.realpath(place.path)
-    return Place(scheme="file", authority="", names=tuple(name for name in real.split("/") if name))
+    return LocationPlace(scheme="file", authority="", names=tuple(name for name in real.split("/") if name))
 
 
 def made_places(locations: Sequence[str]) -> tuple[str, ...]:
@@ -190,7 +195,7 @@ class LocationRules:
         self._schemes = tuple(scheme.lower() for scheme in schemes)
         self._allowed = [parsed(each) for each in allowed]
 
-    def check(self, location: str) -> Place:
+    def check(self, location: str) -> LocationPlace:
         """The place of a location of a client. InvalidLocationError."""
         place = parsed(location)
         if place.scheme not in self._schemes:
@@ -204,7 +209,7 @@ class LocationRules:
             raise InvalidLocationError(f"the location {_shown(location)} is outside of the server's allowed_locations")
         return place
 
-    def _is_allowed(self, place: Place) -> bool:
+    def _is_allowed(self, place: LocationPlace) -> bool:
         if not any(each.holds(place) for each in self._allowed):
             return False
         if not place.is_local:
@@ -217,7 +222,7 @@ class LocationRules:
             return False
 
 
-def is_of_kernel(place: Place) -> bool:
+def is_of_kernel(place: LocationPlace) -> bool:
     """Whether a local place is in /proc, /sys or /dev, other than /dev/shm."""
     path = place.path
     return any(is_at_or_below(path, each) for each in _KERNEL) and not is_at_or_below(path, _SHARED_MEMORY)
@@ -261,7 +266,7 @@ def _names(location: str, path: str, *, local: bool) -> tuple[str, ...]:
     return names
 
 
-def _host(place: Place) -> str:
+def _host(place: LocationPlace) -> str:
     host = place.authority.lower()
     if place.scheme in _AZURE:
         return host.replace(".blob.", ".dfs.")

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.local_directories import Identity, identity_of, mount_points_in
-from interbed.catalog.metastore.locations import (
+from interbed.catalog.metastore.directories.local import Identity, identity_of, mount_points_in
+from interbed.catalog.metastore.directories.locations import (
     InvalidLocationError,
-    Place,
+    LocationPlace,
     is_at_or_below,
+    is_below,
     is_of_kernel,
     parsed,
     resolved,
     stored_place,
 )
+from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.store import Transaction
 
 WAREHOUSE = "warehouse"
@@ -55,8 +56,8 @@ class Directory:
     """A directory as it was found: its place, and of a local one the place without links and the inode."""
 
     location: str
-    place: Place
-    real: Place
+    place: LocationPlace
+    real: LocationPlace
     identity: Identity | None = None
 
     @property
@@ -97,8 +98,8 @@ class DeletionGuard:
         if not place.is_local:
             return Directory(location=location, place=place, real=self._with_host(place))
         try:
-            parent = resolved(Place(scheme="file", authority="", names=place.names[:-1]))
-            real = Place(scheme="file", authority="", names=(*parent.names, place.names[-1]))
+            parent = resolved(LocationPlace(scheme="file", authority="", names=place.names[:-1]))
+            real = LocationPlace(scheme="file", authority="", names=(*parent.names, place.names[-1]))
             found = os.lstat(real.path)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -147,12 +148,12 @@ class DeletionGuard:
         roots = [text for root in self._roots for text in self._texts_of(root)]
         made = claim.made if self._with_made else ()
         text = found.real.text
-        if any(_is_below(text, root) for root in (*roots, *made)):
+        if any(is_below(text, root) for root in (*roots, *made)):
             return
         if claim.is_home and text in made:
             return
         if self._with_made and any(
-            _is_below(text, root) for each in transaction.places.databases() for root in each.made
+            is_below(text, root) for each in transaction.places.databases() for root in each.made
         ):
             return
         raise DirectoryKeptError(
@@ -206,23 +207,19 @@ class DeletionGuard:
         if found.identity is not None and place.is_local and found.identity == identity_of(place.path):
             raise DirectoryKeptError(f"it is the directory of {other}")
 
-    def _texts_of(self, place: Place) -> list[str]:
+    def _texts_of(self, place: LocationPlace) -> list[str]:
         real = _resolved(place) if place.is_local else self._with_host(place)
         return [real.text]
 
-    def _with_host(self, place: Place) -> Place:
+    def _with_host(self, place: LocationPlace) -> LocationPlace:
         """A place of HDFS that leaves its host to the configuration, with that of the warehouse."""
         if place.authority or place.is_local or place.scheme != self._warehouse.scheme:
             return place
-        return Place(scheme=place.scheme, authority=self._warehouse.authority, names=place.names)
+        return LocationPlace(scheme=place.scheme, authority=self._warehouse.authority, names=place.names)
 
     def _with_hostless(self, texts: Sequence[str]) -> list[str]:
         """The texts, and those without a host: another location may leave it to the configuration."""
         return list(dict.fromkeys(each for text in texts for each in (text, _hostless(text))))
-
-
-def _is_below(text: str, root: str) -> bool:
-    return text != root and is_at_or_below(text, root)
 
 
 def _hostless(text: str) -> str:
@@ -232,7 +229,7 @@ def _hostless(text: str) -> str:
     return f"{scheme}://{rest[len(rest.partition('/')[0]) :]}"
 
 
-def _resolved(place: Place) -> Place:
+def _resolved(place: LocationPlace) -> LocationPlace:
     try:
         return resolved(place)
     except (OSError, ValueError):

@@ -4,23 +4,40 @@ What has to stay is named in the log with the reason. The metadata are changed a
 """
 
 import logging
+from typing import Protocol
 
-from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.directories.guard import NO_CLAIM, Claim, DeletionGuard, Directory, DirectoryKeptError
+from interbed.catalog.metastore.directories.local import empty_tree, remove_empty, remove_tree
+from interbed.catalog.metastore.directories.locations import is_below, stored_place
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.guard import NO_CLAIM, Claim, DeletionGuard, Directory, DirectoryKeptError
-from interbed.catalog.metastore.local_directories import empty_tree, remove_empty, remove_tree
 from interbed.catalog.metastore.store import Store, Transaction
-from interbed.catalog.metastore.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
 
 _FAILURES = (MetastoreError, OSError, ValueError, NotImplementedError, RecursionError)
 
 
+class Disposal(Protocol):
+    """How a warehouse gets rid of directories (warehouse.py)."""
+
+    @property
+    def has_trash(self) -> bool:
+        """Whether directories go to a trash before they are deleted."""
+        ...
+
+    def discard(self, location: str, *, purge: bool) -> bool:
+        """Delete a directory, or move it to the trash; whether it is gone."""
+        ...
+
+    def empty(self, location: str, *, purge: bool) -> None:
+        """Take everything out of a directory."""
+        ...
+
+
 class Deletions:
     """What a metastore deletes. Safe for many threads."""
 
-    def __init__(self, store: Store, warehouse: Warehouse, guard: DeletionGuard) -> None:
+    def __init__(self, store: Store, warehouse: Disposal, guard: DeletionGuard) -> None:
         self._store = store
         self._warehouse = warehouse
         self.guard = guard
@@ -72,10 +89,10 @@ class Deletions:
 
     def remove_empty_parents(self, location: str, claim: Claim, *, below: str | None) -> None:
         """Delete the directories above a location that are empty now, as long as they lie below another one."""
-        if below is None or not location.startswith("file:") or not files.contains(below, location):
+        top, place = stored_place(below or ""), stored_place(location)
+        if below is None or top is None or place is None or not place.is_local:
             return
-        parent = location.rstrip("/").rpartition("/")[0]
-        while files.contains(below, parent) and not files.same_location(below, parent):
+        for parent in reversed([above for above in place.above if is_below(above, top.text)]):
             try:
                 found = self._judged(parent, claim)
                 if found is None or found.identity is None:
@@ -84,7 +101,6 @@ class Deletions:
             except _FAILURES:
                 # It is not empty, or another partition was just put into it.
                 return
-            parent = parent.rpartition("/")[0]
 
     def may_move(self, transaction: Transaction, location: str, claim: Claim) -> bool:
         """Whether the directory of a table or partition may be renamed along with it. One that stays is logged."""

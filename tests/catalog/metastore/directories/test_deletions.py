@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.metastore import guard as guards
+from interbed.catalog.metastore.directories import guard as guards
+from interbed.catalog.metastore.directories.guard import DirectoryKeptError
+from interbed.catalog.metastore.directories.local import empty_tree, identity_of, mount_points_in, remove_tree
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.guard import DirectoryKeptError
-from interbed.catalog.metastore.local_directories import empty_tree, identity_of, mount_points_in, remove_tree
 from interbed.catalog.metastore.model import (
     MetastoreColumn,
     MetastoreDatabase,
