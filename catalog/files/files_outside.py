@@ -30,7 +30,7 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
     """The files outside that the versions of the table name; none when the table can't be read, which is logged, and
     none of a table that is a link's target.
     """
-    from interbed.storage.version.outside import outside_of
+    from interbed.storage.version.own_files import outside_of
 
     if is_link(file_io, location):
         return FilesOutside()

@@ -1,10 +1,10 @@
 """The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
 
 One EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when the lock is
-granted. Any other is asked again after pauses that depend on the place in the queue (lock_pace.py). While the lock is
-held, a thread sends heartbeats, five in a lease (300 s by default in every metastore), so that it outlasts a long
-commit; and more where a metastore drops the locks of broken connections sooner, because this client's come and go.
-Paimon sends none; a commit of an hour would lose its lock there.
+granted. Any other is asked again after pauses that grow to two seconds (lock_pace.py). While the lock is held, a thread
+sends heartbeats, five in a lease (300 s by default in every metastore), so that it outlasts a long commit; and more
+where a metastore drops the locks of broken connections sooner, because this client's come and go. Paimon sends none; a
+commit of an hour would lose its lock there.
 """
 
 import logging
@@ -199,7 +199,6 @@ class HiveCatalogLock:
         failures = 0
         # A metastore that waits is asked at once.
         pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
-        checked_at = time.monotonic()
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
@@ -211,12 +210,6 @@ class HiveCatalogLock:
                 pause_seconds = max(pause_seconds, _backoff_seconds(failures))
             time.sleep(min(pause_seconds, left))
             asked_at = time.monotonic()
-            if not pace.server_wait_seconds:
-                pace.ahead = self._ahead(response.lockid)
-                if not pace.is_check_due(asked_at - checked_at):
-                    pause_seconds = pace.pause_seconds(0.0)
-                    continue
-            checked_at = asked_at
             try:
                 response = self._client.check_lock(response.lockid)
             except LockGoneError as error:
@@ -233,15 +226,6 @@ class HiveCatalogLock:
                 failures = 0
             pause_seconds = pace.pause_seconds(time.monotonic() - asked_at)
         return response
-
-    def _ahead(self, lock_id: int) -> int | None:
-        """How many locks of the table are ahead of this one; None if the metastore does not say."""
-        try:
-            found = self._client.show_locks(self._database, self._table)
-        except CatalogError as error:
-            logger.info("lock %d of %s.%s: %s", lock_id, self._database, self._table, error)
-            return None
-        return len({element.lockid for element in found if element.lockid < lock_id})
 
     def _holder(self, lock_id: int) -> str:
         try:

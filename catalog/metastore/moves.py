@@ -14,8 +14,8 @@ from typing import TypeVar
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.directories.deletions import check_move, check_owned
 from interbed.catalog.metastore.directories.guard import DeletionGuard, DirectoryKeptError
+from interbed.catalog.metastore.directories.remote_files import StoreUnavailableError
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.remote_files import StoreUnavailableError
 from interbed.catalog.metastore.store import DirectoryMove, Store, Transaction
 
 logger = logging.getLogger(__name__)

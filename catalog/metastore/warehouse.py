@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
 from interbed.catalog.metastore.directories.locations import LocationRules, parsed, resolved
+from interbed.catalog.metastore.directories.remote_files import REMOTE_FILES
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
-from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LOCAL_DISK

@@ -4,8 +4,11 @@ Known are the directories of `storage.meta.paths` with the files that interbed a
 metadata that are published for Iceberg, hidden files that never got their name, and partitions and buckets with data
 files. A name of a data file begins with the table's prefix and holds a uuid. What is beside such names counts as the
 table's where a version of it names the file; everything else is foreign. A link is always foreign: a table makes none.
+
+What a table has outside of its directory (`data-file.external-paths`) is what its versions name there.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +33,8 @@ from interbed.storage.version.own_names import (
     PARTITION,
     UUID,
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -168,3 +173,21 @@ class _Survey:
         if BUCKET.fullmatch(parts[-1]):
             return self._data_file.fullmatch(name) is not None
         return name == DONE and PARTITION.fullmatch(parts[-1]) is not None
+
+
+def outside_of(store: TableStore) -> tuple[tuple[str, ...], set[str]]:
+    """The external paths that schemas of any branch name, and the files in them that a version of any branch names.
+
+    Versions that can't be read are logged. Raises CorruptFileError, InvalidOptionError and StorageAccessError.
+    """
+    roots: dict[str, None] = {}
+    for line in all_branches(store)[0]:
+        for number in line.schemas.ids():
+            roots.update(dict.fromkeys(CoreOptions(line.schemas.schema(number).options).external_roots))
+    if not roots:
+        return (), set()
+    needed = needed_files(store)
+    for what, error in sorted(needed.unjudged.items()):
+        _log.warning("It is unknown which files outside of %s the %s has: %s", store.location, what, error)
+    own = store.location.rstrip("/") + "/"
+    return tuple(roots), {path for path in needed.files if not path.startswith(own)}

@@ -20,8 +20,8 @@ from typing import Any
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TMessageType, TType
 
+from interbed.catalog.metastore.directories.remote_files import RequestPatience, request_patience
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
-from interbed.catalog.metastore.remote_files import RequestPatience, request_patience
 from interbed.catalog.server.edge.call import (
     Call,
     CallObserver,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from interbed.catalog.metastore.directories.locations import SCHEMES, LocationRules
-from interbed.catalog.metastore.remote_files import REMOTE_FILES
+from interbed.catalog.metastore.directories.remote_files import REMOTE_FILES
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.trash import DIRECTORY_NAME, Trash

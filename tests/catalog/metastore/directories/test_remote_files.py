@@ -6,8 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.remote_files import (
+from interbed.catalog.metastore.directories.remote_files import (
     CALLERS_OF_AUTHORITY_MAX,
     SUSPENDED_SECONDS,
     THREADS_OF_AUTHORITY_MAX,
@@ -18,6 +17,7 @@ from interbed.catalog.metastore.remote_files import (
     StoreUnavailableError,
     request_patience,
 )
+from interbed.catalog.metastore.errors import MetastoreError
 
 SECONDS_MAX = 60
 
