@@ -136,17 +136,17 @@ class HivePublisher:
             way = f"Set 'lock.enabled' = 'true' for '{self._identifier}'."
             check_exclusive(self._file_io, self._paths.location, way)
         lock = self._kept_or_new_lock()
-        created: bool | None = None
+        is_lost = False
         try:
             if lock is not None and not lock.is_held:
                 lock.acquire()
-            created = self._publish(snapshot, lock)
+            is_lost = not self._publish(snapshot, lock)
         finally:
-            if created is False and getattr(self._attempts, "are_several", False):
+            if is_lost and getattr(self._attempts, "are_several", False):
                 self._attempts.kept = lock
             elif lock is not None:
                 lock.release()
-        return created
+        return not is_lost
 
     def _publish(self, snapshot: Snapshot, lock: HiveCatalogLock | None) -> bool:
         if lock is not None and self._file_io.scheme == "file" and self._is_taken(snapshot.id):

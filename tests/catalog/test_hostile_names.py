@@ -186,7 +186,7 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
             refused(partial(call, name))
     for name in LEADING_OUT[::LESS]:
         # What is not there is not found or empty, what can't be is refused, and nothing is made.
-        for there in (table.branch, lambda name: table.copy({"branch": name}).scan().to_arrow()):
+        for there in (table.branch, partial(_rows_of_branch, table)):
             with suppress(InvalidInputError, LookupError):
                 there(name)
         for option in ("scan.tag-name", "scan.fallback-branch", "consumer-id"):
@@ -197,6 +197,10 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
         path for path in inside if "/bucket-" not in path
     }
     tally("hostile names given to calls of a table", (len(calls) + 5) * len(LEADING_OUT) // LESS)
+
+
+def _rows_of_branch(table: Table, name: str) -> object:
+    return table.copy({"branch": name}).scan().to_arrow()
 
 
 def _prefixed(name: str) -> dict[str, str]:

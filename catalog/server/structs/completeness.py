@@ -86,7 +86,7 @@ def _required_names(structure: Any) -> tuple[str, ...]:
         try:
             probe.validate()
         except TProtocolException as error:
-            name = str(error.message).removeprefix(_UNSET).partition(" ")[0]
+            name = str(error.args[0]).removeprefix(_UNSET).partition(" ")[0]
             names.append(name)
             setattr(probe, name, "")
         else:

@@ -307,7 +307,7 @@ def test_a_database_that_cannot_be_read_keeps_the_directory(
         raise DirectoryKeptError("the database does not answer")
 
     metastore.tables.create(table("t"))
-    metastore.tables._deletions._store = type("Broken", (), {"read": broken})()  # type: ignore[assignment]
+    metastore.tables._deletions._store = type("Broken", (), {"read": broken})()
     with caplog.at_level(logging.WARNING):
         drop(metastore)
     assert file.exists()
