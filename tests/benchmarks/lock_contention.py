@@ -132,7 +132,7 @@ def _writer(options: dict[str, str], number: int, log: Path) -> "subprocess.Pope
 
 def work(options: dict[str, str], writer: int, log: Path) -> None:
     """Commit until killed; a line for each commit: when it began and when it had ended."""
-    publication.MachineQueue = NoQueue
+    publication.MachineQueue = NoQueue  # type: ignore[attr-defined]
     with interbed.CatalogFactory.create(options) as catalog, log.open("w", buffering=1) as lines:
         table = catalog.get_table(TABLE)
         for number in range(1_000_000):
