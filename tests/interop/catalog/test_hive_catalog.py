@@ -2,6 +2,7 @@
 other made, their entries are equal field by field, and both write one table at once.
 """
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,6 +86,8 @@ def ours(options: dict[str, str]) -> Iterator[HiveCatalog]:
         for name in opened.list_databases():
             if name != "default":
                 opened.drop_database(name, cascade=True)
+        # The files of external tables stay, and so does the directory that they are in.
+        shutil.rmtree(Path(options["warehouse"].removeprefix("file:"), "shop.db"), ignore_errors=True)
 
 
 def create(catalog: HiveCatalog, name: str, **more: str) -> interbed.Table:
