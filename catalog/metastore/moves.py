@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.remote_files import StoreUnavailableError
 from interbed.catalog.metastore.store import DirectoryMove, Store, Transaction
 
 logger = logging.getLogger(__name__)
@@ -21,8 +22,10 @@ T = TypeVar("T")
 
 _Key = tuple[int, str | None, str, str]
 
-ATTEMPTS_MAX = 5
-"""How often a unit of work is run: once to find out its moves, once to do them, and again if somebody was quicker."""
+ATTEMPTS_MAX = 6
+"""How often a unit of work is run: once to find out its file system, once its moves, once to do them, and again if
+another request was quicker.
+"""
 
 
 class _NotAnnouncedError(BaseException):
@@ -33,12 +36,28 @@ class _NotAnnouncedError(BaseException):
         self.key = key
 
 
+class _NotReachedError(BaseException):
+    """A file system has to be asked before the work can be done. It ends the unit of work whatever that catches."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+
 class Mover:
     """What a unit of work renames directories with. It may be run again, the directories move once."""
 
     def __init__(self) -> None:
         self.announced: dict[_Key, int] = {}
+        self.reached: set[str] = set()
         self._moved: set[_Key] = set()
+
+    def reach(self, location: str) -> None:
+        """Make sure that the file system of a location has answered before the transaction began. A unit of work calls
+        it before it looks at a directory or makes one: a transaction must not wait for a file system that is silent.
+        """
+        if files.is_asked(location) and files.file_system_of(location) not in self.reached:
+            raise _NotReachedError(location)
 
     def move(
         self, transaction: Transaction, table_id: int, old: str, new: str, *, partition_name: str | None = None
@@ -48,6 +67,7 @@ class Mover:
 
         InvalidOperationError if the new directory exists, MetastoreError if it cannot be renamed.
         """
+        self.reach(old)
         key = (table_id, partition_name, old, new)
         number = self.announced.get(key)
         if number is None or not transaction.moves.finish(number):
@@ -68,6 +88,10 @@ def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
             except _NotAnnouncedError as needed:
                 mover.announced[needed.key] = _announce(store, needed.key)
                 continue
+            except _NotReachedError as needed:
+                files.reach(needed.location)
+                mover.reached.add(files.file_system_of(needed.location))
+                continue
             done = True
             return result
         raise MetastoreError("the directory could not be renamed: others keep changing the table, try again")
@@ -78,15 +102,23 @@ def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
 
 
 def settle_all(store: Store) -> int:
-    """Settle the moves that a crash left behind and return how many there were. MetastoreError.
+    """Settle the moves that a crash left behind and return how many. MetastoreError. Those on file systems that do not
+    answer stay for the next time.
 
     One that is being carried out right now comes to no harm: its announcement is gone when it looks for it, so that it
     announces itself anew.
     """
     pending = store.read(lambda transaction: transaction.moves.pending())
+    settled = 0
     for number in pending:
-        settle(store, number)
-    return len(pending)
+        try:
+            settle(store, number)
+        except StoreUnavailableError as error:
+            # The others are on file systems that answer.
+            logger.warning("a directory's move could not be settled yet: %s", error)
+        else:
+            settled += 1
+    return settled
 
 
 def settle(store: Store, number: int) -> None:
@@ -105,6 +137,9 @@ def settle(store: Store, number: int) -> None:
             _take_back(move)
         transaction.moves.finish(number)
 
+    pending = store.read(lambda transaction: transaction.moves.find(number))
+    if pending is not None:
+        files.reach(pending.old)
     store.write(work)
 
 

@@ -9,15 +9,16 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
+from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LOCAL_DISK
+from interbed.storage.base.fileio.hdfs.settings import configuration_directory
 from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,14 @@ T = TypeVar("T")
 
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
 """Schemes where a directory is only a prefix: there is nothing to make."""
+
+
+_HDFS_RETRIES = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "1000",
+}
+"""How often name nodes are asked where nothing is configured: a port that refuses is reported within seconds."""
 
 
 class TrashCan(Protocol):
@@ -163,17 +172,18 @@ def make_directories(locations: Iterable[str], made: list[str]) -> None:
 def _make_directory(location: str) -> bool:
     scheme, path = _split(location)
     if scheme in _OBJECT_STORES:
+        REMOTE_FILES.check_free(location)
         return False
     if scheme == "file":
         return _checked(lambda: _made(path), f"{location} is not a directory or unable to create one")
-    filesystem, remote_path = _remote(location)
-    if _checked(lambda: filesystem.exists(remote_path), f"cannot look at {location}"):
-        return False
-    _checked(
-        lambda: filesystem.make_directories(remote_path),
-        f"{location} is not a directory or unable to create one",
-    )
-    return True
+
+    def make(filesystem: FileIO, remote_path: str) -> bool:
+        if filesystem.exists(remote_path):
+            return False
+        filesystem.make_directories(remote_path)
+        return True
+
+    return _on_remote(location, make, f"{location} is not a directory or unable to create one")
 
 
 def _made(path: str) -> bool:
@@ -193,8 +203,21 @@ def directory_exists(location: str) -> bool:
     scheme, path = _split(location)
     if scheme == "file":
         return os.path.lexists(path)
-    filesystem, remote_path = _remote(location)
-    return _checked(lambda: filesystem.exists(remote_path), f"cannot look at {location}")
+    return _on_remote(location, _exists, f"cannot look at {location}")
+
+
+def is_asked(location: str) -> bool:
+    """Whether a remote server is asked about directories of this file system; there are none in object stores."""
+    scheme = _split(location)[0]
+    return scheme != "file" and scheme not in _OBJECT_STORES
+
+
+def reach(location: str) -> None:
+    """Ask the file system of a location once, so that a transaction does not wait for one that does not answer.
+    MetastoreError if it cannot be reached.
+    """
+    if is_asked(location):
+        directory_exists(location)
 
 
 def remove_empty_directory(location: str) -> None:
@@ -243,8 +266,7 @@ def delete_directory(location: str) -> bool:
             elif os.path.lexists(path):
                 shutil.rmtree(path)
             return True
-        filesystem, remote_path = _remote(location)
-        filesystem.delete(remote_path, recursive=True)
+        _on_remote(location, _delete, f"cannot delete {location}", changes=True)
     except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
         logger.warning("could not delete the data in %s: %s", location, error)
         return False
@@ -273,13 +295,14 @@ def rename_directory(old: str, new: str) -> bool:
             f"cannot move data from {old} to {new}: an object store copies a directory file by file, and a crash would "
             "leave a part of it in each; write the data to the new place instead"
         )
-    filesystem, old_remote = _remote(old)
-    _, new_remote = _remote(new)
-    if not _checked(lambda: filesystem.exists(old_remote), f"cannot look at {old}"):
+    if not _on_remote(old, _exists, f"cannot look at {old}"):
         return False
-    if not _checked(
-        lambda: filesystem.rename(old_remote, new_remote), f"Unable to access old location {old} or to move it to {new}"
-    ):
+    REMOTE_FILES.check_free(new)
+
+    def rename(filesystem: FileIO, old_remote: str) -> bool:
+        return filesystem.rename(old_remote, _remote(new)[1])
+
+    if not _on_remote(old, rename, f"Unable to access old location {old} or to move it to {new}", changes=True):
         raise InvalidOperationError(f"New location for this table already exists : {new}")
     return True
 
@@ -289,8 +312,8 @@ def names_in(location: str) -> list[str]:
     scheme, path = _split(location)
     if scheme == "file":
         return _checked(lambda: os.listdir(path), f"cannot list {location}")
-    filesystem, remote_path = _remote(location)
-    return [entry.name for entry in _checked(lambda: filesystem.list(remote_path), f"cannot list {location}")]
+    entries = _on_remote(location, lambda filesystem, path: filesystem.list(path), f"cannot list {location}")
+    return [entry.name for entry in entries]
 
 
 def empty_directory(location: str) -> None:
@@ -299,9 +322,12 @@ def empty_directory(location: str) -> None:
     if scheme == "file":
         _checked(lambda: _empty_local(path), f"cannot delete the data in {location}")
         return
-    filesystem, remote_path = _remote(location)
-    for entry in _checked(lambda: filesystem.list(remote_path), f"cannot list {location}"):
-        _checked(partial(filesystem.delete, entry.path, recursive=True), f"cannot delete the data in {location}")
+
+    def empty(filesystem: FileIO, remote_path: str) -> None:
+        for entry in filesystem.list(remote_path):
+            filesystem.delete(entry.path, recursive=True)
+
+    _on_remote(location, empty, f"cannot delete the data in {location}", changes=True)
 
 
 def same_location(left: str | None, right: str | None) -> bool:
@@ -373,9 +399,30 @@ def _comparable(location: str) -> str:
     return f"{one_scheme(scheme)}:{PurePosixPath(path)}"
 
 
+def _on_remote(location: str, work: Callable[[FileIO, str], T], message: str, *, changes: bool = False) -> T:
+    """Run work on the remote file system of a location, with the path there. MetastoreError if it fails or does not
+    end in time.
+    """
+    return _checked(lambda: REMOTE_FILES.run(location, lambda: work(*_remote(location)), changes=changes), message)
+
+
+def _exists(filesystem: FileIO, path: str) -> bool:
+    return filesystem.exists(path)
+
+
+def _delete(filesystem: FileIO, path: str) -> bool:
+    return filesystem.delete(path, recursive=True)
+
+
 def _remote(location: str) -> tuple[FileIO, str]:
-    """The store of a location, opened by what the server's environment says, and the path there."""
-    return _checked(lambda: file_io_for(location), f"cannot open the file system of {location}")
+    """The file system of a location, opened by what the server's environment says, and the path there."""
+    scheme = _split(location)[0]
+    # Hadoop's own files say how long a name node is asked; without them the server's deadline does.
+    is_configured = scheme != "hdfs" or configuration_directory({}) is not None
+    return _checked(
+        lambda: file_io_for(location, None if is_configured else _HDFS_RETRIES),
+        f"cannot open the file system of {location}",
+    )
 
 
 def _checked(action: Callable[[], T], message: str) -> T:

@@ -76,6 +76,10 @@ class ServerSettings:
             SECONDS,
         ),
     )
+    store_seconds: float = field(
+        default=15.0,
+        metadata=_about("How long a request waits for one answer of a remote file system or object store.", SECONDS),
+    )
     lock_lease_seconds: float = field(
         default=300.0, metadata=_about("How long a lock is kept for a client that no longer says anything.", SECONDS)
     )

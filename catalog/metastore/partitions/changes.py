@@ -363,6 +363,7 @@ class PartitionService(PartitionReads):
         if not files.same_location(location, child(table.location, names[0])):
             return new
         target = child(table.location, names[1])
+        mover.reach(target)
         files.make_directory(target.rsplit("/", 1)[0])
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))

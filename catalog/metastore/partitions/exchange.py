@@ -47,9 +47,11 @@ def exchange_partitions(
         _relocated(each, name, source.value.location, target.value.location)
         for each, name in zip(exchanged, names, strict=True)
     ]
+    mover.reach(source.value.location)
     if not files.directory_exists(child(source.value.location, prefix)):
         raise MetastoreError(f"The directory {child(source.value.location, prefix)} of the partitions does not exist")
     new_directory = child(target.value.location, prefix)
+    mover.reach(new_directory)
     files.make_directory(new_directory.rsplit("/", 1)[0])
     mover.move(transaction, target.id, child(source.value.location, prefix), new_directory, partition_name=names[0])
     transaction.partitions.remove(source.id, names)

@@ -20,6 +20,7 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TMessageType, TType
 
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
+from interbed.catalog.metastore.remote_files import RequestPatience, request_patience
 from interbed.catalog.server.edge.call import (
     Call,
     CallObserver,
@@ -168,6 +169,7 @@ class Dispatcher:
             (current_method, name),
             (current_session, session),
             (session_settings, session.settings),
+            (request_patience, RequestPatience()),
         )
         try:
             if method is None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from interbed.catalog.metastore.remote_files import REMOTE_FILES
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.trash import DIRECTORY_NAME, Trash
@@ -102,6 +103,7 @@ def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
 
 @contextmanager
 def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+    REMOTE_FILES.configure(seconds=settings.store_seconds)
     store = SqlStore(settings.db)
     try:
         yield (
