@@ -115,26 +115,12 @@ def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
     return recall.close
 
 
-def the_thread_of_a_client(watched: Watched, tmp_path: Path) -> Callable[[], None]:
-    loop = Loop(Dispatcher([]), connections_max=1, deaths=watched.deaths)
-    # A message that comes in pieces is waited for by a thread of its own; its connection is broken.
-    connection: Any = type("Broken", (), {"session": type("Session", (), {"peer": "here"})(), "link": None})()
-    loop._start_conversation(connection, b"", b"x")
-
-    def stop() -> None:
-        loop.stop()
-        loop.serve()
-
-    return stop
-
-
 THREADS = {
     "reaper": the_reaper,
     "metrics": the_sampler_of_metrics,
     "probe of a disk": a_probe,
     "requests 1": a_thread_of_the_pool,
     "cache": the_cache,
-    "client here": the_thread_of_a_client,
 }
 
 
