@@ -5,6 +5,7 @@ are compared and stored as text; a `%` in them stands for itself. Local director
 system, everything else by the FileIO of its scheme.
 """
 
+import errno
 import logging
 import os
 import shutil
@@ -23,6 +24,9 @@ from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LEVELS_MAX = 200
+"""Directories in one another that are made for a location: making and deleting them recurses."""
 
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
 """Schemes where a directory is only a prefix: there is nothing to make."""
@@ -180,6 +184,8 @@ def _made(path: str) -> bool:
     try:
         os.mkdir(path)
     except FileNotFoundError:
+        if path.count("/") > LEVELS_MAX:
+            raise OSError(errno.ENAMETOOLONG, f"it has more than {LEVELS_MAX} levels") from None
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
         if not os.path.isdir(path):
@@ -245,7 +251,7 @@ def delete_directory(location: str) -> bool:
             return True
         filesystem, remote_path = _remote(location)
         filesystem.delete(remote_path, recursive=True)
-    except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
+    except (OSError, ValueError, NotImplementedError, RecursionError, MetastoreError) as error:
         logger.warning("could not delete the data in %s: %s", location, error)
         return False
     return True
@@ -381,7 +387,7 @@ def _remote(location: str) -> tuple[FileIO, str]:
 def _checked(action: Callable[[], T], message: str) -> T:
     try:
         return action()
-    except (OSError, ValueError, NotImplementedError, InterbedError) as error:
+    except (OSError, ValueError, NotImplementedError, RecursionError, InterbedError) as error:
         # Arrow's errors derive from the first three: a bad uri, a file system that this build of Arrow lacks, and
-        # input or output.
+        # input or output. A tree of directories may be deeper than Python recurses.
         raise MetastoreError(f"{message}: {error}") from error

@@ -85,10 +85,10 @@ class PartitionReadHandler:
         try:
             rows = self._partitions.value_rows(
                 table_key(request.dbName, request.tblName, request.catName),
-                [each.name for each in request.partitionKeys or ()],
+                [each.name or "" for each in request.partitionKeys or ()],
                 text=request.filter,
                 distinct=request.applyDistinct is not False,
-                order=[each.name for each in request.partitionOrder or ()],
+                order=[each.name or "" for each in request.partitionOrder or ()],
                 ascending=request.ascending is not False,
                 limit=request.maxParts,
             )

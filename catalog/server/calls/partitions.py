@@ -209,7 +209,9 @@ class PartitionWriteHandler:
         self._truncate(table_key(req.dbName, req.tableName), req.partNames)
         return ttypes.TruncateTableResponse()
 
-    def _alter(self, key: TableKey, parts: list[Any]) -> None:
+    def _alter(self, key: TableKey, parts: list[Any] | None) -> None:
+        if parts is None:
+            raise MetastoreError("the request has no partitions")
         self._check_tables(key, parts)
         self._partitions.alter(key, [convert.partition_from_thrift(part) for part in parts])
 

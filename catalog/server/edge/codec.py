@@ -5,6 +5,7 @@ A codec also knows how a message begins without decoding it: the bytes that are 
 (the key of an answer that was kept), and those of the sequence id, which differ and come back in the reply.
 """
 
+import struct
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -22,6 +23,21 @@ CONTAINER_ELEMENTS_MAX = 1_000_000
 _BINARY_VERSION = b"\x80\x01"
 _COMPACT_ID = 0x82
 _VARINT_BYTES_MAX = 5
+
+
+UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What Thrift's decoders raise for bytes that are no message, besides TProtocolException: a length below zero, a type
+that does not exist, a text that is not UTF-8, structures nested without end.
+"""
 
 
 class IncompleteMessageError(Exception):

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
@@ -30,8 +31,9 @@ from interbed.catalog.server.edge.call import (
     current_session,
     notify,
 )
-from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
+from interbed.catalog.server.edge.codec import UNREADABLE, Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.session import session_settings
+from interbed.catalog.server.structs.completeness import IncompleteRequestError, parts_of
 from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
@@ -41,15 +43,20 @@ UNKNOWN_NAMES_MAX = 1000
 """Names of unknown methods that are remembered: they come from outside."""
 
 
+_CONVERSION = ("interbed.catalog.server.structs.", "interbed.catalog.server.calls.")
+"""The modules that take requests apart."""
+
+
 class _Method:
     """One served method: how to decode its arguments, what to call, how to encode what comes back."""
 
-    __slots__ = ("argument_names", "arguments", "call", "exceptions", "name", "result", "structures")
+    __slots__ = ("argument_names", "arguments", "call", "exceptions", "name", "parts", "result", "structures")
 
     def __init__(self, name: str, call: Any) -> None:
         self.name = name
         self.call = call
         self.arguments = getattr(ThriftHiveMetastore, f"{name}_args")
+        self.parts = parts_of(self.arguments)
         # A oneway method has no result: nothing is sent back.
         self.result = getattr(ThriftHiveMetastore, f"{name}_result", None)
         fields = [field for field in self.arguments.thrift_spec or () if field]
@@ -139,6 +146,18 @@ class Dispatcher:
         Raises what Thrift raises for bytes that are no message: the connection is lost then, for nobody knows where
         the next one begins. IncompleteMessageError if the source ends within the message.
         """
+        try:
+            return self._read(codec, source)
+        except UNREADABLE as error:
+            # The decoder in C also says so where the bytes end within the head of a list or a map: it forgets what the
+            # source has raised.
+            if isinstance(source, MemorySource) and source.has_run_out:
+                raise IncompleteMessageError from error
+            raise TProtocolException(
+                TProtocolException.INVALID_DATA, f"not a message: {type(error).__name__}: {error}"
+            ) from error
+
+    def _read(self, codec: Codec, source: Any) -> Request:
         protocol = codec.reader(source)
         name, kind, sequence = protocol.readMessageBegin()
         method = self._methods.get(name) if kind in (TMessageType.CALL, TMessageType.ONEWAY) else None
@@ -147,14 +166,7 @@ class Dispatcher:
             protocol.skip(TType.STRUCT)
         else:
             arguments = method.arguments()
-            try:
-                arguments.read(protocol)
-            except TypeError as error:
-                # The decoder in C says so of elements that have another type, and also where the bytes end within the
-                # head of a list or a map: it forgets what the source has raised.
-                if isinstance(source, MemorySource) and source.has_run_out:
-                    raise IncompleteMessageError from error
-                raise TProtocolException(TProtocolException.INVALID_DATA, str(error)) from error
+            arguments.read(protocol)
         protocol.readMessageEnd()
         return Request(codec=codec, name=name, kind=kind, sequence=sequence, method=method, arguments=arguments)
 
@@ -192,6 +204,7 @@ class Dispatcher:
         outcome, kind, lasting = CallOutcome.OK, TMessageType.REPLY, True
         error = None
         try:
+            method.parts.check(arguments)
             value = method.call(*[getattr(arguments, field) for field in method.argument_names])
             if name == "set_ugi":
                 session = replace(session, user=arguments.user_name)
@@ -215,12 +228,19 @@ class Dispatcher:
                 result = method.result()
                 setattr(result, *declared)
                 body = codec.encode(result)
+        except IncompleteRequestError as lack:
+            outcome, kind, lasting = CallOutcome.REFUSED, TMessageType.EXCEPTION, True
+            error = f"{name} needs its argument {lack}, which the request does not have"
+            logger.info("refused a request of %s: %s", session.peer, error)
+            body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
         except Exception as failure:
             # The one place where everything is caught: a request must get an answer, and the server must go on.
             outcome, kind, lasting = CallOutcome.FAILED, TMessageType.EXCEPTION, False
             missing = method.missing_structure(arguments) if isinstance(failure, AttributeError) else None
-            if missing is not None:
-                error = f"{name} needs its argument {missing}, which the request does not have"
+            if missing is not None or _is_of_conversion(failure):
+                outcome = CallOutcome.REFUSED
+                error = f"{name} needs {_argument(missing)}, which the request does not have"
+                logger.info("refused a request of %s: %s", session.peer, error)
                 body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
             else:
                 logger.exception("%s failed", name)
@@ -265,6 +285,18 @@ class Dispatcher:
                     arguments=arguments,
                 ),
             )
+
+
+def _is_of_conversion(failure: Exception) -> bool:
+    """Whether the conversion of a request has used a part that is not there: None comes from nowhere else there."""
+    if not isinstance(failure, AttributeError | TypeError) or "NoneType" not in str(failure):
+        return False
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith(_CONVERSION)
+
+
+def _argument(name: str | None) -> str:
+    return "a structure or a list" if name is None else f"its argument {name}"
 
 
 def _set(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], Any]]:

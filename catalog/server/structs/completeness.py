@@ -1,0 +1,113 @@
+"""The parts that a request must have: what Hive's interface definition calls required.
+
+Java's decoder refuses a structure without them. The one used here, in C, leaves None in their place, so that they are
+looked for after it, in the whole request, before anything of it is converted.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TType
+
+_UNSET = "Required field "
+
+_Values = Callable[[Any], Iterable[Any]]
+
+
+class IncompleteRequestError(Exception):
+    """A structure lacks a part."""
+
+
+class RequiredParts:
+    """The required fields of a class of Thrift structures, and of what it may hold."""
+
+    __slots__ = ("_inner", "_names")
+
+    def __init__(self, structure: Any, known: "dict[Any, RequiredParts]") -> None:
+        # First of all: a table may hold another one.
+        known[structure] = self
+        self._names = _required_names(structure)
+        self._inner: list[tuple[str, RequiredParts, _Values]] = []
+        for field in structure.thrift_spec or ():
+            if field:
+                for held, values in _structures(field[1], field[3]):
+                    parts = known.get(held) or RequiredParts(held, known)
+                    self._inner.append((field[2], parts, values))
+
+    def prune(self) -> bool:
+        """Forget parts in which nothing is required; whether there were any."""
+        kept = [each for each in self._inner if each[1]._names or each[1]._inner]
+        has_changed = len(kept) < len(self._inner)
+        self._inner = kept
+        return has_changed
+
+    def check(self, structure: Any) -> None:
+        """IncompleteRequestError names the first part that a structure lacks, with dots."""
+        for name in self._names:
+            if getattr(structure, name) is None:
+                raise IncompleteRequestError(name)
+        for name, parts, values in self._inner:
+            held = getattr(structure, name)
+            if held is None:
+                continue
+            try:
+                # The decoder lets structures be nested 64 times.
+                for each in values(held):
+                    parts.check(each)
+            except IncompleteRequestError as error:
+                raise IncompleteRequestError(f"{name}.{error}") from None
+
+
+_known: dict[Any, RequiredParts] = {}
+_guard = threading.Lock()
+
+
+def parts_of(structure: Any) -> RequiredParts:
+    """The required parts of a class of structures."""
+    with _guard:
+        if structure not in _known:
+            RequiredParts(structure, _known)
+            while any(each.prune() for each in _known.values()):
+                # A structure may hold one that has become empty.
+                pass
+        return _known[structure]
+
+
+def _required_names(structure: Any) -> tuple[str, ...]:
+    """The generated code keeps them in `validate` alone, which names one at a time."""
+    probe = structure()
+    for field in structure.thrift_spec or ():
+        if field:
+            setattr(probe, field[2], None)
+    names: list[str] = []
+    while True:
+        try:
+            probe.validate()
+        except TProtocolException as error:
+            name = str(error.message).removeprefix(_UNSET).partition(" ")[0]
+            names.append(name)
+            setattr(probe, name, "")
+        else:
+            return tuple(names)
+
+
+def _structures(kind: int, spec: Any) -> Iterator[tuple[Any, _Values]]:
+    """The classes of structures that a field of a kind holds, each with how to find them in its value."""
+    if kind == TType.STRUCT:
+        yield spec[0], lambda value: (value,)
+    elif kind in (TType.LIST, TType.SET):
+        for held, inner in _structures(spec[0], spec[1]):
+            yield held, _flattened(inner)
+    elif kind == TType.MAP:
+        for held, inner in _structures(spec[2], spec[3]):
+            yield held, _of_values(_flattened(inner))
+
+
+def _flattened(inner: _Values) -> _Values:
+    return lambda values: (each for value in values for each in inner(value))
+
+
+def _of_values(inner: _Values) -> _Values:
+    return lambda mapping: inner(mapping.values())
