@@ -23,7 +23,10 @@ _SHORTEST_WITH_TAIL = 12
 _TAIL = 4
 
 _SEPARATORS = re.compile(r"[^a-z0-9]")
-_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+# User and password before the host. A secret may hold slashes and at signs; a port ends at the first slash.
+_USER_IN_URI = re.compile(r"(:/{1,3})[^/@\s:\"']*(?::|%3a)(?!\d*/)[^\s\"']*(?=@)", re.IGNORECASE)
+# `password=x` in a URL's query or in a list of properties, `'fs.s3a.secret.key': 'x'` in a map that is shown.
+_SETTING = re.compile(r"([\w.\-]+)((?:=|[\"']\s*[:=]\s*)[\"']?)([^\s&,;\"'})\]]+)")
 
 
 def is_secret(key: str) -> bool:
@@ -41,7 +44,21 @@ def masked(key: str, value: str) -> str:
         return MASK
     if _IDENTIFYING in plain:
         return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
-    return _USER_IN_URI.sub(MASK, value)
+    return without_credentials(value)
+
+
+def without_credentials(text: str) -> str:
+    """A text as it may be shown: without the user and the password of a URI, and without the value of a setting that
+    is named as a secret. It may be a message, a location, or the URL of a database.
+    """
+    if "@" in text:
+        text = _USER_IN_URI.sub(rf"\1{MASK}", text)
+    return _SETTING.sub(_masked_setting, text) if "=" in text or ":" in text else text
+
+
+def _masked_setting(match: re.Match[str]) -> str:
+    key, sign, _ = match.groups()
+    return f"{key}{sign}{MASK}" if is_secret(key) else match[0]
 
 
 def all_masked(options: Mapping[str, str]) -> dict[str, str]:

@@ -34,7 +34,7 @@ from interbed.catalog.server.edge.call import (
 from interbed.catalog.server.edge.codec import UNREADABLE, Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.structs.completeness import IncompleteRequestError, parts_of
-from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception
+from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception, shown_message
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Dispatcher:
                 body = codec.encode(result)
         except MetastoreError as refusal:
             logger.debug("%s refused: %s", name, refusal)
-            error = str(refusal)
+            error = shown_message(refusal)
             lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
             declared = declared_exception(refusal, method.exceptions)
             if declared is None or method.result is None:
@@ -244,7 +244,7 @@ class Dispatcher:
                 body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
             else:
                 logger.exception("%s failed", name)
-                error = f"Internal error processing {name}: {type(failure).__name__}: {failure}"
+                error = f"Internal error processing {name}: {type(failure).__name__}: {shown_message(failure)}"
                 body = _application_error(codec, TApplicationException.INTERNAL_ERROR, error)
         answer = _answer(codec, name, kind, outcome, arguments, body, session)
         answer.lasting = lasting

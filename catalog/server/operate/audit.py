@@ -9,7 +9,6 @@ Lines are appended by one write each, so that several processes may share a file
 was moved away is made anew.
 """
 
-import json
 import logging
 import os
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from interbed.catalog.server.edge.call import Call, CallOutcome
-from interbed.catalog.server.operate.logs import call_fields, shortened
+from interbed.catalog.server.operate.logs import call_fields, json_line, shortened
 from interbed.catalog.server.structs.convert import split_catalog
 
 logger = logging.getLogger("interbed.audit")
@@ -105,10 +104,10 @@ class AuditLog:
             logger.info("%s %s", call.method, call.outcome, extra={"fields": line})
             return
         try:
-            self._append(self._file, (json.dumps(line, ensure_ascii=False) + "\n").encode(errors="replace"))
+            self._append(self._file, (json_line(line) + "\n").encode())
         except OSError:
             # The change has happened and is acknowledged; the log at least has to know.
-            logger.exception("cannot write to the audit log %s: %s", self._file, json.dumps(line))
+            logger.exception("cannot write to the audit log %s: %s", self._file, json_line(line))
 
     def close(self) -> None:
         """Close the file."""
@@ -127,7 +126,7 @@ class AuditLog:
             os.write(self._descriptor, line)
 
     def _open(self, file: Path) -> None:
-        self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def subject(method: str, arguments: Any) -> dict[str, Any]:

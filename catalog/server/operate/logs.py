@@ -8,12 +8,18 @@ A JSON line has `time` (ISO 8601, UTC), `level`, `logger`, `message`, `process`;
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from interbed.catalog.server.edge.call import Call, current_method, current_request, current_session
+from interbed.storage.base.masking import MASK, is_secret, without_credentials
+from interbed.storage.base.plain_text import escaped
 
 logger = logging.getLogger(__name__)
+
+MESSAGE_CHARACTERS_MAX = 4000
+"""What of a message stands in a line at most."""
 
 VALUE_CHARACTERS_MAX = 200
 """What of a name that came from outside stands in a line at most."""
@@ -23,14 +29,30 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
     """Write this process's log to the stream (standard error), as `text` or `json`. Replaces what was configured."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.addFilter(_add_request)
-    handler.setFormatter(
-        JsonFormatter()
-        if form == "json"
-        else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s%(request_text)s")
-    )
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Alembic logs each step that it skips.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+class TextFormatter(logging.Formatter):
+    """A record as a line for people. What came from outside can't begin another one: control characters are shown by
+    their numbers, and a traceback is indented.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: ")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end, and an indented traceback if there is one."""
+        record.asctime = self.formatTime(record)
+        shown = cut_message(record.getMessage()) + cut_message(getattr(record, "request_text", ""))
+        line = self.formatMessage(record) + shown
+        lines = [escaped(line)]
+        if record.exc_info:
+            text = without_credentials(self.formatException(record.exc_info))
+            lines.extend(f"    {escaped(each)}" for each in text.split("\n"))
+        return "\n".join(lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,8 +70,27 @@ class JsonFormatter(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+            return json_line(line, exception=without_credentials(self.formatException(record.exc_info)))
+        return json_line(line)
+
+
+def json_line(content: Mapping[str, Any], **whole: str) -> str:
+    """An object as one line of JSON, whatever separators of lines its texts hold. They are cut, but for those that are
+    given as `whole`.
+    """
+    # JSON leaves those beyond ASCII as they are; escaped by their numbers they are JSON, too.
+    return escaped(json.dumps({**_shown(content), **whole}, ensure_ascii=False))
+
+
+def _shown(value: Any) -> Any:
+    """A value of a field, with its texts cut and without credentials."""
+    if isinstance(value, str):
+        return cut_message(value)
+    if isinstance(value, Mapping):
+        return {key: MASK if is_secret(str(key)) else _shown(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_shown(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float) else cut_message(str(value))
 
 
 class SlowCallLog:
@@ -77,8 +118,19 @@ def call_fields(call: Call) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def cut_message(text: str) -> str:
+    """A message without credentials, at a length fit for a line."""
+    if len(text) > MESSAGE_CHARACTERS_MAX:
+        text = f"{text[:MESSAGE_CHARACTERS_MAX]}… ({len(text)} characters)"
+    return without_credentials(text)
+
+
 def shortened(text: str) -> str:
-    """A text from outside, at a length fit for a line."""
+    """A text from outside without credentials, at a length fit for a line."""
+    # Cut first: a mask has to be looked for in a text of any length.
+    if len(text) > MESSAGE_CHARACTERS_MAX:
+        text = text[:MESSAGE_CHARACTERS_MAX]
+    text = without_credentials(text)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[:VALUE_CHARACTERS_MAX] + "…"
 
 

@@ -22,11 +22,17 @@ from interbed.catalog.metastore.errors import (
     NoSuchTransactionError,
     UnknownDatabaseError,
 )
+from interbed.storage.base.masking import without_credentials
 from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class UndeclaredError(MetastoreError):
     """A request is refused where Hive's clients expect an internal error; nothing has failed in the server."""
+
+
+def shown_message(error: Exception) -> str:
+    """What an error says to a client: a location in it has no credentials."""
+    return without_credentials(str(error))
 
 
 _PREFERENCES: dict[type[MetastoreError], tuple[Any, ...]] = {
@@ -58,7 +64,7 @@ def declared_exception(error: MetastoreError, declared: dict[Any, str]) -> tuple
     for kind in type(error).__mro__:
         for exception in _PREFERENCES.get(kind, ()):
             if exception in declared:
-                return declared[exception], exception(message=str(error))
+                return declared[exception], exception(message=shown_message(error))
     if ttypes.MetaException in declared:
-        return declared[ttypes.MetaException], ttypes.MetaException(message=str(error))
+        return declared[ttypes.MetaException], ttypes.MetaException(message=shown_message(error))
     return None
