@@ -11,6 +11,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -19,9 +20,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from interbed.catalog.metastore.errors import MetastoreError, OutcomeUnknownError
+from interbed.catalog.repository.connections.database_file import DatabaseFile
 from interbed.catalog.repository.connections.postgres import postgres_defaults
-from interbed.catalog.repository.connections.units import MANAGED, LateError, Readers, Writer
+from interbed.catalog.repository.connections.units import FILE, MANAGED, LateError, Readers, Writer
 from interbed.storage.base.extras import load_extra
+from interbed.storage.base.masking import without_credentials
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +142,7 @@ def open_engine(url: str) -> Engine:
             poolclass=NullPool,
             connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
         )
+        _watch_file(engine, parsed)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -162,8 +166,9 @@ def parse_database_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
+        shown = without_credentials(url)
         raise DatabaseError(
-            f"{url!r} is not a database url; use sqlite:///file.db or postgresql://user@host/database"
+            f"{shown!r} is not a database url; use sqlite:///file.db or postgresql://user@host/database"
         ) from error
     backend = parsed.get_backend_name()
     if backend == "sqlite":
@@ -188,6 +193,22 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         "temp_store=MEMORY",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _watch_file(engine: Engine, url: URL) -> None:
+    """Make the file for its owner alone, and have Readers and Writer see that it stays the one that was opened."""
+    if not url.database or "uri" in url.query:
+        # How it is opened, read-only perhaps, is said by the url.
+        return
+    file = DatabaseFile(url.database)
+    engine.update_execution_options(**{FILE: file})
+
+    def opening(*_arguments: object) -> None:
+        # What is wrong with the path SQLite says itself.
+        with suppress(OSError):
+            file.open()
+
+    event.listen(engine, "do_connect", opening)
 
 
 def _begin_sqlite(connection: Connection) -> None:

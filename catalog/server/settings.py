@@ -286,9 +286,14 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
     return given | {"hive.txn.timeout": values["txn.timeout"]}
 
 
-def warnings_for(settings: ServerSettings) -> list[str]:
-    """What an operator should know about these settings before the server starts."""
+def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = None) -> list[str]:
+    """What an operator should know about these settings, and about where they came from, before the server starts."""
     warnings = []
+    if (sources or {}).get("db") == SETTINGS["db"].option and "***" in without_password(settings.db):
+        warnings.append(
+            "the command line has the password of the database, which every user of this machine can see (ps). Give "
+            f"the URL in {SETTINGS['db'].variable} or in a file of --config, or the password in PGPASSWORD or ~/.pgpass"
+        )
     if not is_loopback(settings.host) and settings.tls_client_ca is None:
         warnings.append(
             f"listening on {settings.host} without authentication: whoever reaches the port may read and change all "

@@ -19,8 +19,13 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from interbed.catalog.repository.connections.database_file import DatabaseFile
+
 MANAGED = "interbed_managed"
 """The execution option of connections whose transactions are begun and ended here."""
+
+FILE = "interbed_file"
+"""The execution option of an engine that has the DatabaseFile of its database."""
 
 UNITS_MAX = 64
 """Units of work in one transaction: a bound on what a crash in the middle takes away from clients that wait."""
@@ -62,6 +67,7 @@ class Readers(Generic[S]):
         self._engine = engine
         self._transaction = transaction
         self._count_max = count_max
+        self._file = _file_of(engine)
         self._slots = threading.BoundedSemaphore(count_max)
         self._idle: list[DatabaseSession[S]] = []
         self._in_use = 0
@@ -87,6 +93,8 @@ class Readers(Generic[S]):
             except IndexError:
                 session = DatabaseSession(self._engine, self._transaction)
             try:
+                if self._file is not None:
+                    self._file.check()
                 session.raw.execute("BEGIN")
                 return work(session.transaction)
             finally:
@@ -131,6 +139,7 @@ class Writer(Generic[S]):
     def __init__(self, engine: Engine, transaction: Callable[[Connection], S]) -> None:
         self._engine = engine
         self._transaction = transaction
+        self._file = _file_of(engine)
         self._session: DatabaseSession[S] | None = None
         self._guard = threading.Lock()
         self._queue: deque[_Unit] = deque()
@@ -197,6 +206,7 @@ class Writer(Generic[S]):
             raw = session.raw
             raw.execute("BEGIN IMMEDIATE")
             unit.result = unit.context.run(unit.work, session.transaction)
+            self._check_file()
             raw.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - It is raised again, on the thread that the unit came from.
             unit.error = error
@@ -226,6 +236,7 @@ class Writer(Generic[S]):
                     # Some errors, of the disk for instance, have ended the whole transaction: that one shows here.
                     raw.execute("ROLLBACK TO unit")
                 raw.execute("RELEASE unit")
+            self._check_file()
             raw.execute("COMMIT")
         except sqlite3.Error:
             if not _rolled_back(raw):
@@ -233,10 +244,21 @@ class Writer(Generic[S]):
             return False
         return True
 
+    def _check_file(self) -> None:
+        """LostFileError before the commit into a file that is gone, which would be acknowledged and lost."""
+        if self._file is not None:
+            self._file.check()
+            self._file.check_log()
+
     def _open(self) -> DatabaseSession[S]:
         if self._session is None:
             self._session = DatabaseSession(self._engine, self._transaction)
         return self._session
+
+
+def _file_of(engine: Engine) -> DatabaseFile | None:
+    found = engine.get_execution_options().get(FILE)
+    return found if isinstance(found, DatabaseFile) else None
 
 
 def _rolled_back(raw: sqlite3.Connection) -> bool:

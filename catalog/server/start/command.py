@@ -66,7 +66,7 @@ def server(context: click.Context, /, **given: Any) -> None:
     """
     context.obj = given
     if context.invoked_subcommand is None:
-        _serve(_load(given)[0])
+        _serve(*_load(given))
 
 
 @server.command()
@@ -100,14 +100,14 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
         raise click.ClickException(str(error)) from error
 
 
-def _serve(settings: ServerSettings) -> None:
+def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     # A command that only prints its help imports none of this.
     from interbed.catalog.server.operate.logs import configure_logging
     from interbed.catalog.server.start.descriptors import allow_connections
     from interbed.catalog.server.start.main import READY_LINE, run
 
     configure_logging(settings.log_level, settings.log_format)
-    for warning in warnings_for(settings):
+    for warning in warnings_for(settings, sources):
         logger.warning("%s", warning)
     allow_connections(settings.connections_max)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, without_password
+from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS, without_password
 
 START_SECONDS_MAX = 60.0
 """How long the server may take to come up: well under a second on a quiet machine."""
@@ -66,8 +66,6 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
         "interbed.catalog.server.start.main",
         "--port",
         "0",
-        "--db",
-        db,
         "--warehouse",
         warehouse,
     ]
@@ -79,7 +77,11 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
             stderr=stderr,
             stdin=subprocess.DEVNULL,
             text=True,
-            env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)},
+            # Not on the command line, which everybody on this machine may read: the url may have a password.
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)},
+                SETTINGS["db"].variable: db,
+            },
             # Ctrl-C in a terminal or notebook ends what its owner does, and the owner ends the server.
             start_new_session=True,
         )

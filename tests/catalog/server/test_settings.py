@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load, shown, warnings_for
 from interbed.catalog.server.start.command import server
+from tests.support.servers.metastore import metastore_under_test
 
 
 def site(directory: Path, **properties: str) -> Path:
@@ -236,3 +238,24 @@ def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [
         "Error: INTERBED_SERVER_PORT: port cannot be 'none'; allowed is a port from 0 to 65535"
     ]
+
+
+def test_a_password_on_the_command_line_is_warned_of() -> None:
+    for url, warns in (
+        ("postgresql://ann:pw@h/d", True),
+        ("postgresql://h/d?password=pw", True),
+        ("postgresql://ann@h/d", False),
+        ("sqlite:///a b.db", False),
+    ):
+        settings, sources = load(None, {}, {"db": url})
+        warnings = warnings_for(settings, sources)
+        assert any("INTERBED_SERVER_DB" in warning and "PGPASSWORD" in warning for warning in warnings) == warns
+        assert "pw" not in "".join(warnings)
+        settings, sources = load(None, {"INTERBED_SERVER_DB": url}, {})
+        assert warnings_for(settings, sources) == []
+
+
+def test_the_database_of_a_server_for_a_block_is_in_no_command_line(tmp_path: Path) -> None:
+    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path) as running:
+        shown = " ".join(psutil.Process(running.running.process.pid).cmdline())
+    assert "metastore.db" not in shown
