@@ -62,7 +62,7 @@ class Loop:
 
     They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
     connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
-    threads that die.
+    threads that die. `on_tick` is called every second, with the time that the oldest request has waited for a thread.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Loop:
         cache: AnswerCache | None = None,
         generations: Callable[[], Generations] | None = None,
         on_closed: Callable[[], None] = lambda: None,
+        on_tick: Callable[[float], None] = lambda wait_seconds: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
@@ -83,6 +84,7 @@ class Loop:
         self._message_seconds = message_seconds
         self._listeners = list(listeners)
         self._on_closed = on_closed
+        self._on_tick = on_tick
         self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
         self._stopping = threading.Event()
@@ -201,6 +203,7 @@ class Loop:
             if connection.handshake_until is not None and connection.handshake_until < now:
                 # The next step of the handshake finds it out, whichever thread has it.
                 shut_down(connection.link)
+        self._on_tick(self._pool.oldest_wait_seconds)
         if self._recall is not None:
             self._recall.look_after()
         self._accept_again()

@@ -3,6 +3,8 @@
 import logging
 import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
@@ -24,15 +26,23 @@ class ThreadPool:
     def __init__(self, threads_max: int = THREADS_MAX, *, deaths: ThreadDeaths | None = None) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._submitted: deque[float] = deque()
         self._threads_max = threads_max
         self._guard = threading.Lock()
         self._threads = 0
         self._idle = 0
 
+    @property
+    def oldest_wait_seconds(self) -> float:
+        """How long the oldest job has waited for a thread, 0 if none waits."""
+        with self._guard:
+            return time.monotonic() - self._submitted[0] if self._submitted else 0.0
+
     def submit(self, job: Callable[[], None]) -> None:
         """Run the job soon."""
-        self._jobs.put(job)
         with self._guard:
+            self._submitted.append(time.monotonic())
+            self._jobs.put(job)
             # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
             if self._idle >= self._jobs.qsize() or self._threads >= self._threads_max:
                 return
@@ -60,6 +70,8 @@ class ThreadPool:
                 if job is None:
                     # A job that came in between finds another thread, or starts one.
                     self._threads -= 1
+                else:
+                    self._submitted.popleft()
             if job is None:
                 return
             ended_well = False

@@ -28,8 +28,9 @@ from interbed.catalog.server.edge.tls import server_context
 from interbed.catalog.server.edge.transport import BufferedFraming, FramedFraming, listen
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.operate.vital_signs import OwnSigns
 from interbed.catalog.server.settings import ServerSettings, client_values
-from interbed.catalog.server.start.board import SharedBoard
+from interbed.catalog.server.start.board import SharedBoard, WorkerPlace
 from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.threads import ThreadDeaths
 
@@ -155,6 +156,7 @@ def loop_for(
     *,
     listeners: Sequence[tuple[socket.socket, Service]] = (),
     on_closed: Callable[[], None] = lambda: None,
+    on_tick: Callable[[float], None] = lambda wait_seconds: None,
     deaths: ThreadDeaths,
 ) -> Loop:
     """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
@@ -167,6 +169,7 @@ def loop_for(
         cache=cache,
         generations=partial(open_generations, parse_database_url(settings.db)),
         on_closed=on_closed,
+        on_tick=on_tick,
         deaths=deaths,
     )
     if metrics is not None:
@@ -189,7 +192,10 @@ class _OneProcess:
         listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
         deaths = ThreadDeaths()
-        self._loop = loop_for(settings, store, metastore, metrics, listeners=listeners, deaths=deaths)
+        signs = OwnSigns()
+        self._loop = loop_for(
+            settings, store, metastore, metrics, listeners=listeners, on_tick=signs.beat, deaths=deaths
+        )
         self._operating = Operating(
             settings,
             store,
@@ -197,6 +203,7 @@ class _OneProcess:
             metrics,
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
+            workers_problem=signs.problem,
             deaths=deaths,
             address=self._addresses[0],
         )
@@ -230,7 +237,7 @@ def _serve_worker(
     services: Sequence[Service],
     metrics: ServerMetrics | None,
     link: socket.socket,
-    report: Callable[[str], None],
+    place: WorkerPlace,
 ) -> None:
     """What a worker process does: serve the connections that come over the link until that ends."""
 
@@ -240,7 +247,9 @@ def _serve_worker(
             link.send(CLOSED)
 
     with _opened(settings) as (store, metastore):
-        loop = loop_for(settings, store, metastore, metrics, on_closed=closed, deaths=ThreadDeaths(report))
+        loop = loop_for(
+            settings, store, metastore, metrics, on_closed=closed, deaths=ThreadDeaths(place), on_tick=place.beat
+        )
 
         def take() -> None:
             try:
