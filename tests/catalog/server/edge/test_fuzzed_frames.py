@@ -49,7 +49,7 @@ _hooks = count()
 
 
 def _refuse_to_leave_the_sandbox(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sandbox or event not in ("os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
+    if not _sandbox or event not in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
         return
     path = arguments[0]
     # With the descriptor of a directory the path is relative to it, and rmtree was asked before.
