@@ -5,6 +5,7 @@ databases, which Paimon drops, are kept beside the tables (files/database_file.p
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,11 +26,13 @@ from interbed.storage.base.errors import (
     CommitStateUnknownError,
     CorruptFileError,
     InterbedError,
+    InvalidInputError,
     InvalidOptionError,
     NotSupportedError,
     StorageAccessError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.links import is_link, link_above
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -125,22 +128,20 @@ class FileSystemCatalog(Catalog):
         if others:
             raise DatabaseNotEmptyError(
                 f"The database '{name}' holds no table, but there is '{others[0]}' in {path}, such as a table that is "
-                "being made, or what a killed process has left of one; drop it with cascade to delete that as well."
+                "being made, or what a killed process has left of one; drop it with cascade to delete what tables have "
+                "made. What they have not made stays until you move it away."
             )
 
     def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
+        from interbed.catalog.files.dropped_database import drop_with_tables
         from interbed.catalog.files.files_outside import delete_files_outside, files_outside
-        from interbed.catalog.files.table_files import delete_table_files, drop_directory
         from interbed.catalog.files.table_log import delete_log, table_with_log
 
         path = self._database_path(name)
-        outside = [files_outside(self._file_io, f"{path}/{table}") for table in tables]
-        logged = [table_with_log(self._file_io, f"{path}/{table}") for table in tables]
-        if not drop_directory(self._file_io, path):
-            # Each table by itself, so that none is half there.
-            for name_of_table in tables:
-                delete_table_files(self._file_io, f"{path}/{name_of_table}")
-            self._file_io.delete(path, recursive=True)
+        own = [f"{path}/{table}" for table in tables if not is_link(self._file_io, path)]
+        outside = [files_outside(self._file_io, location) for location in own]
+        logged = [table_with_log(self._file_io, location) for location in own]
+        drop_with_tables(self._file_io, path, tables)
         for files in outside:
             delete_files_outside(self._file_io, files)
         for table in logged:
@@ -325,6 +326,11 @@ class FileSystemCatalog(Catalog):
                 return
             raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
         location = self._table_path(name)
+        if (link := link_above(self._file_io, location, self._warehouse)) is not None:
+            raise InvalidInputError(
+                f"The table '{name}' is not dropped: {link} is a symbolic link, and nothing is deleted through one. "
+                f"Remove the link to forget the tables in it, or open {os.path.realpath(link)} in a catalog of its own."
+            )
         outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
         delete_table_files(self._file_io, location)
         delete_files_outside(self._file_io, outside)

@@ -48,7 +48,9 @@ def _others(file_io: FileIO, directory: str) -> list[str]:
         remove_abandoned(file_io, directory)
     found: list[str] = []
     for entry in file_io.list(directory):
-        if entry.is_directory:
+        if entry.is_link:
+            found.append(entry.name)
+        elif entry.is_directory:
             finish_drop(file_io, entry.path)
             if not remove_if_empty(file_io, entry.path):
                 found.append(entry.name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.table.opening import open_store
 
@@ -26,9 +27,13 @@ class FilesOutside:
 
 
 def files_outside(file_io: FileIO, location: str) -> FilesOutside:
-    """The files outside that the versions of the table name; none when the table can't be read, which is logged."""
+    """The files outside that the versions of the table name; none when the table can't be read, which is logged, and
+    none of a table that is a link's target.
+    """
     from interbed.storage.version.outside import outside_of
 
+    if is_link(file_io, location):
+        return FilesOutside()
     try:
         roots, files = outside_of(open_store(location, file_io))
     except InterbedError as error:

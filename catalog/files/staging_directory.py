@@ -8,10 +8,11 @@ import logging
 import uuid
 
 from interbed.catalog.errors import CatalogError, TableExistsError
-from interbed.catalog.files.table_files import check_no_remains, remove_if_empty
+from interbed.catalog.files.table_files import check_no_remains, delete_tree, remove_if_empty
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CommitStateUnknownError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.links import is_link
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,10 @@ _CREATE_TRIES = 5
 def new_staging_directory(file_io: FileIO, database: str, clock: Clock = now_millis) -> str:
     """A new directory for one table, in the directory of its database. Raises StorageAccessError."""
     staged = f"{database}/{_STAGED}"
+    if is_link(file_io, staged):
+        raise StorageAccessError(
+            f"{staged} is a symbolic link; tables are made and deleted in a directory of that name. Remove the link."
+        )
     remove_abandoned(file_io, database, clock)
     made = f"{staged}/{uuid.uuid4()}"
     for attempt in range(1, _CREATE_TRIES + 1):
@@ -47,7 +52,7 @@ def is_staging_directory(path: str, database: str) -> bool:
 def discard(file_io: FileIO, staged: str) -> None:
     """Delete a table that does not come; its writer is this process."""
     try:
-        file_io.delete(staged, recursive=True)
+        delete_tree(file_io, staged)
         file_io.delete(staged.rpartition("/")[0])
     except (StorageAccessError, FileNotFoundError) as error:
         # Others are being made beside it, or it stays until it counts as abandoned: the caller has a better error.
@@ -85,11 +90,13 @@ def remove_abandoned(file_io: FileIO, database: str, clock: Clock = now_millis) 
     """Delete what killed processes have left of tables in the directory of a database, as far as that goes."""
     staged = f"{database}/{_STAGED}"
     oldest_millis = clock() - ABANDONED_MILLIS
+    if is_link(file_io, staged):
+        return
     try:
         for entry in file_io.list(staged):
             changed = entry.modified_millis
             if changed is not None and changed < oldest_millis and not _has_newer(file_io, entry.path, oldest_millis):
-                file_io.delete(entry.path, recursive=True)
+                delete_tree(file_io, entry.path)
     except (StorageAccessError, FileNotFoundError) as error:
         # Another process is at it. What could not be looked at stays.
         _log.debug("Left %s: %s", staged, error)

@@ -1,53 +1,74 @@
 """The directory of a table as a whole: taken away in an order that never shows half a table, and looked at before a
 new table moves in.
 
-A drop moves the directory out of sight in one step and deletes it there. Where the store can't do that, it notes itself
-in the directory (`.dropped`) and deletes the table's first schema, which is the step: a table is what its schema files
-say. Then all else goes, and the note last: whoever finds it beside no first schema knows that nobody misses the rest,
-and deletes it, so that old rows never come back with the next table of that name.
+A drop deletes what the table has made (storage.version.own_files) and leaves what is foreign, with the directory.
+
+It moves the directory out of sight in one step and deletes it there. Where the store can't do that, or where something
+foreign has to keep its place, it notes itself in the directory (`.dropped`) and deletes the table's first schema, which
+is the step: a table is what its schema files say. Then the rest goes, and the note last: a process that finds it beside
+no first schema knows that nobody misses the rest, and deletes it, so that old rows never come back with the next table
+of that name.
 """
 
 import logging
+import os
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
 from interbed.catalog.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.at_once import asked_at_once
 from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.table.opening import open_store
+from interbed.storage.version.own_files import OwnFiles, own_files
+from interbed.storage.version.own_names import OF_TABLE, shortened
 
 _log = logging.getLogger(__name__)
 
 _DELETE_TRIES = 5
 _BATCH = 1000
 _FIRST_SCHEMA = "schema/schema-0"
-_DROPPED = ".dropped"
+DROPPED = ".dropped"
 """Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
 
-In the directory of a table, in an object store: it is being deleted.
+In the directory of a table: it is being deleted in its place.
 """
 
 
 def delete_table_files(file_io: FileIO, location: str) -> None:
-    """Delete a table's directory; there may be none. Raises StorageAccessError."""
-    if drop_directory(file_io, location):
+    """Delete what a table has made in its directory, and the directory if nothing else is in it; there may be none.
+
+    What is foreign stays, which is logged. Of a link only the link goes. Raises StorageAccessError.
+    """
+    if is_link(file_io, location):
+        remove_link(file_io, location)
         return
-    first = f"{location}/{_FIRST_SCHEMA}"
-    if file_io.exists(first):
+    found = surveyed(file_io, location)
+    if not found.foreign and drop_directory(file_io, location):
+        return
+    if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
         _take_out_of_sight(file_io, location)
-    elif not file_io.exists(f"{location}/{_DROPPED}"):
-        # No table, and nothing that is known of what is there.
-        _delete_all(file_io, location)
+    elif not file_io.exists(f"{location}/{DROPPED}"):
+        # No table: what is known of a table's files goes without a note.
+        _delete_tree(file_io, location)
         return
     _delete_dropped(file_io, location)
 
 
+def remove_link(file_io: FileIO, location: str) -> None:
+    """Remove a link in the place of a table or a database, and nothing of what it leads to."""
+    _log.warning("Removed the link %s alone: what is in %s stays.", location, os.path.realpath(location))
+    file_io.delete(location)
+
+
 def _take_out_of_sight(file_io: FileIO, location: str) -> None:
     """Note the drop and delete the first schema."""
-    first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{_DROPPED}"
+    first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{DROPPED}"
     try:
         file_io.overwrite(note, b"")
     except StorageAccessError:
@@ -59,8 +80,8 @@ def _take_out_of_sight(file_io: FileIO, location: str) -> None:
 
 
 def finish_drop(file_io: FileIO, location: str) -> bool:
-    """Delete what a drop that was killed has left of a table's directory in a store; whether there was any."""
-    if file_io.scheme == "file" or not _is_dropped(file_io, location):
+    """Delete what a drop that was killed has left of a table's directory; whether there was any."""
+    if is_link(file_io, location) or not _is_dropped(file_io, location):
         return False
     _log.info("Deleting what a drop has left in %s.", location)
     _delete_dropped(file_io, location)
@@ -69,81 +90,101 @@ def finish_drop(file_io: FileIO, location: str) -> bool:
 
 def _is_dropped(file_io: FileIO, location: str) -> bool:
     """Whether the note of a drop is there, and the first schema is not, with which the drop would not have begun."""
-    return file_io.exists(f"{location}/{_DROPPED}") and not file_io.exists(f"{location}/{_FIRST_SCHEMA}")
+    return file_io.exists(f"{location}/{DROPPED}") and not file_io.exists(f"{location}/{_FIRST_SCHEMA}")
+
+
+def surveyed(file_io: FileIO, location: str) -> OwnFiles:
+    """What is in a table's directory, as far as the table has made it, and what is foreign."""
+    return own_files(file_io, location, lambda: open_store(location, file_io))
 
 
 def _delete_dropped(file_io: FileIO, location: str) -> None:
-    """Delete the files of a directory whose table is gone, and the note that says so last.
+    """Delete the own files of a directory whose table is gone, and the note that says so last.
 
     Another process may do the same, come to the end, and make a new table here: only files that are there by now go,
     those whose names come again first, and it is looked again before each request.
     """
-    files, directories = _below(file_io, location)
+    found = surveyed(file_io, location)
+    note = f"{location}/{DROPPED}"
+    files = [path for path in found.files if path != note]
     files.sort(key=lambda path: not path.startswith((f"{location}/schema/", f"{location}/snapshot/")))
-    files = [path for path in files if path != f"{location}/{_DROPPED}"]
     for start in range(0, len(files), _BATCH):
         if not _is_dropped(file_io, location):
             return
         # A thousand by a request; what stays is tried once more, for its error.
         file_io.delete_quietly(files[start : start + _BATCH])
-    left = set(_below(file_io, location)[0]).intersection(files)
+    left = set(surveyed(file_io, location).files).intersection(files)
     if left and _is_dropped(file_io, location):
         delete_all_files(file_io, sorted(left))
     if renames_directories(file_io):
         # Directories that are there without files; one that is not empty any more stays.
-        for path in reversed(directories):
-            with suppress(StorageAccessError):
+        for path in without_foreign(found.directories, found.foreign):
+            with suppress(StorageAccessError, FileNotFoundError):
                 file_io.delete(path)
-    file_io.delete(f"{location}/{_DROPPED}")
-    if renames_directories(file_io):
+    file_io.delete(note)
+    if found.foreign:
+        _say_left(location, found.foreign)
+    elif renames_directories(file_io):
         with suppress(StorageAccessError):
             file_io.delete(location)
 
 
-def _below(file_io: FileIO, directory: str) -> tuple[list[str], list[str]]:
-    """All files below a directory, and all directories, each after the one that it is in."""
-    files: list[str] = []
-    directories: list[str] = []
-    level = [directory]
-    while level:
-        found = [e for some in asked_at_once(file_io, [partial(file_io.list, path) for path in level]) for e in some]
-        files.extend(e.path for e in found if not e.is_directory)
-        level = [e.path for e in found if e.is_directory]
-        directories.extend(level)
-    return files, directories
+def _say_left(location: str, foreign: Sequence[str]) -> None:
+    _log.warning(
+        "Left %s, for it holds what no table has made: %s. Move it away, or delete it yourself.",
+        location,
+        shortened(foreign, location),
+    )
+
+
+def without_foreign(directories: Sequence[str], foreign: Sequence[str]) -> list[str]:
+    """The directories that hold nothing foreign, each before the one that it is in."""
+    holding = {above for path in foreign for above in _above(path)}
+    return [path for path in reversed(directories) if path not in holding]
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def drop_directory(file_io: FileIO, location: str) -> bool:
-    """Take a directory out of sight in one step and delete it; False where the store can't rename in one step.
+    """Take a table's directory out of sight in one step and delete it; False where the store can't rename in one step.
 
     Directories that a killed process took out of sight are deleted, too, as far as that goes.
     """
-    if file_io.scheme != "file":
+    hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
+    if file_io.scheme != "file" or is_link(file_io, hidden):
         return False
-    hidden = f"{location.rpartition('/')[0]}/{_DROPPED}"
     moved = f"{hidden}/{uuid.uuid4()}"
     # A writer that is still at work may make the directory anew; it finds no table there.
     if file_io.rename(location, moved):
-        _delete_all(file_io, moved)
+        _delete_tree(file_io, moved)
     remove_dropped(file_io, location)
     return True
 
 
 def remove_dropped(file_io: FileIO, location: str) -> list[str]:
     """Delete what killed processes took out of sight beside a table's directory, as far as that goes; what it was."""
-    hidden = f"{location.rpartition('/')[0]}/{_DROPPED}"
+    hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
     removed: list[str] = []
-    if not file_io.exists(hidden):
+    if is_link(file_io, hidden) or not file_io.exists(hidden):
         return removed
     try:
         for entry in file_io.list(hidden):
-            file_io.delete(entry.path, recursive=True)
-            removed.append(entry.path)
+            if entry.is_directory and delete_tree(file_io, entry.path):
+                removed.append(entry.path)  # noqa: PERF401 (what was removed before an error counts)
         file_io.delete(hidden)
     except (StorageAccessError, FileNotFoundError) as error:
         # Another process is at it, or drops a table of its own.
         _log.debug("Left %s: %s", hidden, error)
     return removed
+
+
+def delete_tree(file_io: FileIO, directory: str) -> bool:
+    """Delete what a table has made in a directory that no table is in any more; whether the directory is gone."""
+    return not is_link(file_io, directory) and _delete_tree(file_io, directory)
 
 
 def check_no_remains(file_io: FileIO, location: str) -> None:
@@ -157,12 +198,19 @@ def check_no_remains(file_io: FileIO, location: str) -> None:
     for part, entries in zip(
         parts, asked_at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
     ):
-        left = sorted(e.name for e in entries if not e.name.startswith("."))
+        left = sorted(e.name for e in entries if not e.name.startswith(".") and _is_version(file_io, part, e))
         if left:
             raise TableExistsError(
                 f"{location}/{part} holds {left[-1]} of a table that was not dropped to the end, which would come "
                 "back; remove the directory."
             )
+
+
+def _is_version(file_io: FileIO, part: str, entry: FileStatus) -> bool:
+    """Whether the next table of that place would take it for one of its versions; foreign files it passes over."""
+    if part == "branch":
+        return entry.is_directory and file_io.exists(f"{entry.path}/{_FIRST_SCHEMA}")
+    return not entry.is_directory and OF_TABLE[part].fullmatch(entry.name) is not None
 
 
 def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
@@ -183,7 +231,11 @@ def remove_if_empty(file_io: FileIO, location: str) -> bool:
     Each goes only if it is empty, so that a table stays whose files come meanwhile.
     """
     try:
-        return _is_without_files(file_io, location) and _delete_directories(file_io, location)
+        return (
+            not is_link(file_io, location)
+            and _is_without_files(file_io, location)
+            and _delete_directories(file_io, location)
+        )
     except (StorageAccessError, FileNotFoundError) as error:
         # A file has come, or they are empty directories that stay.
         _log.debug("Left %s: %s", location, error)
@@ -199,7 +251,8 @@ def is_hidden(name: str) -> bool:
 
 def _is_without_files(file_io: FileIO, location: str) -> bool:
     return all(
-        _is_without_files(file_io, e.path) if e.is_directory else is_hidden(e.name) for e in file_io.list(location)
+        not e.is_link and (_is_without_files(file_io, e.path) if e.is_directory else is_hidden(e.name))
+        for e in file_io.list(location)
     )
 
 
@@ -213,13 +266,26 @@ def _delete_directories(file_io: FileIO, location: str) -> bool:
     return True
 
 
-def _delete_all(file_io: FileIO, path: str) -> None:
-    """Delete a directory into which somebody may still be writing."""
+def _delete_tree(file_io: FileIO, path: str) -> bool:
+    """Delete what a table has made in a directory into which somebody may still be writing; whether it is gone.
+
+    The schemas go last, for they say how files are named. Raises StorageAccessError for what is the table's and stays.
+    """
     for attempt in range(1, _DELETE_TRIES + 1):
+        found = surveyed(file_io, path)
+        schemas = f"{path}/schema/"
+        found.files.sort(key=lambda file: file.startswith(schemas))
+        file_io.delete_quietly(found.files)
+        # Quietly, so that each is not synced by itself: what comes back after a power cut is out of sight.
+        file_io.delete_quietly(without_foreign(found.directories, found.foreign))
+        if found.foreign:
+            _say_left(path, found.foreign)
+            return False
         try:
-            file_io.delete(path, recursive=True)
+            file_io.delete(path)
         except StorageAccessError:
             if attempt == _DELETE_TRIES:
                 raise
         else:
-            return
+            break
+    return True

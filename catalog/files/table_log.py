@@ -9,6 +9,7 @@ import logging
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
@@ -17,7 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 def table_with_log(file_io: FileIO, location: str) -> TableStore | None:
-    """The table at the location if it has a log; None as well when it can't be read, which others log."""
+    """The table at the location if it has a log; None as well for a link, and when it can't be
+    read, which others log.
+    """
+    if is_link(file_io, location):
+        return None
     try:
         store = open_store(location, file_io)
         return None if store.options.log_system is LogSystem.NONE else store

@@ -1,19 +1,31 @@
 """Creating, changing and dropping databases of a metastore."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.api import Database
-from interbed.catalog.errors import DatabaseExistsError, DatabaseNotEmptyError, DatabaseNotFoundError
+from interbed.catalog.errors import (
+    DatabaseExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    TableNotFoundError,
+)
 from interbed.catalog.files.database_file import check_no_location
+from interbed.catalog.files.empty_database import drop_empty_directory
+from interbed.catalog.files.table_files import remove_link
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import LOCATION_PARAMETER, same_location
 from interbed.catalog.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.base.fileio.links import is_link
+from interbed.storage.version.own_names import shortened
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import PrincipalType
+
+_log = logging.getLogger(__name__)
 
 _COMMENT = "comment"
 _LOCATION = "location"
@@ -89,18 +101,33 @@ class HiveDatabases:
             )
         for table in self._entries.our_tables(name, tables):
             drop_table(Identifier(name, table))
+        for table in self._client.get_all_tables(name) if cascade else []:
+            # Tables of other formats are the metastore's to delete, each by itself: with the database it would delete
+            # the directory with all that is in it.
+            with contextlib.suppress(TableNotFoundError):
+                self._client.drop_table(name, table, delete_data=True)
         try:
-            # Tables of other formats are the metastore's to delete.
-            self._client.drop_database(name, delete_data=True, cascade=cascade)
+            self._client.drop_database(name, delete_data=False, cascade=cascade)
         except CallStateUnknownError:
             # It may have been carried out the first time.
             with contextlib.suppress(DatabaseNotFoundError):
-                self._client.drop_database(name, delete_data=True, cascade=cascade)
-        location = self._entries.path(self._entries.database_location(database))
-        if not self._entries.file_io.list(location):
-            # Something has come meanwhile if it is refused.
-            with contextlib.suppress(StorageAccessError):
-                self._entries.file_io.delete(location)
+                self._client.drop_database(name, delete_data=False, cascade=cascade)
+        self._delete_directory(self._entries.path(self._entries.database_location(database)))
+
+    def _delete_directory(self, location: str) -> None:
+        """Delete the directory of a database that is dropped, unless something is in it, which is logged."""
+        file_io = self._entries.file_io
+        if is_link(file_io, location):
+            remove_link(file_io, location)
+            return
+        # Something has come meanwhile if it is refused.
+        with contextlib.suppress(StorageAccessError):
+            if left := drop_empty_directory(file_io, location):
+                _log.warning(
+                    "Left %s of a database that is dropped, for it holds what none of its tables has made: %s.",
+                    location,
+                    shortened(left, location),
+                )
 
     def alter(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         """Set and remove properties; DatabaseNotFoundError, InvalidOptionError for the location."""

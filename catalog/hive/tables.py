@@ -21,6 +21,7 @@ from interbed.catalog.files.table_files import (
     delete_table_files,
     finish_drop,
     remove_dropped,
+    remove_link,
     take_back_schema,
 )
 from interbed.catalog.files.table_log import delete_log, table_with_log
@@ -53,6 +54,7 @@ from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -225,7 +227,12 @@ class HiveTables:
                 remove_dropped(entries.file_io, directory)
                 raise
             if is_external(found):
-                self._drop(identifier, found, delete_data=False)
+                self._drop(identifier, found)
+                return
+            if is_link(entries.file_io, directory := entries.path(entries.locations.of(found))):
+                # Nothing is written or deleted where a link leads to.
+                self._drop(identifier, found)
+                remove_link(entries.file_io, directory)
                 return
             self._renames.finish(identifier, found)
             directory = entries.path(entries.locations.of(found))
@@ -236,14 +243,13 @@ class HiveTables:
                 entries.file_io, directory
             )
             try:
-                # Where a directory can be taken away in one step, that is better than what a metastore does.
-                self._drop(identifier, found, delete_data=entries.file_io.scheme != "file")
+                # A metastore deletes the whole directory, whatever is in it.
+                self._drop(identifier, found)
             except CallStateUnknownError:
                 raise
             except (InterbedError, OSError):
                 remove_mark(entries.file_io, directory)
                 raise
-            # A metastore on another machine can't reach every file system that its clients can.
             delete_table_files(entries.file_io, directory)
             delete_files_outside(entries.file_io, outside)
         delete_log(logged)
@@ -258,11 +264,11 @@ class HiveTables:
         delete_files_outside(self._entries.file_io, outside)
         return True
 
-    def _drop(self, identifier: Identifier, found: Any, *, delete_data: bool) -> None:
+    def _drop(self, identifier: Identifier, found: Any) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
                 self._client.drop_table(
-                    identifier.database, identifier.table, delete_data=delete_data, properties={"ifPurge": "TRUE"}
+                    identifier.database, identifier.table, delete_data=False, properties={"ifPurge": "TRUE"}
                 )
             except CallStateUnknownError:
                 if self._is_gone(identifier, found):

@@ -29,7 +29,7 @@ from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_merge import merge_branch
 from interbed.storage.version.branch_stores import branch_names, half_branches
-from interbed.storage.version.clearing import hidden_directory, new_directory
+from interbed.storage.version.clearing import delete_branch_files, hidden_directory, new_directory
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.rollback import restored
 from interbed.storage.version.tag_creation import guarded
@@ -223,7 +223,7 @@ class BranchManager:
                 raise InvalidInputError(f"There is a branch {name!r} already.")
         except (InterbedError, OSError):
             if at_once:
-                self._file_io.delete(directory, recursive=True)
+                delete_branch_files(self._store, directory)
             raise
 
     def _take_away(self, name: str) -> None:
@@ -231,10 +231,10 @@ class BranchManager:
         if self._file_io.scheme == "file":
             hidden = hidden_directory(self._store)
             if self._file_io.rename(directory, hidden):
-                self._file_io.delete(hidden, recursive=True)
+                delete_branch_files(self._store, hidden)
             return
         self._file_io.delete(f"{directory}/schema/schema-0")
-        self._file_io.delete(directory, recursive=True)
+        delete_branch_files(self._store, directory)
 
 
 def check_branch_name(name: str) -> str:

@@ -3,10 +3,18 @@
 `branch/.deleted-<id>` was a branch, and nobody needs it; `branch/.new-<id>` will be one, if its maker lives.
 """
 
+import logging
 import uuid
+from contextlib import suppress
 
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.store import TableStore
+from interbed.storage.version.own_names import branch_files, shortened
+
+_log = logging.getLogger(__name__)
 
 _DELETED = ".deleted-"
 _NEW = ".new-"
@@ -29,7 +37,27 @@ def clear_away(store: TableStore, limit_millis: int) -> None:
         if entry.name.startswith(_DELETED) or (
             entry.name.startswith(_NEW) and modified is not None and modified < limit_millis
         ):
-            store.file_io.delete(entry.path, recursive=True)
+            delete_branch_files(store, entry.path)
+
+
+def delete_branch_files(store: TableStore, directory: str) -> None:
+    """Delete what a branch has made in its directory, and the directory if nothing foreign is in it, which is logged.
+
+    Raises StorageAccessError.
+    """
+    file_io = store.file_io
+    if is_link(file_io, directory):
+        file_io.delete(directory)
+        return
+    files, directories, foreign = branch_files(file_io, directory)
+    delete_all_files(file_io, files)
+    if foreign:
+        _log.warning("Left %s, for it holds what no branch has made: %s.", directory, shortened(foreign, directory))
+        return
+    for path in reversed(directories):
+        with suppress(StorageAccessError, FileNotFoundError):
+            file_io.delete(path)
+    file_io.delete(directory)
 
 
 def _directory(store: TableStore) -> str:

@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from tests.support.sentinel import Sentinel
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
-COLUMNS = pa.schema([pa.field("id", pa.int64()), pa.field("dt", pa.string())])
+COLUMNS = pa.schema((pa.field("id", pa.int64()), pa.field("dt", pa.string())))
 SCHEMA = Schema.from_pyarrow_schema(COLUMNS)
 ROWS = pa.table({"id": [1], "dt": ["x"]})
 LESS = 1 if LONG else 5
@@ -135,7 +136,7 @@ def test_every_call_of_a_catalog_refuses_every_hostile_name(catalog: Catalog, se
     ]
     for number, call in enumerate(calls):
         for name in TABLES[number % LESS :: LESS]:
-            refused(lambda call=call, name=name: call(name))
+            refused(partial(call, name))
     of_database: list[Callable[[str], object]] = [
         lambda name: catalog.create_database(name, ignore_if_exists=True),
         lambda name: catalog.drop_database(name, ignore_if_not_exists=True, cascade=True),
@@ -150,7 +151,7 @@ def test_every_call_of_a_catalog_refuses_every_hostile_name(catalog: Catalog, se
     ]
     for number, call in enumerate(of_database):
         for name in NAMES[number % LESS :: LESS]:
-            refused(lambda call=call, name=name: call(name))
+            refused(partial(call, name))
     assert (sentinel.outside(), sentinel.inside()) == (outside, inside)
     tally("hostile names given to calls of a catalog", (len(calls) + len(of_database)) * len(NAMES) // LESS)
 
@@ -183,7 +184,7 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
     with_slash = [name for name in LEADING_OUT if "/" in name]
     for number, call in enumerate(calls):
         for name in with_slash[number % LESS :: LESS]:
-            refused(lambda call=call, name=name: call(name))
+            refused(partial(call, name))
     for name in LEADING_OUT[::LESS]:
         # What is not there is not found or empty, what can't be is refused, and nothing is made.
         for there in (table.branch, lambda name: table.copy({"branch": name}).scan().to_arrow()):

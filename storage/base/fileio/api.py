@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """One entry of a directory; `size` in bytes, `modified_millis` since the epoch (None where the store has none)."""
+    """One entry of a directory; `size` in bytes, `modified_millis` since the epoch (None where the store has none).
+
+    Of a symbolic link, which only the local file system has, the rest is about what it leads to.
+    """
 
     path: str
     name: str
     is_directory: bool
     size: int
     modified_millis: int | None
+    is_link: bool = False
 
 
 @runtime_checkable

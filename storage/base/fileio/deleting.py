@@ -1,6 +1,7 @@
 """Deleting files that nobody needs, so that it is known which of them are gone."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -23,6 +24,16 @@ class DeletesMany(Protocol):
 
 
 _log = logging.getLogger(__name__)
+_ROOT = re.compile(r"/*|[A-Za-z][A-Za-z0-9+.\-]*:/*[^/]*/*")
+"""The root of a local file system, and of a store: its bucket, container or host."""
+
+
+def check_deletable(path: str) -> None:
+    """Raise StorageAccessError for what no deletion is about: a root, a bucket, a relative path, one with `..`."""
+    if _ROOT.fullmatch(path) or not (path.startswith("/") or "://" in path):
+        raise StorageAccessError(f"{path!r} is not deleted: it is a root, or no whole path. Name what is below it.")
+    if ".." in path and ".." in path.split("/"):
+        raise StorageAccessError(f"{path!r} is not deleted: it leads to a directory above by '..'. Name it directly.")
 
 
 def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.deleting import delete_in_turn
+from interbed.storage.base.fileio.deleting import check_deletable, delete_in_turn
 from interbed.storage.base.fileio.disk import LOCAL_DISK, LocalDisk
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class LocalFileIO:
                                 is_directory=entry.is_dir(),
                                 size=status.st_size,
                                 modified_millis=status.st_mtime_ns // 1_000_000,
+                                is_link=entry.is_symlink(),
                             )
                         )
         return entries
@@ -167,6 +168,9 @@ class LocalFileIO:
             return True
 
     def _delete(self, path: str, *, recursive: bool = False) -> bool:
+        check_deletable(path)
+        # With a slash at its end a link is what it leads to.
+        path = path.rstrip("/")
         with _translated("delete", path):
             try:
                 if os.path.isdir(path) and not os.path.islink(path):

@@ -16,7 +16,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.deleting import delete_in_turn
+from interbed.storage.base.fileio.deleting import check_deletable, delete_in_turn
 
 _T = TypeVar("_T")
 
@@ -146,6 +146,7 @@ class ObjectStoreFileIO:
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory with `recursive`; False when there was none."""
+        check_deletable(path)
 
         def delete() -> bool:
             inner = self._inner(path)

@@ -28,7 +28,7 @@ from interbed.storage.base.extras import load_extra
 from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.deleting import delete_in_turn
+from interbed.storage.base.fileio.deleting import check_deletable, delete_in_turn
 from interbed.storage.base.fileio.hdfs.errors import NOT_A_FILE, translated
 from interbed.storage.base.fileio.hdfs.files import HdfsOutput
 
@@ -177,6 +177,7 @@ class HdfsFileIO:
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory with `recursive`; False when there was none."""
+        check_deletable(path)
         return self._call("delete", path, lambda: self._connected().delete(self._inner(path), recursive))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:

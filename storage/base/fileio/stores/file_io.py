@@ -21,7 +21,7 @@ from interbed.storage.base.fileio.ahead.limits import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
-from interbed.storage.base.fileio.deleting import BATCH
+from interbed.storage.base.fileio.deleting import BATCH, check_deletable
 from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store
 from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import StoreObjects
@@ -183,6 +183,7 @@ class ObstoreFileIO:
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory with `recursive`; False when there was none."""
+        check_deletable(path)
 
         def delete(key: str) -> bool:
             if self._objects.is_file(key):
@@ -229,6 +230,8 @@ class ObstoreFileIO:
 
     def delete_batch(self, paths: Sequence[str]) -> None:
         """See DeletesMany."""
+        for path in paths:
+            check_deletable(path)
         self._call("delete", paths[0], lambda _: self._objects.remove([self._key(path) for path in paths]))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:

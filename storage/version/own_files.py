@@ -1,0 +1,170 @@
+"""What a table makes in its directory, by names: so that a drop deletes that, and nothing that others put there.
+
+Known are the directories of `storage.meta.paths` with the files that interbed and Java Paimon write into them, the
+metadata that are published for Iceberg, hidden files that never got their name, and partitions and buckets with data
+files. A name of a data file begins with the table's prefix and holds a uuid. What is beside such names counts as the
+table's where a version of it names the file; everything else is foreign. A link is always foreign: a table makes none.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.api import FileIO, FileStatus
+from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.store import TableStore
+from interbed.storage.version.branch_stores import all_branches
+from interbed.storage.version.orphans import needed_files
+from interbed.storage.version.own_names import (
+    BRANCHES,
+    BUCKET,
+    CHECKSUM,
+    DONE,
+    HIDDEN,
+    IN_TABLE,
+    OF_BRANCH,
+    OF_TABLE,
+    PARTITION,
+    UUID,
+)
+
+
+@dataclass(slots=True)
+class OwnFiles:
+    """What is in the directory of a table: its own files and directories, each after the one that it is in, and the
+    paths of what is foreign. A foreign directory is not looked into.
+    """
+
+    files: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def add(self, other: "OwnFiles") -> None:
+        """Add what is in another directory."""
+        self.files += other.files
+        self.directories += other.directories
+        self.foreign += other.foreign
+
+
+def own_files(file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> OwnFiles:
+    """What is in the directory of a table that need not be whole; `opened` opens it where names do not say enough.
+
+    Raises StorageAccessError.
+    """
+    return _Survey(file_io, location.rstrip("/"), opened).result()
+
+
+class _Survey:
+    """One walk through the directory of a table, a level at a time."""
+
+    def __init__(self, file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> None:
+        self._file_io = file_io
+        self._location = location
+        self._opened = opened
+        self._found = OwnFiles()
+        self._doubtful: list[FileStatus] = []
+        self._prefixes = {DATA_FILE_PREFIX, "changelog-", "index-"}
+        self._data_directories: set[str] = set()
+        self._data_file = self._pattern()
+
+    def result(self) -> OwnFiles:
+        """Walk through names alone, and then through what only the table's metadata know."""
+        self._walk([self._location])
+        if self._doubtful:
+            doubtful, self._doubtful = self._doubtful, []
+            self._judge(doubtful)
+        return self._found
+
+    def _walk(self, directories: list[str]) -> None:
+        while directories:
+            listed = asked_at_once(self._file_io, [partial(self._file_io.list, path) for path in directories])
+            directories = []
+            for entry in (entry for some in listed for entry in some):
+                relative = entry.path[len(self._location) + 1 :]
+                if entry.is_link:
+                    self._found.foreign.append(entry.path)
+                elif entry.is_directory and self._is_own_directory(relative):
+                    self._found.directories.append(entry.path)
+                    directories.append(entry.path)
+                elif not entry.is_directory and self._is_own_file(relative):
+                    self._found.files.append(entry.path)
+                else:
+                    self._doubtful.append(entry)
+
+    def _judge(self, doubtful: list[FileStatus]) -> None:
+        """Ask the table's metadata about what has no known name."""
+        named = self._learn()
+        self._data_file = self._pattern()
+        inner: list[str] = []
+        for entry in doubtful:
+            relative = entry.path[len(self._location) + 1 :]
+            if entry.is_directory and self._is_own_directory(relative):
+                self._found.directories.append(entry.path)
+                inner.append(entry.path)
+            elif not entry.is_directory and (entry.path in named or self._is_own_file(relative)):
+                self._found.files.append(entry.path)
+            else:
+                self._found.foreign.append(entry.path)
+        self._walk(inner)
+        for entry in self._doubtful:
+            (self._found.files if entry.path in named else self._found.foreign).append(entry.path)
+
+    def _learn(self) -> set[str]:
+        """Take over prefixes and directories of data files from all schemas; the files that a version names."""
+        try:
+            store = self._opened()
+            for line in all_branches(store)[0]:
+                for number in line.schemas.ids():
+                    options = CoreOptions(line.schemas.schema(number).options)
+                    self._prefixes |= {options.data_file_prefix, options.changelog_file_prefix}
+                    self._data_directories |= {options.data_file_directory or ""}
+            return needed_files(store).files
+        except InterbedError:
+            # What is not known is foreign.
+            return set()
+
+    def _pattern(self) -> re.Pattern[str]:
+        prefixes = "|".join(map(re.escape, sorted(self._prefixes)))
+        return re.compile(rf"(?:{prefixes}).*{UUID}-\d+(?:\..+)?", re.DOTALL)
+
+    def _is_own_directory(self, relative: str) -> bool:
+        parts = relative.split("/")
+        if parts[0] == "branch":
+            if len(parts) < 3:
+                return len(parts) == 1 or BRANCHES.fullmatch(parts[1]) is not None
+            return "/".join(parts[2:]) in OF_BRANCH
+        return relative in OF_TABLE or self._is_data_directory(parts)
+
+    def _is_data_directory(self, parts: list[str]) -> bool:
+        """Whether it is a partition, a bucket, or leads to those."""
+        for directory in self._data_directories:
+            above = directory.split("/") if directory else []
+            if parts == above[: len(parts)]:
+                return True
+            if above and parts[: len(above)] == above:
+                parts = parts[len(above) :]
+                break
+        return all(map(PARTITION.fullmatch, parts[:-1])) and (
+            PARTITION.fullmatch(parts[-1]) is not None or BUCKET.fullmatch(parts[-1]) is not None
+        )
+
+    def _is_own_file(self, relative: str) -> bool:
+        directory, _, name = relative.rpartition("/")
+        if HIDDEN.fullmatch(name):
+            return True
+        if (checksum := CHECKSUM.fullmatch(name)) is not None:
+            name = checksum[1]
+        if not directory:
+            return name in IN_TABLE
+        parts = directory.split("/")
+        kinds = OF_TABLE
+        if parts[0] == "branch":
+            directory, kinds = "/".join(parts[2:]), OF_BRANCH
+        if (pattern := kinds.get(directory)) is not None:
+            return pattern.fullmatch(name) is not None
+        if BUCKET.fullmatch(parts[-1]):
+            return self._data_file.fullmatch(name) is not None
+        return name == DONE and PARTITION.fullmatch(parts[-1]) is not None
