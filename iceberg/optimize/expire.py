@@ -28,6 +28,7 @@ from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifest_entries import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.properties import whole_number
 from interbed.storage.base.errors import InterbedError, NotSupportedError
+from interbed.storage.base.fileio.resolve import normalize_path
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ _MAX_AGE = "history.expire.max-snapshot-age-ms"
 _MIN_KEPT = "history.expire.min-snapshots-to-keep"
 _MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _GC = "gc.enabled"
+_WRITE_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _FIVE_DAYS = 5 * 24 * 3600 * 1000
 
 
@@ -170,8 +172,27 @@ def expire_snapshots(
     if made is None:
         return _counted(chosen, _Files())
     files = _files_of(made.table, chosen.snapshots)
-    delete_files(made.table, files.all)
+    delete_files(made.table, _own(made.table, files.all))
     return _counted(chosen, files)
+
+
+def _own(table: Metadata, paths: Iterable[str]) -> list[str]:
+    """The files below the table's location or its write paths; others, which it may only read, are logged."""
+    places = [table.location(), *(table.properties[key] for key in _WRITE_PATHS if key in table.properties)]
+    roots = tuple(f"{normalize_path(place)}/" for place in places)
+    own: list[str] = []
+    foreign: list[str] = []
+    for path in paths:
+        plain = normalize_path(path)
+        (own if plain.startswith(roots) and ".." not in plain.split("/") else foreign).append(path)
+    if foreign:
+        _log.warning(
+            "Left %d files, such as %s, which expired snapshots of %s name: they are not below its location.",
+            len(foreign),
+            min(foreign),
+            table.location(),
+        )
+    return own
 
 
 @dataclass(slots=True)

@@ -126,7 +126,11 @@ class _Publication:
         unused: dict[str, None] = {}
         for gone, neighbours in forgotten(before, document.snapshots):
             unused.update(dict.fromkeys(self._unused(gone, neighbours, line)))
-        self._files.delete_quietly(map(normalize_path, unused))
+        # Metadata that another program wrote may name files elsewhere.
+        below = f"{normalize_path(self._place.directory)}/"
+        self._files.delete_quietly(
+            path for path in map(normalize_path, unused) if path.startswith(below) and ".." not in path.split("/")
+        )
         if line.is_anew:
             self._sweep(there, document, newest, line.manifests)
         if self._settings.deletes_old:

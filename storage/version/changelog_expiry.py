@@ -14,6 +14,7 @@ from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others
+from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
@@ -71,9 +72,9 @@ def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time)
         # A branch that begins with one of these has its changelog as long as the list of it is there, which therefore
         # goes before the manifests that it names.
         lists = {store.paths.manifest(c.changelog_manifest_list or "") for c in going}
-        store.file_io.delete_quietly([path for path in metadata if path in lists - kept])
-        store.file_io.delete_quietly([path for path in data if path not in kept])
-        store.file_io.delete_quietly([path for path in metadata if path not in lists | kept])
+        store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path in lists - kept)))
+        store.file_io.delete_quietly(own_paths(store, (path for path in data if path not in kept)))
+        store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path not in lists | kept)))
     return [changelog.id for changelog in going]
 
 

@@ -31,6 +31,7 @@ from interbed.storage.meta.snapshot.log_position import LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others, tagged
+from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
@@ -309,7 +310,7 @@ class SnapshotExpiry:
             for each in going:
                 store.file_io.delete(store.paths.snapshot(each.id))
                 gone.append(each.id)
-        data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
+        data, metadata = (delete_files(store.file_io, own_paths(store, paths)) for paths in (plan.data, plan.metadata))
         # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
         result = replace(
             result, data_files=result.data_files - len(data), metadata_files=result.metadata_files - len(metadata)

@@ -34,6 +34,7 @@ from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch_stores import all_branches, place, tagged
 from interbed.storage.version.clearing import clear_away
 from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
@@ -101,6 +102,9 @@ def remove_orphan_files(
         delete_all_files(store.file_io, sorted(nameless))
     # Files first, snapshots second: what is committed in between is named by a snapshot and kept.
     candidates = {f.path: f for f in _files(store) if _is_older(f, limit)}
+    behind_links = candidates.keys() - own_paths(store, candidates)
+    for path in behind_links:
+        del candidates[path]
     needed = needed_files(store)
     for path in needed.files:
         candidates.pop(path, None)
@@ -234,7 +238,7 @@ def _files(store: TableStore) -> Iterator[FileStatus]:
 
 def _in_buckets(store: TableStore, directory: str, levels: int) -> Iterator[FileStatus]:
     for entry in store.file_io.list(directory):
-        if not entry.is_directory:
+        if not entry.is_directory or entry.is_link:
             continue
         if levels and "=" in entry.name:
             yield from _in_buckets(store, entry.path, levels - 1)

@@ -9,6 +9,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import Kept, roots_of_others, tagged
+from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 from interbed.storage.version.tag_success import note_deleted
 
@@ -58,8 +59,8 @@ def delete_files_of(store: TableStore, tag: Tag) -> None:
             "The files of the tag %r of %s stay for the removal of orphans: %s", tag.name, store.location, error
         )
         return
-    store.file_io.delete_quietly(sorted(data))
-    store.file_io.delete_quietly(sorted(metadata))
+    store.file_io.delete_quietly(own_paths(store, sorted(data)))
+    store.file_io.delete_quietly(own_paths(store, sorted(metadata)))
 
 
 def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:

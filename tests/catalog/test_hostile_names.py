@@ -178,9 +178,8 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
     ]
     placed = [name for name in LEADING_OUT if ".." in name.replace("\\", "/").split("/")]
     for name in placed[::LESS]:
-        refused(
-            lambda name=name: catalog.create_table("d.new", Schema.from_pyarrow_schema(COLUMNS, options=_placed(name)))
-        )
+        placed_there = Schema.from_pyarrow_schema(COLUMNS, options=_placed(name))
+        refused(partial(catalog.create_table, "d.new", placed_there))
     with_slash = [name for name in LEADING_OUT if "/" in name]
     for number, call in enumerate(calls):
         for name in with_slash[number % LESS :: LESS]:
