@@ -86,7 +86,7 @@ def list_locks(
                 [
                     str(lock.id),
                     lock.state.name.lower(),
-                    ", ".join(map(_component_text, lock.components)),
+                    ", ".join(component.text for component in lock.components),
                     lock.user,
                     lock.host,
                     lock.agent,
@@ -212,14 +212,8 @@ def _line(lock: "LockView", now: float) -> str:
         "" if age is None else f"for {_duration(age)}",
         "" if left is None else f"lease left {_duration(left)}",
     ]
-    text = ", ".join(map(_component_text, lock.components))
+    text = ", ".join(component.text for component in lock.components)
     return f"lock {lock.id} ({lock.state.name.lower()}): {text}; {', '.join(filter(None, details))}"
-
-
-def _component_text(component: LockComponent) -> str:
-    name = ".".join(filter(None, (component.database, component.table)))
-    partition = f"/{component.partition}" if component.partition else ""
-    return f"{component.type.name.lower()} {name}{partition}"
 
 
 def _is_about(component: LockComponent, database: str, table: str) -> bool:

@@ -62,6 +62,12 @@ class LockComponent:
     partition: str | None = None
     operation: int | None = None
 
+    @property
+    def text(self) -> str:
+        """For people: the type, and what it is on."""
+        name = ".".join(filter(None, (self.database, self.table)))
+        return f"{self.type.name.lower()} {name}{f'/{self.partition}' if self.partition else ''}"
+
     def lies_in(self, database: str | None, table: str | None, partition: str | None) -> bool:
         """Whether the component names this database, table and partition; None stands for any."""
         return (
@@ -94,7 +100,12 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """A lock held or waited for. Times are milliseconds since the epoch."""
+    """A lock held or waited for. Times are milliseconds since the epoch.
+
+    `processes` are the marks of the server's processes that have an open connection of its client, `orphaned_at_ms` is
+    when the last such connection broke, None while one is open or none is known. `blocked_by` is the newest lock in the
+    way, where it was looked for.
+    """
 
     id: int
     request: LockRequest
@@ -103,6 +114,9 @@ class Lock:
     acquired_at_ms: int | None = None
     heartbeat_at_ms: int
     heartbeat_count: int = 0
+    processes: str = ""
+    orphaned_at_ms: int | None = None
+    blocked_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +126,26 @@ class EarlierLock:
     id: int
     components: tuple[LockComponent, ...]
     heartbeat_at_ms: int
+    orphaned_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockCutoff:
+    """What makes a lock stale: a last heartbeat before `heartbeat_ms`, or a last connection that broke before
+    `orphaned_ms` and was not replaced; None: broken connections do not count.
+    """
+
+    heartbeat_ms: int
+    orphaned_ms: int | None = None
+
+    def excludes(self, lock: Lock | EarlierLock) -> bool:
+        """Whether the lock is stale."""
+        return lock.heartbeat_at_ms < self.heartbeat_ms or self.is_orphan(lock)
+
+    def is_orphan(self, lock: Lock | EarlierLock) -> bool:
+        """Whether the lock is stale because its client's connections have broken."""
+        broken = lock.orphaned_at_ms
+        return broken is not None and self.orphaned_ms is not None and broken < self.orphaned_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ class Metastore:
         warehouse: str,
         *,
         lease_seconds: float = LEASE_SECONDS,
+        disconnect_seconds: float = 0.0,
         clock: Callable[[], float] = time.time,
         config: ConfigValues | None = None,
         trash: Trash | None = None,
@@ -48,4 +49,4 @@ class Metastore:
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(store, clock=clock)
-        self.locks = LockService(store, lease_seconds=lease_seconds, clock=clock)
+        self.locks = LockService(store, lease_seconds=lease_seconds, disconnect_seconds=disconnect_seconds, clock=clock)

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from interbed.catalog.metastore.column_statistics import ColumnStatistics
 from interbed.catalog.metastore.events import NotificationEvent, Touched
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
-from interbed.catalog.metastore.lock_model import EarlierLock, Lock, LockFigures, LockRequest
+from interbed.catalog.metastore.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
 from interbed.catalog.metastore.model import (
     Constraint,
     ConstraintKind,
@@ -260,21 +260,33 @@ class Locks(Protocol):
         ...
 
     def select(self) -> list[Lock]: ...
+    def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
+        """Those of these locks that exist and are not stale."""
+        ...
+
     def acquire(self, lock_id: int, now_ms: int) -> bool:
         """Store that the lock is held from now on, and renew its lease; False if it is gone."""
         ...
 
-    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int) -> bool:
-        """Renew the lease; False if the lock is gone or its last heartbeat is older."""
+    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
+        """Renew the lease; False if the lock is gone or its last heartbeat is older. A process that has a connection of
+        the lock's client gives its mark. The lock is no orphan any more.
+        """
+        ...
+
+    def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:
+        """Store that the process has no connection of the lock's client any more; the lock is an orphan when no other
+        process has one. False if the process had none.
+        """
         ...
 
     def remove(self, lock_id: int) -> bool: ...
-    def expire(self, heartbeat_before_ms: int, lock_ids: Collection[int] | None = None) -> list[Lock]:
-        """Remove, count and return the locks (of these, or of all) whose last heartbeat is older."""
+    def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
+        """Remove, count and return the locks (of these, or of all) that are stale."""
         ...
 
-    def count(self, heartbeat_before_ms: int) -> LockFigures:
-        """How many locks there are, those with an older heartbeat apart from the others."""
+    def count(self, cutoff: LockCutoff) -> LockFigures:
+        """How many locks there are, stale ones apart from the others."""
         ...
 
 

@@ -11,12 +11,13 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, case, delete, func, insert, or_, select, update
 
 from interbed.catalog.metastore.lock_model import (
     EarlierLock,
     Lock,
     LockComponent,
+    LockCutoff,
     LockFigures,
     LockLevel,
     LockRequest,
@@ -38,7 +39,7 @@ _NEXT_ID = Statement(
 _INSERT = Statement(insert(LockRow))
 _FIND = Statement(select(*LockRow.__table__.columns).where(LockRow.id == bindparam("lock_id")))
 _EARLIER = (
-    select(LockRow.id, LockRow.components, LockRow.heartbeat_at_ms)
+    select(LockRow.id, LockRow.components, LockRow.heartbeat_at_ms, LockRow.orphaned_at_ms)
     .where(LockRow.id < bindparam("before"))
     .order_by(LockRow.id)
 )
@@ -68,10 +69,25 @@ _ACQUIRE = Statement(
         heartbeat_count=LockRow.heartbeat_count + 1,
     )
 )
+_PROCESS = bindparam("process", type_=Text)
 _RENEW = Statement(
     update(LockRow)
     .where(LockRow.id == bindparam("lock_id"), LockRow.heartbeat_at_ms >= bindparam("oldest"))
-    .values(heartbeat_at_ms=bindparam("now"), heartbeat_count=LockRow.heartbeat_count + 1)
+    .values(
+        heartbeat_at_ms=bindparam("now"),
+        heartbeat_count=LockRow.heartbeat_count + 1,
+        orphaned_at_ms=None,
+        processes=case((LockRow.processes.contains(_PROCESS), LockRow.processes), else_=LockRow.processes + _PROCESS),
+    )
+)
+_OTHER_PROCESSES = func.replace(LockRow.processes, _PROCESS, "")
+_DISCONNECT = Statement(
+    update(LockRow)
+    .where(LockRow.id == bindparam("lock_id"), LockRow.processes.contains(_PROCESS))
+    .values(
+        processes=_OTHER_PROCESSES,
+        orphaned_at_ms=case((_OTHER_PROCESSES == "", bindparam("now")), else_=LockRow.orphaned_at_ms),
+    )
 )
 _REMOVE = Statement(delete(LockRow).where(LockRow.id == bindparam("lock_id")))
 
@@ -110,6 +126,8 @@ class SqlLocks:
                 "database_name": database,
                 "table_name": table,
                 "components": _document(request.components),
+                "processes": lock.processes,
+                "orphaned_at_ms": lock.orphaned_at_ms,
             },
         )
 
@@ -130,29 +148,41 @@ class SqlLocks:
         else:
             rows = _EARLIER_OF_TABLE.rows(self._connection, {"before": lock_id, "database": database, "table": table})
         return [
-            EarlierLock(id=number, components=_components(document), heartbeat_at_ms=heartbeat)
-            for number, document, heartbeat in rows
+            EarlierLock(id=number, components=_components(document), heartbeat_at_ms=heartbeat, orphaned_at_ms=orphaned)
+            for number, document, heartbeat, orphaned in rows
         ]
 
     def select(self) -> list[Lock]:
         """All locks, oldest first."""
         return [_lock(row) for row in self._connection.execute(select(*LockRow.__table__.columns).order_by(LockRow.id))]
 
+    def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
+        """Those of these locks that exist and are not stale."""
+        statement = select(LockRow.id).where(LockRow.id.in_(sorted(lock_ids)), ~_is_stale(cutoff))
+        return set(self._connection.scalars(statement))
+
     def acquire(self, lock_id: int, now_ms: int) -> bool:
         """Store that the lock is held from now on, and renew its lease; False if it is gone."""
         return _ACQUIRE.change(self._connection, {"lock_id": lock_id, "now": now_ms}) == 1
 
-    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int) -> bool:
-        """Renew the lease; False if the lock is gone or its last heartbeat is older."""
-        return _RENEW.change(self._connection, {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms}) == 1
+    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
+        """Renew the lease and note the process that has a connection of the client; False if the lock is gone or its
+        last heartbeat is older.
+        """
+        values = {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms, "process": process}
+        return _RENEW.change(self._connection, values) == 1
+
+    def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:
+        """Store that the process has no connection of the client any more; False if it had none."""
+        return _DISCONNECT.change(self._connection, {"lock_id": lock_id, "now": now_ms, "process": process}) == 1
 
     def remove(self, lock_id: int) -> bool:
         """Remove the lock; False if it is gone already."""
         return _REMOVE.change(self._connection, {"lock_id": lock_id}) == 1
 
-    def expire(self, heartbeat_before_ms: int, lock_ids: Collection[int] | None = None) -> list[Lock]:
-        """Remove, count and return the locks (of these, or of all) whose last heartbeat is older."""
-        statement = delete(LockRow).where(LockRow.heartbeat_at_ms < heartbeat_before_ms)
+    def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
+        """Remove, count and return the locks (of these, or of all) that are stale."""
+        statement = delete(LockRow).where(_is_stale(cutoff))
         if lock_ids is not None:
             statement = statement.where(LockRow.id.in_(sorted(lock_ids)))
         removed = [_lock(row) for row in self._connection.execute(statement.returning(*LockRow.__table__.columns))]
@@ -164,9 +194,9 @@ class SqlLocks:
             )
         return sorted(removed, key=lambda lock: lock.id)
 
-    def count(self, heartbeat_before_ms: int) -> LockFigures:
-        """How many locks there are, those with an older heartbeat apart from the others."""
-        kind = case((LockRow.heartbeat_at_ms < heartbeat_before_ms, 0), else_=LockRow.state)
+    def count(self, cutoff: LockCutoff) -> LockFigures:
+        """How many locks there are, stale ones apart from the others."""
+        kind = case((_is_stale(cutoff), 0), else_=LockRow.state)
         rows = self._connection.execute(select(kind.label("kind"), func.count().label("number")).group_by(kind))
         numbers: dict[int, int] = {row.kind: row.number for row in rows}
         expired = self._connection.scalar(select(SequenceRow.value).where(SequenceRow.name == EXPIRED_SEQUENCE))
@@ -176,6 +206,14 @@ class SqlLocks:
             stale=numbers.get(0, 0),
             expired_total=expired or 0,
         )
+
+
+def _is_stale(cutoff: LockCutoff) -> ColumnElement[bool]:
+    silent = LockRow.heartbeat_at_ms < cutoff.heartbeat_ms
+    if cutoff.orphaned_ms is None:
+        return silent
+    # A comparison with null is null, and its negation as well.
+    return or_(silent, LockRow.orphaned_at_ms.is_not(None) & (LockRow.orphaned_at_ms < cutoff.orphaned_ms))
 
 
 def _names(components: tuple[LockComponent, ...]) -> tuple[str | None, str | None]:
@@ -215,7 +253,8 @@ def _components(document: str) -> tuple[LockComponent, ...]:
 
 
 def _lock(row: Sequence[Any]) -> Lock:
-    number, state, user, host, agent, requested, acquired, heartbeat, heartbeats, _database, _table, document = row
+    number, state, user, host, agent, requested, acquired, heartbeat, heartbeats, *covers = row
+    _database, _table, document, processes, orphaned = covers
     return Lock(
         id=number,
         request=LockRequest(components=_components(document), user=user, host=host, agent=agent),
@@ -224,4 +263,6 @@ def _lock(row: Sequence[Any]) -> Lock:
         acquired_at_ms=acquired,
         heartbeat_at_ms=heartbeat,
         heartbeat_count=heartbeats,
+        processes=processes,
+        orphaned_at_ms=orphaned,
     )

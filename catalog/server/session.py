@@ -1,6 +1,43 @@
-"""What a client has set for its connection (`setMetaConf`), where the calls find it."""
+"""What the calls know of the connection that they serve: what its client has set (`setMetaConf`), whether it is open,
+and whether its client may be answered later.
+"""
 
+from collections.abc import Callable
 from contextvars import ContextVar
 
 session_settings: ContextVar[dict[str, str] | None] = ContextVar("session_settings", default=None)
 """The settings of the connection that this thread serves; None outside of one."""
+
+
+class ClientLink:
+    """An open connection of a client.
+
+    `speaks_for_client` is False where a client may have a connection for each request (HTTP): its end says nothing of
+    the client. `waits_until` is the time on the monotonic clock until when the request that is served may wait.
+    """
+
+    __slots__ = ("is_closed", "speaks_for_client", "waits_until")
+
+    def __init__(self, *, speaks_for_client: bool = True) -> None:
+        self.speaks_for_client = speaks_for_client
+        self.is_closed = False
+        self.waits_until: float | None = None
+
+
+class AnswerLaterError(Exception):
+    """The request is to be served again later: `start` is called with a function that asks for that, from any thread.
+
+    A call may raise it where `may_answer_later` is set, before it has changed anything that serving it again would
+    change twice. No thread is held meanwhile.
+    """
+
+    def __init__(self, start: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__("the request is served again later")
+        self.start = start
+
+
+current_link: ContextVar[ClientLink | None] = ContextVar("current_link", default=None)
+"""The connection that this thread serves; None outside of one."""
+
+may_answer_later: ContextVar[bool] = ContextVar("may_answer_later", default=False)
+"""Whether the call that this thread serves may raise AnswerLaterError."""

@@ -79,6 +79,20 @@ class ServerSettings:
     lock_lease_seconds: float = field(
         default=300.0, metadata=_about("How long a lock is kept for a client that no longer says anything.", SECONDS)
     )
+    lock_disconnect_seconds: float = field(
+        default=5.0,
+        metadata=_about(
+            "How long a lock is kept when the last connection of its client has broken; 0: the lease decides.",
+            SECONDS_OR_NONE,
+        ),
+    )
+    lock_wait_seconds: float = field(
+        default=2.0,
+        metadata=_about(
+            "How long check_lock waits for its lock before it answers that it is not granted yet; 0: not at all.",
+            SECONDS_OR_NONE,
+        ),
+    )
     transport: Literal["buffered", "framed"] = field(
         default="buffered", metadata=_about("How Thrift's messages are packed.", choice("buffered", "framed"))
     )
@@ -272,6 +286,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
     """These settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
     values = {
         "txn.timeout": f"{settings.lock_lease_seconds:g}s",
+        "lock.disconnect.timeout": f"{settings.lock_disconnect_seconds:g}s",
         "warehouse.dir": settings.warehouse,
         "thrift.port": str(settings.port),
         "port": str(settings.port),

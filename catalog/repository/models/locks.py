@@ -20,7 +20,9 @@ class LockRow(Base):
 
     `components` is a document of all that the lock covers. `database_name` is set where that is in one database,
     `table_name` where it is one table of it: a lock is found by them, and one that has none may touch anything. The
-    names need not exist, so that nothing here refers to databases or tables.
+    names need not exist, so that nothing here refers to databases or tables. `processes` are the marks, one behind the
+    other and all of one length, of the server's processes with an open connection that asked for the lock or renewed
+    it; `orphaned_at_ms` is when the last of these connections broke.
     """
 
     __tablename__ = "locks"
@@ -38,3 +40,5 @@ class LockRow(Base):
     database_name: Mapped[str | None] = mapped_column(Text)
     table_name: Mapped[str | None] = mapped_column(Text)
     components: Mapped[str] = mapped_column(Text, server_default="[]")
+    processes: Mapped[str] = mapped_column(Text, server_default="")
+    orphaned_at_ms: Mapped[int | None] = mapped_column(BigInteger)

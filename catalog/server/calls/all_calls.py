@@ -6,6 +6,7 @@ from interbed.catalog.server.calls.constraints import ConstraintHandler
 from interbed.catalog.server.calls.databases import DatabaseHandler
 from interbed.catalog.server.calls.events import EventHandler
 from interbed.catalog.server.calls.functions import FunctionHandler
+from interbed.catalog.server.calls.lock_clients import LockClients
 from interbed.catalog.server.calls.locks import LockHandler
 from interbed.catalog.server.calls.partition_reads import PartitionReadHandler
 from interbed.catalog.server.calls.partitions import PartitionWriteHandler
@@ -15,8 +16,10 @@ from interbed.catalog.server.calls.statistics import StatisticsHandler
 from interbed.catalog.server.calls.tables import TableHandler
 
 
-def all_handlers(metastore: Metastore) -> list[object]:
-    """The handlers of all methods, each of which is defined by one of them."""
+def all_handlers(metastore: Metastore, lock_clients: LockClients | None = None) -> list[object]:
+    """The handlers of all methods, each of which is defined by one of them. Without `lock_clients` nobody is kept
+    waiting for a lock.
+    """
     return [
         ServiceHandler(metastore.config),
         EmptyHandler(),
@@ -30,5 +33,5 @@ def all_handlers(metastore: Metastore) -> list[object]:
         QueryHandler(metastore),
         FunctionHandler(metastore),
         EventHandler(metastore),
-        LockHandler(metastore),
+        LockHandler(metastore, lock_clients if lock_clients is not None else LockClients(metastore.locks)),
     ]

@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from interbed.catalog.metastore.errors import MetastoreError, NoSuchTransactionError
-from interbed.catalog.metastore.lock_model import Lock, LockComponent
+from interbed.catalog.metastore.errors import MetastoreError, NoSuchLockError, NoSuchTransactionError
+from interbed.catalog.metastore.lock_model import Lock, LockComponent, LockState
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.server.calls.lock_clients import LockClients
+from interbed.catalog.server.session import current_link
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -14,8 +16,9 @@ from interbed.thrift_idl.hive_metastore import ttypes
 class LockHandler:
     """Locks. Transactions do not exist, so that a request which names one is refused."""
 
-    def __init__(self, metastore: Metastore) -> None:
+    def __init__(self, metastore: Metastore, clients: LockClients) -> None:
         self._locks = metastore.locks
+        self._clients = clients
 
     def lock(self, rqst: Any) -> Any:
         _refuse_transaction(rqst.txnid)
@@ -23,19 +26,42 @@ class LockHandler:
             request = convert.lock_request_from_thrift(rqst)
         except ValueError as error:
             raise MetastoreError(f"a lock with an unknown type or level: {error}") from error
-        return _lock_response(self._locks.lock(request))
+        lock = self._locks.lock(request, process=self._clients.process())
+        self._clients.touch(lock.id)
+        return _lock_response(lock)
 
     def check_lock(self, rqst: Any) -> Any:
         _refuse_transaction(rqst.txnid)
-        return _lock_response(self._locks.check_lock(rqst.lockid))
+        link = current_link.get()
+        until = None
+        if link is not None:
+            until, link.waits_until = link.waits_until, None
+        self._clients.touch(rqst.lockid)
+        try:
+            lock = self._locks.check_lock(rqst.lockid, process=self._clients.process())
+        except NoSuchLockError:
+            self._clients.released(rqst.lockid)
+            raise
+        # Once more, for a connection that has ended meanwhile.
+        self._clients.touch(rqst.lockid)
+        if lock.state == LockState.WAITING:
+            self._clients.wait(lock, until)
+        return _lock_response(lock)
 
     def unlock(self, rqst: Any) -> None:
         self._locks.unlock(rqst.lockid)
+        self._clients.released(rqst.lockid)
 
     def heartbeat(self, ids: Any) -> None:
         _refuse_transaction(ids.txnid)
         if ids.lockid:
-            self._locks.heartbeat(ids.lockid)
+            self._clients.touch(ids.lockid)
+            try:
+                self._locks.heartbeat(ids.lockid, process=self._clients.process())
+            except NoSuchLockError:
+                self._clients.released(ids.lockid)
+                raise
+            self._clients.touch(ids.lockid)
 
     def show_locks(self, rqst: Any) -> Any:
         database = normalized(split_catalog(rqst.dbname)[1]) or None

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from interbed.catalog.server.session import ClientLink
+
 
 class CallOutcome(StrEnum):
     """How a call ended."""
@@ -23,13 +25,14 @@ class CallOutcome(StrEnum):
 class ClientSession:
     """A connection: who is on the other side. `user` is what set_ugi said, None before; nobody has checked it.
     `certificate` is the subject of the client's TLS certificate, which was checked. `settings` is what setMetaConf has
-    set; it goes with the connection.
+    set; it goes with the connection. `link` is the connection as the calls know it.
     """
 
     peer: str
     user: str | None = None
     certificate: str | None = None
     settings: dict[str, str] = field(default_factory=dict, compare=False)
+    link: ClientLink = field(default_factory=ClientLink, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from interbed.catalog.server.edge.call import (
     notify,
 )
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
-from interbed.catalog.server.session import session_settings
+from interbed.catalog.server.session import AnswerLaterError, current_link, may_answer_later, session_settings
 from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
@@ -158,8 +158,8 @@ class Dispatcher:
         protocol.readMessageEnd()
         return Request(codec=codec, name=name, kind=kind, sequence=sequence, method=method, arguments=arguments)
 
-    def call(self, request: Request, session: ClientSession) -> Answer:
-        """Call the method and return what to answer. Does not raise."""
+    def call(self, request: Request, session: ClientSession, *, may_wait: bool = False) -> Answer:
+        """Call the method and return what to answer. Raises nothing, or AnswerLaterError if the request `may_wait`."""
         started = time.monotonic()
         request_id = self.next_request_id()
         name, method = request.name, request.method
@@ -168,6 +168,8 @@ class Dispatcher:
             (current_method, name),
             (current_session, session),
             (session_settings, session.settings),
+            (current_link, session.link),
+            (may_answer_later, may_wait),
         )
         try:
             if method is None:
@@ -201,6 +203,8 @@ class Dispatcher:
                 if value is not None:
                     result.success = value
                 body = codec.encode(result)
+        except AnswerLaterError:
+            raise
         except MetastoreError as refusal:
             logger.debug("%s refused: %s", name, refusal)
             error = str(refusal)

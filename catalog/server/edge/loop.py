@@ -21,6 +21,7 @@ from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.call import ClientSession
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.edge.dispatch import Dispatcher
+from interbed.catalog.server.edge.parking import ParkedRequests
 from interbed.catalog.server.edge.pool import ThreadPool
 from interbed.catalog.server.edge.recall import Hit, Recall
 from interbed.catalog.server.edge.tls import HANDSHAKE_SECONDS_MAX, client_subject, step
@@ -36,6 +37,7 @@ from interbed.catalog.server.edge.transport import (
     send_some,
     shut_down,
 )
+from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
@@ -50,11 +52,12 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """How the connections of a port are spoken to."""
+    """How the connections of a port are spoken to; see ClientLink for `speaks_for_client`."""
 
     codec: Codec
     framing: Callable[[], Framing]
     tls: ssl.SSLContext | None = None
+    speaks_for_client: bool = True
 
 
 class Loop:
@@ -62,7 +65,7 @@ class Loop:
 
     They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
     connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
-    threads that die.
+    threads that die. `on_disconnect` gets each connection that has ended, unless the server ends it by stopping.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Loop:
         cache: AnswerCache | None = None,
         generations: Callable[[], Generations] | None = None,
         on_closed: Callable[[], None] = lambda: None,
+        on_disconnect: Callable[[ClientLink], None] = lambda link: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
@@ -83,6 +87,7 @@ class Loop:
         self._message_seconds = message_seconds
         self._listeners = list(listeners)
         self._on_closed = on_closed
+        self._on_disconnect = on_disconnect
         self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
         self._stopping = threading.Event()
@@ -94,6 +99,7 @@ class Loop:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
+        self._parked = ParkedRequests(self._selector, self.call_soon, self._closed)
         self._recall: Recall | None = None
         if cache is not None and generations is not None:
             self._recall = Recall(
@@ -157,7 +163,8 @@ class Loop:
             connected.close()
             self._on_closed()
             return
-        connection = ClientConnection(connected, service.framing(), service.codec, ClientSession(peer=peer))
+        session = ClientSession(peer=peer, link=ClientLink(speaks_for_client=service.speaks_for_client))
+        connection = ClientConnection(connected, service.framing(), service.codec, session)
         if service.tls is not None:
             connection.handshake_until = time.monotonic() + HANDSHAKE_SECONDS_MAX
         with self._guard:
@@ -237,6 +244,9 @@ class Loop:
     def _closed(self, connection: ClientConnection) -> None:
         """Forget a connection that is not watched; from any thread."""
         connection.link.close()
+        connection.session.link.is_closed = True
+        if not self._stopping.is_set():
+            self._on_disconnect(connection.session.link)
         with self._guard:
             self._connections.discard(connection)
         self._on_closed()
@@ -323,11 +333,13 @@ class Loop:
                 self._start_conversation(connection, b"", data)
                 return
             rest = source.rest()
-            answer = self._dispatcher.call(request, _session_of(connection))
+            answer = self._dispatcher.call(request, _session_of(connection), may_wait=not rest)
             connection.session = answer.session
             if cache is not None and key is not None and not rest:
                 cache.keep(key, answer, generation)
             unsent = send_some(connection.link, connection.framing.pack(answer.reply))
+        except AnswerLaterError as later:
+            self._parked.park(connection, later, partial(self._hand_over, connection, data, message, key))
         except BAD_INPUT as error:
             self._hang_up(connection, error)
         except Exception:

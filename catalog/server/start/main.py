@@ -18,6 +18,7 @@ from interbed.catalog.repository.engine import parse_database_url
 from interbed.catalog.repository.generation import open_generations
 from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.calls.all_calls import all_handlers
+from interbed.catalog.server.calls.lock_clients import LockClients
 from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.call import CallObserver
 from interbed.catalog.server.edge.codec import codec_named
@@ -110,6 +111,7 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
                 store,
                 normalized_location(settings.warehouse),
                 lease_seconds=settings.lock_lease_seconds,
+                disconnect_seconds=settings.lock_disconnect_seconds,
                 config=ConfigValues(client_values(settings)),
                 trash=trash_for(settings),
                 partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,
@@ -128,9 +130,16 @@ def trash_for(settings: ServerSettings) -> Trash | None:
     return Trash(normalized_location(root), keep_seconds=settings.trash_seconds)
 
 
-def dispatcher_for(metastore: Metastore, observers: Sequence[CallObserver] = ()) -> Dispatcher:
+def dispatcher_for(
+    metastore: Metastore, observers: Sequence[CallObserver] = (), lock_clients: LockClients | None = None
+) -> Dispatcher:
     """All methods that the server answers."""
-    return Dispatcher(all_handlers(metastore), observers)
+    return Dispatcher(all_handlers(metastore, lock_clients), observers)
+
+
+def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
+    """The clients of locks in a process that serves; to be stopped after its loop."""
+    return LockClients(metastore.locks, wait_seconds=settings.lock_wait_seconds, deaths=deaths)
 
 
 def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
@@ -142,7 +151,12 @@ def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
     services = [(settings.host, settings.port, Service(codec=codec_named(settings.protocol), framing=framing, tls=tls))]
     if settings.http_port is not None:
         # Clients of the HTTP transport have no choice of protocol.
-        http = Service(codec=codec_named("binary"), framing=partial(HttpFraming, settings.http_path), tls=tls)
+        http = Service(
+            codec=codec_named("binary"),
+            framing=partial(HttpFraming, settings.http_path),
+            tls=tls,
+            speaks_for_client=False,
+        )
         services.append((settings.host, settings.http_port, http))
     return services
 
@@ -156,17 +170,19 @@ def loop_for(
     listeners: Sequence[tuple[socket.socket, Service]] = (),
     on_closed: Callable[[], None] = lambda: None,
     deaths: ThreadDeaths,
+    lock_clients: LockClients,
 ) -> Loop:
     """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
     loop = Loop(
-        dispatcher_for(metastore, observers_for(settings, metrics)),
+        dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
         connections_max=settings.connections_max,
         message_seconds=settings.message_seconds,
         listeners=listeners,
         cache=cache,
         generations=partial(open_generations, parse_database_url(settings.db)),
         on_closed=on_closed,
+        on_disconnect=lock_clients.closed,
         deaths=deaths,
     )
     if metrics is not None:
@@ -189,7 +205,10 @@ class _OneProcess:
         listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
         deaths = ThreadDeaths()
-        self._loop = loop_for(settings, store, metastore, metrics, listeners=listeners, deaths=deaths)
+        self._lock_clients = lock_clients_for(settings, metastore, deaths)
+        self._loop = loop_for(
+            settings, store, metastore, metrics, listeners=listeners, deaths=deaths, lock_clients=self._lock_clients
+        )
         self._operating = Operating(
             settings,
             store,
@@ -217,6 +236,7 @@ class _OneProcess:
         try:
             self._loop.serve()
         finally:
+            self._lock_clients.stop()
             self._operating.stop()
 
     def stop(self) -> None:
@@ -240,7 +260,9 @@ def _serve_worker(
             link.send(CLOSED)
 
     with _opened(settings) as (store, metastore):
-        loop = loop_for(settings, store, metastore, metrics, on_closed=closed, deaths=ThreadDeaths(report))
+        deaths = ThreadDeaths(report)
+        lock_clients = lock_clients_for(settings, metastore, deaths)
+        loop = loop_for(settings, store, metastore, metrics, on_closed=closed, deaths=deaths, lock_clients=lock_clients)
 
         def take() -> None:
             try:
@@ -253,7 +275,10 @@ def _serve_worker(
 
         loop.watch(link, take)
         link.send(READY)
-        loop.serve()
+        try:
+            loop.serve()
+        finally:
+            lock_clients.stop()
 
 
 def _operate(
