@@ -35,6 +35,8 @@ PARTITION_BATCH = 500
 _ALL = -1
 
 _LEASE_KEY = "hive.txn.timeout"
+# Known to interbed's metastore alone; any other returns the default.
+_DISCONNECT_KEY, _WAIT_KEY = "hive.metastore.lock.disconnect.timeout", "hive.metastore.lock.wait.timeout"
 
 
 class TableModifiedError(CatalogError):
@@ -66,8 +68,7 @@ class HiveMetastoreClient:
         )
         # Hive 4.0 dropped get_table; found out by the first call.
         self._has_plain_get_table = True
-        self._lease_was_asked = False
-        self._lease: float | None = None
+        self._seconds_asked: dict[str, float | None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -381,10 +382,20 @@ class HiveMetastoreClient:
 
     def lock_lease_seconds(self) -> float | None:
         """How long the metastore keeps a lock of which it hears nothing; None where it does not say. Asked for once."""
-        if not self._lease_was_asked:
-            self._lease = _seconds(self.get_config_value(_LEASE_KEY, ""))
-            self._lease_was_asked = True
-        return self._lease
+        return self._seconds_of(_LEASE_KEY)
+
+    def lock_disconnect_seconds(self) -> float:
+        """How long the metastore keeps a lock whose connections have broken; 0: for its lease. Asked for once."""
+        return self._seconds_of(_DISCONNECT_KEY) or 0.0
+
+    def lock_wait_seconds(self) -> float:
+        """How long the metastore waits in check_lock for a lock to be granted. Asked for once."""
+        return self._seconds_of(_WAIT_KEY) or 0.0
+
+    def _seconds_of(self, key: str) -> float | None:
+        if key not in self._seconds_asked:
+            self._seconds_asked[key] = _seconds(key, self.get_config_value(key, ""))
+        return self._seconds_asked[key]
 
     def current_notification_id(self) -> int:
         """The id of the last event in the notification log, 0 before the first."""
@@ -440,9 +451,9 @@ def _batches(items: Sequence[T]) -> Iterator[list[T]]:
         yield list(items[start : start + PARTITION_BATCH])
 
 
-def _seconds(text: str) -> float | None:
+def _seconds(key: str, text: str) -> float | None:
     """A time as Hive's configuration writes it, seconds where it has no unit; None for what is none."""
     try:
-        return parse_duration_millis(_LEASE_KEY, f"{text}s" if text.strip().isdigit() else text) / 1000
+        return parse_duration_millis(key, f"{text}s" if text.strip().isdigit() else text) / 1000
     except InvalidOptionError:
         return None

@@ -1,9 +1,10 @@
 """The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
 
-One EXCLUSIVE component on the table, which need not exist yet. While it waits, check_lock is asked after 100, 200,
-400 ms … up to `check_max_sleep_seconds`. While it is held, a thread sends heartbeats, five in a lease (300 s by default
-in every metastore), so that the lock outlasts a long commit. Paimon sends none; a commit of an hour would lose its lock
-there.
+One EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when the lock is
+granted. Any other is asked again after pauses that depend on the place in the queue (lock_pace.py). While the lock is
+held, a thread sends heartbeats, five in a lease (300 s by default in every metastore), so that it outlasts a long
+commit; and more where a metastore drops the locks of broken connections sooner, because this client's come and go.
+Paimon sends none; a commit of an hour would lose its lock there.
 """
 
 import logging
@@ -19,6 +20,7 @@ from typing import Any, Self, TypeVar
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
 from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.hive.connection import CallStateUnknownError, current_user
+from interbed.catalog.hive.lock_pace import CheckPace
 from interbed.thrift_idl.hive_metastore import ttypes
 
 T = TypeVar("T")
@@ -33,13 +35,18 @@ HEARTBEAT_SECONDS = 60.0
 HEARTBEATS = 5
 """In a lease: three in a row may get lost."""
 
+GRACE_HEARTBEATS = 2
+"""In the time for which a metastore keeps a lock whose connections have broken."""
+
+GRACE_HEARTBEAT_SECONDS_MIN = 0.1
+
 CHECK_FAILURES_MAX = 5
 """How many checks of a lock that is waited for may fail in a row."""
 
 REFUSALS_MAX = 5
 """How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
 
-_FIRST_SLEEP_SECONDS = 0.1
+_FIRST_BACKOFF_SECONDS = 0.1
 
 
 class HiveCatalogLock:
@@ -124,6 +131,11 @@ class HiveCatalogLock:
             self._release_strays(lock_id)
         self._unlock(lock_id)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is held, as far as is known."""
+        return self._lock_id is not None and self._lost is None
+
     def ensure_held(self) -> None:
         """LockError if the lock is not held, or if the metastore dropped it meanwhile."""
         if self._lock_id is None:
@@ -178,20 +190,33 @@ class HiveCatalogLock:
             logger.warning("could not look for lost locks of %s.%s: %s", self._database, self._table, error)
 
     def _wait(self, response: Any, deadline: float) -> Any:
-        sleep_seconds = _FIRST_SLEEP_SECONDS
+        if response.state != ttypes.LockState.WAITING:
+            return response
+        pace = CheckPace(
+            longest_seconds=self._check_max_sleep_seconds,
+            server_wait_seconds=_configured(self._client.lock_wait_seconds) or 0.0,
+        )
         failures = 0
+        # A metastore that waits is asked at once.
+        pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
+        checked_at = time.monotonic()
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            pause_seconds = min(sleep_seconds, self._check_max_sleep_seconds)
             if failures:
                 # What keeps a metastore from answering, as statements that wait for each other, needs time to pass.
                 pause_seconds = max(pause_seconds, _backoff_seconds(failures))
             time.sleep(min(pause_seconds, left))
-            sleep_seconds *= 2
+            asked_at = time.monotonic()
+            if not pace.server_wait_seconds:
+                pace.ahead = self._ahead(response.lockid)
+                if not pace.is_check_due(asked_at - checked_at):
+                    pause_seconds = pace.pause_seconds(0.0)
+                    continue
+            checked_at = asked_at
             try:
                 response = self._client.check_lock(response.lockid)
             except LockGoneError as error:
@@ -206,7 +231,17 @@ class HiveCatalogLock:
                 logger.info("lock %d of %s.%s: %s", response.lockid, self._database, self._table, error)
             else:
                 failures = 0
+            pause_seconds = pace.pause_seconds(time.monotonic() - asked_at)
         return response
+
+    def _ahead(self, lock_id: int) -> int | None:
+        """How many locks of the table are ahead of this one; None if the metastore does not say."""
+        try:
+            found = self._client.show_locks(self._database, self._table)
+        except CatalogError as error:
+            logger.info("lock %d of %s.%s: %s", lock_id, self._database, self._table, error)
+            return None
+        return len({element.lockid for element in found if element.lockid < lock_id})
 
     def _holder(self, lock_id: int) -> str:
         try:
@@ -257,14 +292,21 @@ class HiveCatalogLock:
 
 
 def _heartbeat_seconds(client: HiveMetastoreClient) -> float:
+    lease = _configured(client.lock_lease_seconds)
+    seconds = HEARTBEAT_SECONDS if not lease else lease / HEARTBEATS
+    grace = _configured(client.lock_disconnect_seconds)
+    return min(seconds, max(grace / GRACE_HEARTBEATS, GRACE_HEARTBEAT_SECONDS_MIN)) if grace else seconds
+
+
+def _configured(ask: Callable[[], float | None]) -> float | None:
+    """A time of the metastore's configuration; None where it does not say."""
     try:
-        lease = client.lock_lease_seconds()
+        return ask()
     except CatalogUnavailableError:
         raise
     except CatalogError as error:
         logger.info("The metastore does not say how long it keeps a lock: %s", error)
-        lease = None
-    return HEARTBEAT_SECONDS if not lease else lease / HEARTBEATS
+        return None
 
 
 def _insisting(call: Callable[[], T]) -> T:
@@ -281,4 +323,4 @@ def _insisting(call: Callable[[], T]) -> T:
 
 
 def _backoff_seconds(failures: int) -> float:
-    return _FIRST_SLEEP_SECONDS * 2.0 ** (failures - 1)
+    return _FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1)

@@ -8,8 +8,9 @@ are. By then the snapshot stands: what fails is logged, and the next commit or a
 """
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +60,12 @@ class LockSettings:
         self, client: HiveMetastoreClient, identifier: Identifier
     ) -> AbstractContextManager[HiveCatalogLock | None]:
         """The table's lock as a context, which raises LockError; nothing where locks are off."""
+        return self.of(client, identifier) or nullcontext()
+
+    def of(self, client: HiveMetastoreClient, identifier: Identifier) -> HiveCatalogLock | None:
+        """The table's lock, which is not taken yet; None where locks are off."""
         if not self.enabled:
-            return nullcontext()
+            return None
         return HiveCatalogLock(
             client,
             # Metastores fold the names of tables; not all of them fold those of locks.
@@ -98,21 +103,74 @@ class HivePublisher:
         self._locations = locations
         self._sync_properties = sync_properties
         self._schemas = SchemaManager(file_io, paths, check_options)
+        self._attempts = threading.local()
+
+    @contextmanager
+    def attempts(self) -> Iterator[None]:
+        """See LockKeeper."""
+        self._attempts.are_several = True
+        try:
+            yield
+        finally:
+            self._attempts.are_several = False
+            self._release_kept()
+
+    @property
+    def keeps_lock(self) -> bool:
+        """See LockKeeper."""
+        return self._kept is not None
+
+    @property
+    def _kept(self) -> HiveCatalogLock | None:
+        kept: HiveCatalogLock | None = getattr(self._attempts, "kept", None)
+        return kept
+
+    def _release_kept(self) -> None:
+        kept, self._attempts.kept = self._kept, None
+        if kept is not None:
+            kept.release()
 
     def publish(self, snapshot: Snapshot) -> bool:
         """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
         if not self._lock.enabled:
             way = f"Set 'lock.enabled' = 'true' for '{self._identifier}'."
             check_exclusive(self._file_io, self._paths.location, way)
-        with self._lock.hold(self._client, self._identifier) as held:
-            entry = self._entry_still_there()
-            self._check_schemas_still_there(snapshot)
-            if held is not None:
-                held.ensure_held()
-            created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
-            if created and self._are_partitions_registered(snapshot, entry):
-                self._move_pointer(snapshot, entry)
+        lock = self._kept_or_new_lock()
+        created: bool | None = None
+        try:
+            if lock is not None and not lock.is_held:
+                lock.acquire()
+            created = self._publish(snapshot, lock)
+        finally:
+            if created is False and getattr(self._attempts, "are_several", False):
+                self._attempts.kept = lock
+            elif lock is not None:
+                lock.release()
         return created
+
+    def _publish(self, snapshot: Snapshot, lock: HiveCatalogLock | None) -> bool:
+        if lock is not None and self._file_io.scheme == "file" and self._is_taken(snapshot.id):
+            # The writer that had the lock before has made it: the metastore need not be asked whether to make it.
+            return False
+        entry = self._entry_still_there()
+        self._check_schemas_still_there(snapshot)
+        if lock is not None:
+            lock.ensure_held()
+        created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
+        if created and self._are_partitions_registered(snapshot, entry):
+            self._move_pointer(snapshot, entry)
+        return created
+
+    def _kept_or_new_lock(self) -> HiveCatalogLock | None:
+        kept, self._attempts.kept = self._kept, None
+        if kept is not None and kept.is_held:
+            return kept
+        if kept is not None:
+            kept.release()
+        return self._lock.of(self._client, self._identifier)
+
+    def _is_taken(self, snapshot_id: int) -> bool:
+        return self._file_io.exists(self._paths.snapshot(snapshot_id))
 
     def _entry_still_there(self) -> Any:
         """The table's entry; a table that was dropped or renamed must not come back to life without one."""

@@ -286,7 +286,8 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
     """These settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
     values = {
         "txn.timeout": f"{settings.lock_lease_seconds:g}s",
-        "lock.disconnect.timeout": f"{settings.lock_disconnect_seconds:g}s",
+        "lock.disconnect.timeout": f"{round(settings.lock_disconnect_seconds * 1000)}ms",
+        "lock.wait.timeout": f"{round(settings.lock_wait_seconds * 1000)}ms",
         "warehouse.dir": settings.warehouse,
         "thrift.port": str(settings.port),
         "port": str(settings.port),

@@ -48,6 +48,7 @@ from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
 from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -143,7 +144,7 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            with self._queue() as queue:
+            with self._queue() as queue, attempts_of(store.publisher):
                 snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:
             raise
@@ -178,7 +179,9 @@ class Publication:
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
-            retries.take(queue)
+            # One that has kept a lock must not wait for a writer that has its turn and waits for the lock.
+            if not is_waited_for(store.publisher):
+                retries.take(queue)
             latest, schema = self._state(queue, is_new=retries.count > 0 or queue.is_taken)
             if retries.count:
                 known = self._committed.since(previous, latest, part.identity)
@@ -218,7 +221,7 @@ class Publication:
             _log.info("Another writer was faster than this one after snapshot %d; retry %d.", after, retries.count + 1)
             previous = latest
             queue.lost()
-            if not retries.pause(hurry=queue.is_taken):
+            if not retries.pause(hurry=queue.is_taken or is_waited_for(store.publisher)):
                 raise CommitFailedError(
                     f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "
                     f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "

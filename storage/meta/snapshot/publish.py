@@ -1,7 +1,8 @@
 """Making a snapshot visible: the one step of a commit that other readers and writers can see."""
 
 import logging
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, runtime_checkable
 
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
@@ -28,6 +29,32 @@ class SnapshotPublisher(Protocol):
         CommitStateUnknownError means that it may exist or yet appear, so nothing that it names may be deleted.
         """
         ...
+
+
+@runtime_checkable
+class LockKeeper(Protocol):
+    """A SnapshotPublisher with a lock that it keeps from one attempt to the next."""
+
+    def attempts(self) -> AbstractContextManager[object]:
+        """The attempts of one commit on this thread: a lock that an attempt held in vain is kept until it ends."""
+        ...
+
+    @property
+    def keeps_lock(self) -> bool:
+        """Whether this thread has kept a lock, so that others wait for its next attempt."""
+        ...
+
+
+def attempts_of(publisher: SnapshotPublisher) -> AbstractContextManager[object]:
+    """The attempts of one commit. A writer that waited for the lock finds that others have committed meanwhile; without
+    the lock for its next attempt it would wait again, and lose again.
+    """
+    return publisher.attempts() if isinstance(publisher, LockKeeper) else nullcontext()
+
+
+def is_waited_for(publisher: SnapshotPublisher) -> bool:
+    """Whether others wait for this thread's next attempt."""
+    return isinstance(publisher, LockKeeper) and publisher.keeps_lock
 
 
 class ExclusiveCreatePublisher:

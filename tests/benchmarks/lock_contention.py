@@ -1,0 +1,270 @@
+"""Writers that wait for one metastore lock: commits a second, the longest wait, and what a killed holder costs.
+
+    python -m tests.benchmarks.lock_contention [--writers 8] [--killed 3] [--seconds 20] [--server interbed] [--json]
+    python -m tests.benchmarks.lock_contention --raw [--seconds 10] [--json]
+
+Each writer is a process that upserts rows into one table of a local disk with `lock.enabled` = true. Writers of one
+machine would take turns by a local file; here they take none, as if each had a machine of its own. First all writers
+write; then as many as `--killed` are ended by SIGKILL, one of them while it holds the lock, and the others are watched
+for as long again. `--server java` is Hive's metastore 4.0.1.
+
+`--raw` measures bare calls instead: eight clients that hold the lock for 50 ms and ask every 10, 50 and 200 ms while
+they wait, and the same eight while 200 others wait behind them for another table; 20 locks a second are possible.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import interbed
+from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.storage.commit import publication
+from interbed.storage.commit.commit_queue import MachineQueue
+from interbed.testing import metastore
+from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
+from tests.catalog.writer_process import SCHEMA, TABLE, rows
+from tests.support.servers.java_metastore import running_java_metastore
+from tests.support.servers.metastore import lock_component, lock_request
+
+ROOT = Path(__file__).resolve().parents[2]
+HELD_SECONDS = 0.05
+WAITERS = 200
+LATE_SECONDS_MAX = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """Figures of writers; the second half is about those that were left after others had been killed."""
+
+    server: str
+    writers: int
+    commits_a_second: float
+    longest_seconds: float
+    killed: int
+    seconds_to_next_commit: float
+    commits_a_second_after: float
+    longest_seconds_after: float
+
+
+class NoQueue(MachineQueue):
+    """The queue of a writer that is alone on its machine."""
+
+    def take(self, timeout_seconds: float) -> bool:
+        """No turn."""
+        return False
+
+
+@contextlib.contextmanager
+def server(kind: str) -> Iterator[str]:
+    """A metastore's uri."""
+    if kind == "interbed":
+        with metastore() as uri:
+            yield uri
+    else:
+        with running_java_metastore("4.0.1") as running:
+            yield running.uri
+
+
+def contention(kind: str, *, writers: int, killed: int, seconds: float) -> Contention:
+    """Let writers write, kill some, and watch the others."""
+    with tempfile.TemporaryDirectory(prefix="interbed-contention-") as directory, server(kind) as uri:
+        options = {"metastore": "hive", "uri": uri, "warehouse": f"file:{directory}/lake", "lock.enabled": "true"}
+        with interbed.CatalogFactory.create(options) as catalog:
+            catalog.create_database("shop")
+            catalog.create_table(TABLE, SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
+        logs = [Path(directory) / f"commits-{number}" for number in range(writers + killed)]
+        started = [_writer(options, number, log) for number, log in enumerate(logs)]
+        try:
+            _until(lambda: all(log.exists() and log.read_text() for log in logs), LATE_SECONDS_MAX)
+            began = time.time()
+            time.sleep(seconds)
+            ended = time.time()
+            victims = _kill(uri, started, killed)
+            killed_at = time.time()
+            left = [log for number, log in enumerate(logs) if started[number] not in victims]
+            _until(lambda: any(end > killed_at for _, end in _commits(left)), LATE_SECONDS_MAX * 4)
+            time.sleep(seconds)
+            stopped = time.time()
+        finally:
+            for process in started:
+                process.kill()
+                process.wait(timeout=LATE_SECONDS_MAX)
+        before = [each for each in _commits(logs) if began <= each[1] <= ended]
+        after = [each for each in _commits(left) if each[1] > killed_at]
+        first = min(end for _, end in after)
+    return Contention(
+        server=kind,
+        writers=writers,
+        commits_a_second=len(before) / (ended - began),
+        longest_seconds=max((end - begin for begin, end in before), default=ended - began),
+        killed=killed,
+        seconds_to_next_commit=first - killed_at,
+        commits_a_second_after=sum(end > first for _, end in after) / (stopped - first),
+        longest_seconds_after=max(end - max(begin, first) for begin, end in after),
+    )
+
+
+def _writer(options: dict[str, str], number: int, log: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.lock_contention",
+            "--work",
+            json.dumps(options),
+            str(number),
+            str(log),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)},
+    )
+
+
+def work(options: dict[str, str], writer: int, log: Path) -> None:
+    """Commit until killed; a line for each commit: when it began and when it had ended."""
+    publication.MachineQueue = NoQueue  # type: ignore[misc]
+    with interbed.CatalogFactory.create(options) as catalog, log.open("w", buffering=1) as lines:
+        table = catalog.get_table(TABLE)
+        for number in range(1_000_000):
+            began = time.time()
+            table.upsert(rows(writer, number))
+            lines.write(f"{began} {time.time()}\n")
+
+
+def _commits(logs: Sequence[Path]) -> list[tuple[float, float]]:
+    found = []
+    for log in logs:
+        for line in log.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                begin, end = line.split()
+                found.append((float(begin), float(end)))
+    return sorted(found, key=lambda each: each[1])
+
+
+def _kill(uri: str, started: "Sequence[subprocess.Popen[bytes]]", count: int) -> "list[subprocess.Popen[bytes]]":
+    """Kill so many, one of which holds the lock and can't release it any more."""
+    by_id = {process.pid: process for process in started}
+    deadline = time.monotonic() + LATE_SECONDS_MAX
+    with HiveMetastoreClient(uri) as client:
+        while time.monotonic() < deadline:
+            holder = _holder(client)
+            if holder not in by_id:
+                continue
+            os.kill(holder, signal.SIGSTOP)
+            # It may have released the lock just before.
+            time.sleep(0.1)
+            if _holder(client) == holder:
+                victims = [by_id[holder], *[each for each in started if each.pid != holder][: count - 1]]
+                for victim in victims:
+                    victim.kill()
+                return victims
+            os.kill(holder, signal.SIGCONT)
+    raise RuntimeError("no writer was stopped while it held the lock")
+
+
+def _holder(client: HiveMetastoreClient) -> int | None:
+    for element in client.show_locks():
+        if element.state == LockState.ACQUIRED and (element.agentInfo or "").startswith("interbed-"):
+            return int(element.agentInfo.split("-")[1])
+    return None
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"nothing happened within {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+def raw(uri: str, *, poll_seconds: float, seconds: float, waiting: int = 0) -> float:
+    """Locks a second of eight clients."""
+    counts = [0] * 8
+    until = time.monotonic() + seconds
+    request = lock_request(lock_component(LockType.EXCLUSIVE, "d", "t"))
+
+    def acquire(client: HiveMetastoreClient, lock_id: int, state: int, pause: float) -> bool:
+        while state == LockState.WAITING:
+            if time.monotonic() > until + LATE_SECONDS_MAX:
+                return False
+            time.sleep(pause)
+            state = client.check_lock(lock_id).state
+        return True
+
+    def hold(number: int) -> None:
+        with HiveMetastoreClient(uri, timeout_seconds=LATE_SECONDS_MAX) as client:
+            while time.monotonic() < until:
+                lock = client.lock(request)
+                if acquire(client, lock.lockid, lock.state, poll_seconds):
+                    time.sleep(HELD_SECONDS)
+                client.unlock(lock.lockid)
+                counts[number] += 1
+
+    ended = threading.Event()
+
+    def wait(blocked: bool) -> None:
+        other = lock_request(lock_component(LockType.EXCLUSIVE, "d", "other"))
+        with HiveMetastoreClient(uri, timeout_seconds=LATE_SECONDS_MAX) as client:
+            lock = client.lock(other)
+            while blocked and not ended.wait(0.1):
+                client.check_lock(lock.lockid)
+            ended.wait()
+            client.unlock(lock.lockid)
+
+    others = [threading.Thread(target=wait, args=(bool(number),)) for number in range(waiting + 1 if waiting else 0)]
+    clients = [threading.Thread(target=hold, args=(number,)) for number in range(8)]
+    for thread in (*others, *clients):
+        thread.start()
+    for thread in clients:
+        thread.join()
+    ended.set()
+    for thread in others:
+        thread.join()
+    return sum(counts) / seconds
+
+
+def main() -> None:
+    """Parse the command line, measure, show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--writers", type=int, default=8)
+    parser.add_argument("--killed", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--server", choices=("interbed", "java"), default="interbed")
+    parser.add_argument("--raw", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work is not None:
+        work(json.loads(given.work[0]), int(given.work[1]), Path(given.work[2]))
+        return
+    figures: dict[str, object]
+    if given.raw:
+        with server(given.server) as uri:
+            figures = {
+                f"locks_a_second_polling_{poll}_ms": raw(uri, poll_seconds=poll / 1000, seconds=given.seconds)
+                for poll in (10, 50, 200)
+            }
+            figures["locks_a_second_with_200_waiters"] = raw(
+                uri, poll_seconds=0.01, seconds=given.seconds, waiting=WAITERS
+            )
+    else:
+        figures = asdict(contention(given.server, writers=given.writers, killed=given.killed, seconds=given.seconds))
+    if given.json:
+        print(json.dumps(figures, indent=2))
+        return
+    for name, value in figures.items():
+        print(f"{name:40} {value:.2f}" if isinstance(value, float) else f"{name:40} {value}")
+
+
+if __name__ == "__main__":
+    main()
