@@ -8,7 +8,9 @@ Paimon sends none; a commit of an hour would lose its lock there.
 """
 
 import logging
+import math
 import os
+import random
 import socket
 import threading
 import time
@@ -40,10 +42,17 @@ GRACE_HEARTBEATS = 2
 
 GRACE_HEARTBEAT_SECONDS_MIN = 0.1
 
-CHECK_FAILURES_MAX = 5
-"""How many checks of a lock that is waited for may fail in a row."""
+CHECK_FAILURES_MAX = 10
+"""How many checks of a lock that is waited for may fail in a row: its request is in the queue all the same, and Hive on
+Derby refuses one of two calls that meet.
+"""
 
-REFUSALS_MAX = 5
+BACKOFF_SECONDS_MAX = 2.0
+
+REQUEST_REFUSALS_MAX = 4
+"""How often a metastore may refuse a request that it has not entered."""
+
+REFUSALS_MAX = 8
 """How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
 
 _FIRST_BACKOFF_SECONDS = 0.1
@@ -157,6 +166,17 @@ class HiveCatalogLock:
             hostname=socket.gethostname(),
             agentInfo=self._agent,
         )
+        for refusals in range(1, REQUEST_REFUSALS_MAX + 1):
+            try:
+                return self._entered(request)
+            except CatalogUnavailableError:
+                raise
+            except CatalogError as error:
+                logger.info("the request for the lock of %s.%s: %s", self._database, self._table, error)
+                time.sleep(_backoff_seconds(refusals))
+        return self._entered(request)
+
+    def _entered(self, request: Any) -> Any:
         try:
             return self._client.lock(request)
         except CallStateUnknownError:
@@ -173,6 +193,7 @@ class HiveCatalogLock:
             for element in self._own():
                 logger.info("lock %d of %s.%s was entered, but failed", element.lockid, self._database, self._table)
                 return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            # It was not entered, so that the next try does not come twice.
             raise
 
     def _own(self) -> list[Any]:
@@ -199,7 +220,8 @@ class HiveCatalogLock:
         failures = 0
         # A metastore that waits is asked at once.
         pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
-        checked_at = time.monotonic()
+        began = time.monotonic()
+        looked_at = -math.inf
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
@@ -211,12 +233,9 @@ class HiveCatalogLock:
                 pause_seconds = max(pause_seconds, _backoff_seconds(failures))
             time.sleep(min(pause_seconds, left))
             asked_at = time.monotonic()
-            if not pace.server_wait_seconds:
+            if pace.is_look_due(asked_at - began, asked_at - looked_at):
                 pace.ahead = self._ahead(response.lockid)
-                if not pace.is_check_due(asked_at - checked_at):
-                    pause_seconds = pace.pause_seconds(0.0)
-                    continue
-            checked_at = asked_at
+                looked_at = asked_at = time.monotonic()
             try:
                 response = self._client.check_lock(response.lockid)
             except LockGoneError as error:
@@ -234,13 +253,13 @@ class HiveCatalogLock:
             pause_seconds = pace.pause_seconds(time.monotonic() - asked_at)
         return response
 
-    def _ahead(self, lock_id: int) -> int | None:
-        """How many locks of the table are ahead of this one; None if the metastore does not say."""
+    def _ahead(self, lock_id: int) -> int:
+        """How many locks of the table are ahead of this one, as far as the metastore says."""
         try:
             found = self._client.show_locks(self._database, self._table)
         except CatalogError as error:
             logger.info("lock %d of %s.%s: %s", lock_id, self._database, self._table, error)
-            return None
+            return 0
         return len({element.lockid for element in found if element.lockid < lock_id})
 
     def _holder(self, lock_id: int) -> str:
@@ -323,4 +342,5 @@ def _insisting(call: Callable[[], T]) -> T:
 
 
 def _backoff_seconds(failures: int) -> float:
-    return _FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1)
+    # Callers that met must not meet again.
+    return min(_FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1), BACKOFF_SECONDS_MAX) * random.uniform(0.5, 1.0)
