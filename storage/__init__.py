@@ -72,6 +72,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.kafka_errors",
         "base.masking",
         "base.path_name",
+        "base.plain_text",
         "base.predicate.expr",
         "base.predicate.parse",
         "base.predicate.reference",

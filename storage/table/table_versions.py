@@ -222,7 +222,7 @@ class TableVersions(TableAccess):
 
         For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
         """
-        from interbed.storage.version.repair import repair_earliest
+        from interbed.storage.version.rollback import repair_earliest
 
         self.store.check_here()
         return repair_earliest(self.store, snapshot_id)
