@@ -130,6 +130,11 @@ class TablePaths:
         """A manifest, a manifest list or an index manifest; raises CorruptFileError for a name with directories."""
         return self._under(f"manifest/{entry_name(name, 'manifest')}")
 
+    @property
+    def index_directory(self) -> str:
+        """The directory of the index files that are not beside the data files."""
+        return self._under("index")
+
     def index(self, name: str) -> str:
         """An index file; raises CorruptFileError for a name with directories."""
         return self._under(f"index/{entry_name(name, 'index')}")

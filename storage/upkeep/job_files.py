@@ -91,7 +91,7 @@ class JobFiles:
 
     def _indexes(self) -> Iterator[FileStatus]:
         """Its index files that are not beside the data files."""
-        listed = self.store.file_io.list(self.store.paths.index("").rstrip("/"))
+        listed = self.store.file_io.list(self.store.paths.index_directory)
         return (f for f in listed if f.name.startswith(self._beginnings))
 
     @property

@@ -13,6 +13,9 @@ from thrift.Thrift import TType
 
 _UNSET = "Required field "
 
+# Hive 2's clients send the field under another number, which a newer Hive gave to an optional one.
+_RENUMBERED = {"InsertEventRequestData": {"filesAdded"}}
+
 _Values = Callable[[Any], Iterable[Any]]
 
 
@@ -28,7 +31,8 @@ class RequiredParts:
     def __init__(self, structure: Any, known: "dict[Any, RequiredParts]") -> None:
         # First of all: a table may hold another one.
         known[structure] = self
-        self._names = _required_names(structure)
+        renumbered = _RENUMBERED.get(structure.__name__, set())
+        self._names = tuple(name for name in _required_names(structure) if name not in renumbered)
         self._inner: list[tuple[str, RequiredParts, _Values]] = []
         for field in structure.thrift_spec or ():
             if field:
