@@ -104,6 +104,16 @@ def _parse_bytes(text: str) -> int:
     return int(number * _BYTES[unit.removesuffix("ib").removesuffix("b") if unit != "b" else unit])
 
 
+def _parse_bytes_between(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        size = _parse_bytes(text)
+        if not least <= size <= most:
+            raise ValueError
+        return size
+
+    return parse
+
+
 def _quantity(text: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text.strip().lower())
     if match is None:
@@ -127,4 +137,8 @@ PORT = integer(0, 65535, "a port")
 SECONDS = SettingKind(allowed="a time above 0, such as 300, 300s, 5min or 1d", parse=_parse_positive_seconds)
 SECONDS_OR_NONE = SettingKind(allowed="a time such as 300, 30min or 1d, or 0", parse=parse_seconds)
 BYTES = SettingKind(allowed="a size, such as 67108864 or 64MB", parse=_parse_bytes)
+MESSAGE_BYTES = SettingKind(
+    allowed="a size from 64KB to 1GB, such as 16MB", parse=_parse_bytes_between(64 << 10, 1 << 30)
+)
+SOME_BYTES = SettingKind(allowed="a size from 1MB to 1TB, such as 256MB", parse=_parse_bytes_between(1 << 20, 1 << 40))
 BOOLEAN = SettingKind(allowed="true or false", parse=_parse_bool, choices=("true", "false"))

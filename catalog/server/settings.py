@@ -18,10 +18,12 @@ from typing import Any, Literal
 from interbed.catalog.server import hive_site
 from interbed.catalog.server.setting_kinds import (
     BYTES,
+    MESSAGE_BYTES,
     PATH,
     PORT,
     SECONDS,
     SECONDS_OR_NONE,
+    SOME_BYTES,
     TEXT,
     SettingKind,
     choice,
@@ -74,6 +76,31 @@ class ServerSettings:
         metadata=_about(
             "How long a client may take to send the rest of a message, and to take a reply, before it is dropped.",
             SECONDS,
+        ),
+    )
+    message_bytes_max: int = field(
+        default=16 << 20,
+        metadata=_about("The longest message of a client; a longer one is refused.", MESSAGE_BYTES),
+    )
+    partial_bytes_max: int = field(
+        default=256 << 20,
+        metadata=_about(
+            "Memory for messages that have come in part, in each process; beyond it the longest is dropped.", SOME_BYTES
+        ),
+    )
+    decoded_bytes_max: int = field(
+        default=512 << 20,
+        metadata=_about(
+            "Memory for the requests that are served at once, as decoded, in each process; half of it for one request.",
+            SOME_BYTES,
+        ),
+    )
+    reply_bytes_max: int = field(
+        default=128 << 20,
+        metadata=_about(
+            "Memory for replies that clients have not taken yet, in each process; beyond it the slowest client is "
+            "dropped.",
+            SOME_BYTES,
         ),
     )
     store_seconds: float = field(

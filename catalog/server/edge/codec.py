@@ -14,11 +14,10 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolA
 from thrift.Thrift import TType
 from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTransportBase
 
-MESSAGE_BYTES_MAX = 100 * 1024 * 1024
-"""As in Hive (`hive.metastore.server.max.message.size`): what one request may weigh."""
+from interbed.catalog.server.edge.scan import CONTAINER_ELEMENTS_MAX, BinaryScanner, CompactScanner, Scanner
 
-CONTAINER_ELEMENTS_MAX = 1_000_000
-"""Elements of one list, set or map: the decoder makes room for all of them before it has seen one."""
+MESSAGE_BYTES_LIMIT = 1 << 30
+"""What no text of a message is longer than; the setting message_bytes_max is mostly much less."""
 
 _BINARY_VERSION = b"\x80\x01"
 _COMPACT_ID = 0x82
@@ -102,6 +101,10 @@ class Codec(Protocol):
         """A protocol that reads messages from a source, within the limits above."""
         ...
 
+    def scanner(self, bytes_max: int) -> Scanner:
+        """A scanner for one message of at most so many bytes."""
+        ...
+
     def encode(self, structure: Any) -> bytes:
         """The bytes of a structure."""
         ...
@@ -128,8 +131,12 @@ class BinaryCodec:
     def reader(self, source: Any) -> Any:
         """A protocol that reads from a source."""
         return _BinaryReader(
-            source, string_length_limit=MESSAGE_BYTES_MAX, container_length_limit=CONTAINER_ELEMENTS_MAX
+            source, string_length_limit=MESSAGE_BYTES_LIMIT, container_length_limit=CONTAINER_ELEMENTS_MAX
         )
+
+    def scanner(self, bytes_max: int) -> Scanner:
+        """A scanner for one message of at most so many bytes."""
+        return BinaryScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:
         """The bytes of a structure."""
@@ -167,8 +174,12 @@ class CompactCodec:
     def reader(self, source: Any) -> Any:
         """A protocol that reads from a source."""
         return _CompactReader(
-            source, string_length_limit=MESSAGE_BYTES_MAX, container_length_limit=CONTAINER_ELEMENTS_MAX
+            source, string_length_limit=MESSAGE_BYTES_LIMIT, container_length_limit=CONTAINER_ELEMENTS_MAX
         )
+
+    def scanner(self, bytes_max: int) -> Scanner:
+        """A scanner for one message of at most so many bytes."""
+        return CompactScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:
         """The bytes of a structure."""

@@ -201,6 +201,13 @@ class Dispatcher:
                 variable.reset(token)
         return answer
 
+    def refusal(self, codec: Codec, message: bytes, reason: str) -> bytes:
+        """The reply to a message that is not decoded. Raises what Thrift raises for bytes that are no message."""
+        name, _, sequence = codec.reader(MemorySource(message)).readMessageBegin()
+        before, between = codec.header(name, TMessageType.EXCEPTION)
+        body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, f"{name:.100}: {reason}")
+        return before + codec.sequence(sequence) + between + body
+
     def _called(
         self, codec: Codec, method: _Method, arguments: Any, session: ClientSession
     ) -> tuple[Answer, str | None]:

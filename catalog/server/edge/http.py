@@ -5,12 +5,13 @@ answered with an error, and the connection ends. The header `x-actor-username` s
 """
 
 from http import HTTPStatus
-from typing import Any
 
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.edge.codec import MESSAGE_BYTES_MAX, MemorySource
-from interbed.catalog.server.edge.transport import SocketSource
+from interbed.catalog.server.edge.budgets import MESSAGE_BYTES_MAX
+from interbed.catalog.server.edge.codec import Codec
+from interbed.catalog.server.edge.scan import too_long
+from interbed.catalog.server.edge.transport import IncomingBytes
 
 HEAD_BYTES_MAX = 32 * 1024
 """Request line and headers."""
@@ -33,10 +34,16 @@ class HttpError(TTransportException):  # type: ignore[misc]
 class HttpFraming:
     """Messages in the bodies of requests to a path."""
 
-    def __init__(self, path: str) -> None:
+    is_delimited = True
+
+    def __init__(self, path: str, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self._path = path
+        self._bytes_max = bytes_max
         self.is_last = False
         self.user: str | None = None
+        self._searched = 0
+        self._body: _Body | None = None
+        self._interim = b""
 
     def whole(self, data: bytes) -> bytes | None:
         """The body of a request that is all there, with its length given. Everything else takes the long way."""
@@ -45,7 +52,7 @@ class HttpFraming:
             return None
         try:
             headers = self._head(data[:end])
-            length = _length(headers)
+            length = _length(headers, self._bytes_max)
         except HttpError:
             # The long way finds it again, and can answer.
             return None
@@ -53,31 +60,52 @@ class HttpFraming:
             return None
         return data[end + len(_END_OF_HEAD) :]
 
-    def next(self, reader: SocketSource) -> Any:
+    def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
         """The body of the next request."""
-        try:
-            head = reader.read_until(_END_OF_HEAD, HEAD_BYTES_MAX)
-        except TTransportException as error:
-            if error.type == TTransportException.SIZE_LIMIT:
-                raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, str(error)) from error
-            raise
-        headers = self._head(head[: -len(_END_OF_HEAD)])
-        length = _length(headers)
-        if headers.get("expect", "").lower() == "100-continue":
-            reader.send(_CONTINUE)
-        body = _chunks(reader) if length is None else reader.read_exactly(length)
-        return MemorySource(body)
+        incoming.weight = 0
+        if self._body is None:
+            self._body = self._begun(incoming)
+        body = self._body
+        if body is None or not body.is_whole(incoming):
+            return None
+        self._body, self._searched = None, 0
+        message = incoming.take(body.begin, body.end)
+        return body.content if body.content is not None else message
 
-    def pack(self, reply: bytes) -> bytes:
-        """A response; an empty one for no reply."""
-        return _response(HTTPStatus.OK, _CONTENT_TYPE, reply, closes=self.is_last)
+    def interim(self) -> bytes:
+        """That a client may go on which has asked for it."""
+        said, self._interim = self._interim, b""
+        return said
+
+    def head(self, length: int) -> bytes:
+        """The head of a response."""
+        return _response_head(HTTPStatus.OK, _CONTENT_TYPE, length, closes=self.is_last)
 
     def refusal(self, error: Exception) -> bytes:
         """A response that says what was wrong with the request."""
         status = error.status if isinstance(error, HttpError) else HTTPStatus.BAD_REQUEST
         if isinstance(error, OSError | EOFError):
             return b""
-        return _response(status, "text/plain; charset=utf-8", f"{error}\n".encode(errors="replace"), closes=True)
+        body = f"{error}\n".encode(errors="replace")
+        return _response_head(status, "text/plain; charset=utf-8", len(body), closes=True) + body
+
+    def _begun(self, incoming: IncomingBytes) -> "_Body | None":
+        """The body whose head has come."""
+        end = incoming.data.find(_END_OF_HEAD, max(0, self._searched - len(_END_OF_HEAD)))
+        if end < 0 or end > HEAD_BYTES_MAX:
+            self._searched = len(incoming.data)
+            if self._searched > HEAD_BYTES_MAX:
+                raise HttpError(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head of more than {HEAD_BYTES_MAX} bytes"
+                )
+            incoming.needed = self._searched + 1
+            return None
+        headers = self._head(bytes(incoming.data[:end]))
+        length = _length(headers, self._bytes_max)
+        if headers.get("expect", "").lower() == "100-continue":
+            self._interim = _CONTINUE
+        begin = end + len(_END_OF_HEAD)
+        return _Body(begin, begin + length) if length is not None else _ChunkedBody(begin, self._bytes_max)
 
     def _head(self, head: bytes) -> dict[str, str]:
         """The headers by their names in lower case; notes what they say of the connection and the user."""
@@ -106,7 +134,89 @@ class HttpFraming:
         return headers
 
 
-def _length(headers: dict[str, str]) -> int | None:
+class _Body:
+    """A body whose length is in the head; `content` is what it is if that is not as it came."""
+
+    content: bytes | None = None
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin = begin
+        self.end = end
+
+    def is_whole(self, incoming: IncomingBytes) -> bool:
+        """Whether all of it has come."""
+        incoming.needed = self.end
+        return len(incoming.data) >= self.end
+
+
+class _ChunkedBody(_Body):
+    """A body that comes in chunks, each with its length before it; a chunk of 0 and trailers end it."""
+
+    def __init__(self, begin: int, bytes_max: int) -> None:
+        super().__init__(begin, begin)
+        self._bytes_max = bytes_max
+        self._gathered = bytearray()
+        self._trailers: int | None = None
+
+    def is_whole(self, incoming: IncomingBytes) -> bool:
+        """Whether all of it has come; what has come is gathered, and cut out of the incoming bytes."""
+        while self.content is None:
+            line_end = incoming.data.find(b"\r\n", self.end)
+            line = bytes(incoming.data[self.end : line_end if line_end >= 0 else len(incoming.data)])
+            if line_end < 0 or len(line) > _CHUNK_LINE_BYTES_MAX:
+                return self._waits(incoming, line)
+            after = line_end + 2
+            if self._trailers is not None:
+                self._end_with(line)
+                self.end = after
+                continue
+            length = self._chunk_length(line)
+            if length == 0:
+                self._trailers = 0
+                self.end = after
+                continue
+            if len(incoming.data) < after + length + 2:
+                incoming.needed = after + length + 2
+                return False
+            if incoming.data[after + length : after + length + 2] != b"\r\n":
+                raise HttpError(HTTPStatus.BAD_REQUEST, "a chunk is longer than it says")
+            self._gathered += incoming.data[after : after + length]
+            incoming.gathered = len(self._gathered)
+            del incoming.data[: after + length + 2]
+            self.begin = self.end = 0
+        self.begin = self.end
+        return True
+
+    def _waits(self, incoming: IncomingBytes, line: bytes) -> bool:
+        if len(line) > _CHUNK_LINE_BYTES_MAX:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"a line of more than {_CHUNK_LINE_BYTES_MAX} bytes in the body")
+        incoming.needed = len(incoming.data) + 1
+        return False
+
+    def _end_with(self, line: bytes) -> None:
+        """Pass over a trailer; an empty line is the last."""
+        assert self._trailers is not None
+        if not line:
+            self.content = bytes(self._gathered)
+            return
+        self._trailers += len(line) + 2
+        if self._trailers > HEAD_BYTES_MAX:
+            raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many trailers")
+
+    def _chunk_length(self, line: bytes) -> int:
+        digits = line.partition(b";")[0].strip()
+        try:
+            length = int(digits, 16) if digits.isalnum() and len(digits) < 16 else -1
+        except ValueError:
+            length = -1
+        if length < 0:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the length of a chunk is no number")
+        if len(self._gathered) + length > self._bytes_max:
+            raise _too_large(self._bytes_max)
+        return length
+
+
+def _length(headers: dict[str, str], bytes_max: int) -> int | None:
     """The length of the body; None if it comes in chunks."""
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
@@ -118,41 +228,18 @@ def _length(headers: dict[str, str]) -> int | None:
     # More digits than any number that is allowed; int() takes signs, underscores and other alphabets.
     if not (length.isascii() and length.isdigit() and len(length) < 16):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the length of the body is no number")
-    if int(length) > MESSAGE_BYTES_MAX:
-        raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a message of more than {MESSAGE_BYTES_MAX} bytes")
+    if int(length) > bytes_max:
+        raise _too_large(bytes_max)
     return int(length)
 
 
-def _chunks(reader: SocketSource) -> bytes:
-    body = bytearray()
-    while True:
-        line = reader.read_until(b"\r\n", _CHUNK_LINE_BYTES_MAX)[:-2].partition(b";")[0].strip()
-        try:
-            length = int(line, 16) if line.isalnum() and len(line) < 16 else -1
-        except ValueError:
-            length = -1
-        if length < 0:
-            raise HttpError(HTTPStatus.BAD_REQUEST, "the length of a chunk is no number")
-        if len(body) + length > MESSAGE_BYTES_MAX:
-            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a message of more than {MESSAGE_BYTES_MAX} bytes")
-        if length == 0:
-            break
-        body += reader.read_exactly(length)
-        if reader.read_exactly(2) != b"\r\n":
-            raise HttpError(HTTPStatus.BAD_REQUEST, "a chunk is longer than it says")
-    # Trailers end with an empty line.
-    trailers = 0
-    while (line := reader.read_until(b"\r\n", _CHUNK_LINE_BYTES_MAX)) != b"\r\n":
-        trailers += len(line)
-        if trailers > HEAD_BYTES_MAX:
-            raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many trailers")
-    return bytes(body)
+def _too_large(bytes_max: int) -> HttpError:
+    return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(too_long(bytes_max)))
 
 
-def _response(status: HTTPStatus, content_type: str, body: bytes, *, closes: bool) -> bytes:
+def _response_head(status: HTTPStatus, content_type: str, length: int, *, closes: bool) -> bytes:
     connection = "Connection: close\r\n" if closes else ""
-    head = (
+    return (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{connection}\r\n"
-    )
-    return head.encode() + body
+        f"Content-Type: {content_type}\r\nContent-Length: {length}\r\n{connection}\r\n"
+    ).encode()

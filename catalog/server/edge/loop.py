@@ -1,44 +1,46 @@
 """The loop that a server process runs: it waits for all connections at once and hands their requests to threads.
 
 A connection costs a thread only while a request of it is served. What is in the cache is answered by the loop itself,
-after one look for all of these requests at the generation of metadata. Everything else goes to a pool; a message that
-does not come in one piece, or a reply that its client does not take, goes to a thread of its own, which may wait.
+after one look for all of these requests at the generation of metadata. Everything else goes to a pool, in which clients
+take turns. The loop gathers messages that come in pieces, and writes replies that their clients take in pieces: no
+thread waits for a client.
 """
 
 import logging
 import selectors
 import socket
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import AbstractContextManager
+
+from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.repository.generation import Generations
+from interbed.catalog.server.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits
 from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.call import ClientSession
-from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.edge.dispatch import Dispatcher
+from interbed.catalog.server.edge.listeners import Listeners, Service
 from interbed.catalog.server.edge.parking import ParkedRequests
+from interbed.catalog.server.edge.partial_messages import PartialMessages
 from interbed.catalog.server.edge.pool import ThreadPool
 from interbed.catalog.server.edge.recall import Hit, Recall
-from interbed.catalog.server.edge.tls import HANDSHAKE_SECONDS_MAX, client_subject, step
+from interbed.catalog.server.edge.replies import UnsentReplies
+from interbed.catalog.server.edge.serving import RequestServer, session_of
+from interbed.catalog.server.edge.tls import HANDSHAKE_SECONDS_MAX
 from interbed.catalog.server.edge.transport import (
-    BAD_INPUT,
-    MESSAGE_SECONDS_MAX,
-    READ_BYTES,
+    GOODBYE_SECONDS_MAX,
     ClientConnection,
-    Framing,
-    SocketSource,
     prepare,
-    say_goodbye,
+    receive_some,
     send_some,
     shut_down,
 )
+from interbed.catalog.server.edge.turn_order import in_turn
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
-from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.threads import ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -47,17 +49,6 @@ SHUTDOWN_SECONDS_MAX = 10.0
 
 _TICK_SECONDS = 1.0
 _THREAD_STACK_BYTES = 1024 * 1024
-_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """How the connections of a port are spoken to; see ClientLink for `speaks_for_client`."""
-
-    codec: Codec
-    framing: Callable[[], Framing]
-    tls: ssl.SSLContext | None = None
-    speaks_for_client: bool = True
 
 
 class Loop:
@@ -73,7 +64,7 @@ class Loop:
         dispatcher: Dispatcher,
         *,
         connections_max: int,
-        message_seconds: float = MESSAGE_SECONDS_MAX,
+        limits: EdgeLimits | None = None,
         listeners: Sequence[tuple[socket.socket, Service]] = (),
         cache: AnswerCache | None = None,
         generations: Callable[[], Generations] | None = None,
@@ -83,23 +74,33 @@ class Loop:
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._dispatcher = dispatcher
-        self._connections_max = connections_max
-        self._message_seconds = message_seconds
-        self._listeners = list(listeners)
+        self._limits = limits = limits if limits is not None else EdgeLimits()
         self._on_closed = on_closed
         self._on_disconnect = on_disconnect
         self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
+        self._listeners = Listeners(
+            self._selector,
+            listeners,
+            connections_max=connections_max,
+            count=lambda: len(self._connections),
+            add=self.add,
+        )
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._connections: set[ClientConnection] = set()
-        self._is_full = False
+        self._partials = PartialMessages(limits.partial_bytes_max)
+        self._replies = UnsentReplies(limits.reply_bytes_max, limits.message_seconds)
+        self._dropped = 0
         self._tasks: deque[Callable[[], None]] = deque()
         # Written to, so that the loop wakes up at once.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self._parked = ParkedRequests(self._selector, self.call_soon, self._closed)
+        self._requests = RequestServer(
+            self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
+        )
         self._recall: Recall | None = None
         if cache is not None and generations is not None:
             self._recall = Recall(
@@ -116,6 +117,22 @@ class Loop:
     def connection_count(self) -> int:
         """Connections that are open."""
         return len(self._connections)
+
+    @property
+    def figures(self) -> EdgeFigures:
+        """What the clients cost at this moment."""
+        return EdgeFigures(
+            partial_bytes=self._partials.size,
+            decoded_bytes=self._requests.decoded_bytes,
+            reply_bytes=self._replies.size,
+            waiting=self._pool.waiting,
+            dropped_total=self._dropped,
+            refused_total=self._requests.refused,
+        )
+
+    def waiting_outside(self) -> AbstractContextManager[None]:
+        """While a request waits for something outside of the server: another thread may serve meanwhile."""
+        return self._pool.blocked()
 
     def call_soon(self, task: Callable[[], None]) -> None:
         """Run a function on the loop's thread; safe from any."""
@@ -135,7 +152,7 @@ class Loop:
         previous_stack = threading.stack_size(_THREAD_STACK_BYTES)
         try:
             self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
-            self._watch_listeners()
+            self._listeners.watch()
             self._sweep()
             swept_at = time.monotonic()
             while not self._stopping.is_set():
@@ -164,25 +181,34 @@ class Loop:
             self._on_closed()
             return
         session = ClientSession(peer=peer, link=ClientLink(speaks_for_client=service.speaks_for_client))
-        connection = ClientConnection(connected, service.framing(), service.codec, session)
+        share = self._pool.client(peer.rpartition(":")[0])
+        connection = ClientConnection(connected, service.framing(), service.codec, session, share)
         if service.tls is not None:
-            connection.handshake_until = time.monotonic() + HANDSHAKE_SECONDS_MAX
+            connection.is_shaking_hands = True
+            connection.deadline = time.monotonic() + HANDSHAKE_SECONDS_MAX
+            connection.too_late = "the TLS handshake took too long"
         with self._guard:
             self._connections.add(connection)
         self._watch(connection)
 
     def _turn(self, timeout: float) -> None:
-        for key, _ in self._selector.select(timeout):
+        for data in in_turn(self._selector.select(timeout)):
+            connection = data if type(data) is ClientConnection else None
+            if connection is not None and not connection.watched:
+                # It was dropped in this turn.
+                continue
             try:
-                if type(key.data) is ClientConnection:
-                    self._readable(key.data)
+                if connection is None:
+                    data()
+                elif connection.outgoing:
+                    self._write(connection)
                 else:
-                    key.data()
+                    self._readable(connection)
             except Exception:
                 # One connection's trouble must not be all others'.
                 logger.exception("an error of the server")
-                if type(key.data) is ClientConnection:
-                    self._drop(key.data)
+                if connection is not None:
+                    self._drop(connection)
         if self._recall is not None:
             self._recall.ask()
 
@@ -203,43 +229,33 @@ class Loop:
     def _sweep(self) -> None:
         now = time.monotonic()
         with self._guard:
-            late = [each for each in self._connections if each.handshake_until is not None]
-        for connection in late:
-            if connection.handshake_until is not None and connection.handshake_until < now:
+            overdue = [each for each in self._connections if each.deadline is not None and each.deadline < now]
+        for connection in overdue:
+            if connection.watched:
+                self._dropped += not connection.is_ending
+                self._park(connection)
+                self._requests.hang_up(
+                    connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
+                )
+            elif connection.is_shaking_hands:
                 # The next step of the handshake finds it out, whichever thread has it.
                 shut_down(connection.link)
+        self._drop_slowest()
+        self._pool.look_again()
         if self._recall is not None:
             self._recall.look_after()
-        self._accept_again()
+        self._listeners.look_again()
 
-    # New connections
-
-    def _watch_listeners(self) -> None:
-        for listener, service in self._listeners:
-            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener, service))
-
-    def _unwatch_listeners(self) -> None:
-        for listener, _ in self._listeners:
-            self._selector.unregister(listener)
-
-    def _accept(self, listener: socket.socket, service: Service) -> None:
-        while not self._is_full:
-            if len(self._connections) >= self._connections_max:
-                logger.warning("all %d connections are in use, further clients wait", self._connections_max)
-                self._is_full = True
-                self._unwatch_listeners()
-                return
-            try:
-                connected, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                # Out of descriptors, most likely: tried again when a connection has ended, or after a while.
-                logger.warning("could not accept a connection: %s", error)
-                self._is_full = True
-                self._unwatch_listeners()
-                return
-            self.add(connected, service)
+    def _drop_slowest(self) -> None:
+        for connection in self._replies.slowest():
+            self._dropped += 1
+            logger.info(
+                "connection from %s ended: replies that were not taken are more than %d bytes (the setting "
+                "reply_bytes_max), and it is the slowest",
+                connection.session.peer,
+                self._limits.reply_bytes_max,
+            )
+            self._drop(connection)
 
     def _closed(self, connection: ClientConnection) -> None:
         """Forget a connection that is not watched; from any thread."""
@@ -247,21 +263,30 @@ class Loop:
         connection.session.link.is_closed = True
         if not self._stopping.is_set():
             self._on_disconnect(connection.session.link)
+        self._partials.forget(connection)
+        self._replies.forget(connection)
         with self._guard:
             self._connections.discard(connection)
         self._on_closed()
-        if self._is_full:
-            self.call_soon(self._accept_again)
+        if self._listeners.is_full:
+            self.call_soon(self._look_for_room)
 
-    def _accept_again(self) -> None:
-        if self._is_full and len(self._connections) < self._connections_max and not self._stopping.is_set():
-            self._is_full = False
-            self._watch_listeners()
+    def _look_for_room(self) -> None:
+        if not self._stopping.is_set():
+            self._listeners.look_again()
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Close a connection that the pool has; from any thread."""
+        self._closed(connection)
+
+    def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
+        """Serve a request that the pool has again when it is due; from any thread."""
+        self._parked.park(connection, later, serve)
 
     # Requests
 
-    def _watch(self, connection: ClientConnection) -> None:
-        self._selector.register(connection.link, selectors.EVENT_READ, connection)
+    def _watch(self, connection: ClientConnection, events: int = selectors.EVENT_READ) -> None:
+        self._selector.register(connection.link, events, connection)
         connection.watched = True
 
     def _unwatch(self, connection: ClientConnection) -> None:
@@ -269,29 +294,31 @@ class Loop:
         connection.watched = False
 
     def _readable(self, connection: ClientConnection) -> None:
-        if connection.handshake_until is not None:
+        if connection.is_shaking_hands:
             self._unwatch(connection)
-            self._pool.submit(partial(self._shake_hands, connection))
+            self._requests.start_handshake(connection)
             return
         try:
-            data = connection.link.recv(READ_BYTES)
-            if type(connection.link) is ssl.SSLSocket:
-                # What TLS has taken off the socket shows in no selector.
-                while pending := connection.link.pending():
-                    data += connection.link.recv(pending)
-        except _NOT_YET:
-            return
+            data = receive_some(connection.link)
         except OSError as error:
             logger.info("connection from %s ended: %s", connection.session.peer, error)
             data = b""
+        if data is None:
+            return
         if not data:
-            self._unwatch(connection)
-            self._closed(connection)
+            if connection.incoming.data and not connection.is_ending:
+                logger.info("connection from %s ended within a message", connection.session.peer)
+            self._drop(connection)
+            return
+        if connection.is_ending:
+            # The last words are said, and the client has not read them yet.
+            return
+        if connection.incoming.data or connection.incoming.gathered:
+            self._gather(connection, data)
             return
         message = connection.framing.whole(data)
         if message is None:
-            self._unwatch(connection)
-            self._start_conversation(connection, b"", data)
+            self._gather(connection, data)
             return
         key = None
         if self._recall is not None:
@@ -302,111 +329,101 @@ class Loop:
         self._hand_over(connection, data, message, key)
 
     def _hand_over(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
-        if connection.watched:
-            self._unwatch(connection)
-        connection.busy = True
-        self._pool.submit(partial(self._serve_message, connection, data, message, key))
+        """Have what is probably one whole message served; `data` are the bytes as they came."""
+        self._park(connection)
+        self._requests.hand_over(connection, data, message, key)
 
-    def _give_back(self, connection: ClientConnection) -> None:
-        """Let the loop wait for the connection's next request; from any thread."""
-        connection.busy = False
-        self.call_soon(partial(self._take_back, connection))
+    def _gather(self, connection: ClientConnection, data: bytes) -> None:
+        """Keep a piece of a message, and look for its end if that may have come."""
+        connection.incoming.data += data
+        if len(connection.incoming.data) < connection.incoming.needed:
+            self.wait_for_more(connection)
+        else:
+            self._look_for_message(connection)
 
-    def _take_back(self, connection: ClientConnection) -> None:
+    def _look_for_message(self, connection: ClientConnection) -> None:
+        self._park(connection)
+        self._partials.count(connection)
+        self._requests.look_for_message(connection)
+
+    def wait_for_more(self, connection: ClientConnection) -> None:
+        """Wait for the rest of a message."""
         if self._stopping.is_set():
+            self._park(connection)
             self._closed(connection)
             return
-        self._watch(connection)
-        if type(connection.link) is ssl.SSLSocket and connection.link.pending():
+        if connection.deadline is None:
+            connection.deadline = time.monotonic() + self._limits.message_seconds
+            connection.too_late = "a message took too long to arrive: timed out"
+        self._partials.count(connection)
+        if not connection.watched:
+            self._watch(connection)
+        for each in self._partials.too_many():
+            self._requests.refused += 1
+            self._park(each)
+            self._requests.hang_up(
+                each,
+                TTransportException(
+                    TTransportException.SIZE_LIMIT,
+                    f"messages that have come in part are more than {self._partials.bytes_max} bytes (the setting "
+                    "partial_bytes_max), and this one is of the largest",
+                ),
+            )
+        if connection.watched and connection.has_pending_bytes:
             self._readable(connection)
 
-    def _serve_message(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
-        """Serve what is probably one whole message; a job of the pool."""
-        cache = None if self._recall is None else self._recall.cache
-        generation = -1 if cache is None else cache.generation
+    def take_back(self, connection: ClientConnection) -> None:
+        if connection.outgoing:
+            self._write(connection)
+            return
+        connection.busy = connection.is_shaking_hands = False
+        connection.deadline = None
+        if connection.is_ending:
+            self._wait_for_the_end(connection)
+        elif connection.framing.is_last or self._stopping.is_set():
+            self._park(connection)
+            self._closed(connection)
+        elif connection.incoming.data:
+            self._look_for_message(connection)
+        else:
+            self._park(connection)
+            self._watch(connection)
+            if connection.has_pending_bytes:
+                self._readable(connection)
+
+    def _write(self, connection: ClientConnection) -> None:
+        """Send more of a reply."""
         try:
-            source = MemorySource(message)
-            try:
-                request = self._dispatcher.read(connection.codec, source)
-            except IncompleteMessageError:
-                connection.busy = False
-                self._start_conversation(connection, b"", data)
-                return
-            rest = source.rest()
-            answer = self._dispatcher.call(request, _session_of(connection), may_wait=not rest)
-            connection.session = answer.session
-            if cache is not None and key is not None and not rest:
-                cache.keep(key, answer, generation)
-            unsent = send_some(connection.link, connection.framing.pack(answer.reply))
-        except AnswerLaterError as later:
-            self._parked.park(connection, later, partial(self._hand_over, connection, data, message, key))
-        except BAD_INPUT as error:
-            self._hang_up(connection, error)
-        except Exception:
-            logger.exception("connection from %s ended by an error of the server", connection.session.peer)
+            is_sent = self._replies.write(connection)
+        except OSError as error:
+            logger.info("connection from %s ended: %s", connection.session.peer, error)
+            self._drop(connection)
+            return
+        if is_sent:
+            self._park(connection)
+            self.take_back(connection)
+            return
+        if not connection.watched:
+            self._watch(connection, selectors.EVENT_WRITE)
+            self._drop_slowest()
+
+    def _wait_for_the_end(self, connection: ClientConnection) -> None:
+        """After the last words: wait a little until the client has read them."""
+        self._park(connection)
+        try:
+            socket.socket.shutdown(connection.link, socket.SHUT_WR)
+        except OSError:
+            self._closed(connection)
+            return
+        connection.deadline = time.monotonic() + GOODBYE_SECONDS_MAX
+        connection.too_late = "the client does not close it"
+        self._watch(connection)
+
+    def watch_handshake(self, connection: ClientConnection) -> None:
+        if self._stopping.is_set():
             self._closed(connection)
         else:
-            if unsent or rest or connection.framing.is_last:
-                self._start_conversation(connection, unsent, b"" if connection.framing.is_last else rest)
-            else:
-                self._give_back(connection)
-
-    def _start_conversation(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:
-        SupervisedThread(
-            partial(self._converse, connection, unsent, data),
-            name=f"client {connection.session.peer}",
-            deaths=self._deaths,
-        ).start()
-
-    def _converse(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:
-        """Serve a connection by waiting for it, until nothing of it is under way; on a thread of its own."""
-        try:
-            connection.link.settimeout(self._message_seconds)
-            if unsent:
-                connection.link.sendall(unsent)
-            while data:
-                connection.busy = False
-                reader = SocketSource(connection.link, data, self._message_seconds)
-                reader.begin()
-                request = self._dispatcher.read(connection.codec, connection.framing.next(reader))
-                connection.busy = True
-                answer = self._dispatcher.call(request, _session_of(connection))
-                connection.session = answer.session
-                connection.link.sendall(connection.framing.pack(answer.reply))
-                data = b"" if connection.framing.is_last else reader.rest()
-            connection.link.setblocking(False)
-        except BAD_INPUT as error:
-            self._hang_up(connection, error)
-        except Exception:
-            logger.exception("connection from %s ended by an error of the server", connection.session.peer)
-            self._closed(connection)
-        else:
-            if connection.framing.is_last:
-                self._closed(connection)
-            else:
-                self._give_back(connection)
-
-    def _hang_up(self, connection: ClientConnection, error: Exception) -> None:
-        logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
-        connection.busy = False
-        last_words = connection.framing.refusal(error)
-        if last_words:
-            say_goodbye(connection.link, last_words)
-        self._closed(connection)
-
-    def _shake_hands(self, connection: ClientConnection) -> None:
-        """One step of a TLS handshake; a job of the pool."""
-        try:
-            is_done = step(connection.link)
-            if is_done:
-                connection.session = replace(connection.session, certificate=client_subject(connection.link))
-        except (OSError, ValueError) as error:
-            logger.info("connection from %s ended: no TLS handshake: %s", connection.session.peer, error)
-            self._closed(connection)
-        else:
-            if is_done:
-                connection.handshake_until = None
-            self._give_back(connection)
+            self._watch(connection)
 
     def _give_answer(self, hit: Hit) -> None:
         """Send an answer from the cache if it is still true, or serve the request as if nothing had been kept."""
@@ -414,9 +431,17 @@ class Loop:
         if not entry.valid:
             self._hand_over(connection, hit.message, hit.message, entry.key)
             return
-        session = _session_of(connection)
+        session = session_of(connection)
+        size = len(entry.before) + len(hit.sequence) + len(entry.after)
+        connection.reply_bytes = size
+        head = connection.framing.head(size) + entry.before + hit.sequence
         try:
-            unsent = send_some(connection.link, connection.framing.pack(entry.before + hit.sequence + entry.after))
+            unsent: Sequence[memoryview | None]
+            if size < HEAVY_BYTES_MIN:
+                unsent = (send_some(connection.link, head + entry.after),)
+            else:
+                # It is not copied, and waits for its turn with others of its size.
+                unsent = (memoryview(head), memoryview(entry.after))
         except OSError as error:
             logger.info("connection from %s ended: %s", session.peer, error)
             self._drop(connection)
@@ -424,14 +449,12 @@ class Loop:
         if self._recall is not None:
             self._recall.cache.hits += 1
         self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
-        if unsent or connection.framing.is_last:
-            if connection.watched:
-                self._unwatch(connection)
-            self._start_conversation(connection, unsent, b"")
-            return
-        connection.busy = False
-        if not connection.watched:
-            self._take_back(connection)
+        connection.outgoing.extend(view for view in unsent if view is not None)
+        if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
+            self._park(connection)
+            self.take_back(connection)
+        else:
+            connection.busy = False
 
     def _park(self, connection: ClientConnection) -> None:
         if connection.watched:
@@ -444,11 +467,9 @@ class Loop:
     # The end
 
     def _close(self) -> None:
-        if not self._is_full:
-            self._unwatch_listeners()
-        for listener, _ in self._listeners:
-            listener.close()
-        deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
+        self._listeners.close()
+        swept_at = time.monotonic()
+        deadline = swept_at + SHUTDOWN_SECONDS_MAX
         while True:
             with self._guard:
                 idle = [connection for connection in self._connections if not connection.busy]
@@ -461,9 +482,11 @@ class Loop:
             for connection in idle:
                 if connection.watched:
                     self._drop(connection)
-                else:
-                    # A thread waits for the rest of a message, which has not been acknowledged.
-                    shut_down(connection.link)
+            if time.monotonic() - swept_at > _TICK_SECONDS:
+                for connection in self._replies.stalled():
+                    self._drop(connection)
+                self._requests.begins_no_more = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
+                swept_at = time.monotonic()
             self._turn(0.01)
         if self._recall is not None:
             self._recall.close()
@@ -471,11 +494,3 @@ class Loop:
         self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()
-
-
-def _session_of(connection: ClientConnection) -> ClientSession:
-    """The connection's session, with the user that came with the message, if that carries one."""
-    user = connection.framing.user
-    if user is not None and user != connection.session.user:
-        connection.session = replace(connection.session, user=user)
-    return connection.session

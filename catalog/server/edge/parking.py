@@ -46,6 +46,9 @@ class ParkedRequests:
         serve()
 
     def _stirred(self, connection: ClientConnection) -> None:
+        if not connection.watched:
+            # It was dropped, or its request is served again, in this turn.
+            return
         try:
             # Not the method of TLS sockets, which can't look without taking.
             has_ended = not socket.socket.recv(connection.link, 1, socket.MSG_PEEK)

@@ -3,70 +3,125 @@
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from interbed.catalog.server.edge.fair_queue import ClientShare, FairQueue
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
 THREADS_MAX = 64
-"""More than database connections: some requests wait for a file system."""
+"""More than database connections: some requests wait for others that write."""
 
 IDLE_SECONDS_MAX = 60.0
 """How long a thread stays without work."""
 
 
 class ThreadPool:
-    """Runs jobs, each on one of at most `threads_max` threads, in their order. A job takes care of its own errors: one
-    that does not ends its thread, which is noted in `deaths`; others run the next jobs.
+    """Runs jobs, each on one of at most `threads_max` threads, clients taking turns. A job takes care of its own
+    errors: one that does not ends its thread, which is noted in `deaths`; others run the next jobs.
     """
 
     def __init__(self, threads_max: int = THREADS_MAX, *, deaths: ThreadDeaths | None = None) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A permit for each job that waits; the jobs themselves are in the fair queue.
+        self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._jobs = FairQueue()
         self._threads_max = threads_max
         self._guard = threading.Lock()
         self._threads = 0
         self._idle = 0
+        self._blocked = 0
 
-    def submit(self, job: Callable[[], None]) -> None:
-        """Run the job soon."""
-        self._jobs.put(job)
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for a thread."""
+        return len(self._jobs)
+
+    def client(self, host: str) -> ClientShare:
+        """The share of a new connection from an address."""
         with self._guard:
-            # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
-            if self._idle >= self._jobs.qsize() or self._threads >= self._threads_max:
-                return
-            self._threads += 1
-            number = self._threads
-        SupervisedThread(self._work, name=f"requests {number}", deaths=self._deaths).start()
+            return self._jobs.client(host)
+
+    def submit(self, job: Callable[[], None], client: ClientShare | None = None, *, is_heavy: bool = False) -> None:
+        """Run the job when it is its client's turn."""
+        with self._guard:
+            self._jobs.put(job, client, is_heavy=is_heavy)
+        self._permits.put(True)
+        self._start_if_needed()
+
+    def look_again(self) -> None:
+        """Run jobs of kinds whose running jobs turned out to wait for something; now and then."""
+        with self._guard:
+            count = max(0, min(len(self._jobs), self._threads_max) - self._permits.qsize())
+        for _ in range(count):
+            self._permits.put(True)
+        if count:
+            self._start_if_needed()
+
+    @contextmanager
+    def blocked(self) -> Iterator[None]:
+        """While a job waits for something outside of the server: another thread may serve meanwhile."""
+        with self._guard:
+            self._blocked += 1
+        try:
+            self._start_if_needed()
+            yield
+        finally:
+            with self._guard:
+                self._blocked -= 1
 
     def close(self) -> None:
         """Let the threads end when all jobs are done."""
         with self._guard:
             threads = self._threads
         for _ in range(threads):
-            self._jobs.put(None)
+            self._permits.put(False)
+
+    def _start_if_needed(self) -> None:
+        with self._guard:
+            # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
+            if self._idle >= self._permits.qsize() or self._threads >= self._threads_max + self._blocked:
+                return
+            self._threads += 1
+            number = self._threads
+        SupervisedThread(self._work, name=f"requests {number}", deaths=self._deaths).start()
 
     def _work(self) -> None:
-        while True:
+        while self._has_permit():
             with self._guard:
-                self._idle += 1
-            try:
-                job = self._jobs.get(timeout=IDLE_SECONDS_MAX)
-            except queue.Empty:
-                job = None
-            with self._guard:
-                self._idle -= 1
-                if job is None:
-                    # A job that came in between finds another thread, or starts one.
-                    self._threads -= 1
+                job = self._jobs.take()
             if job is None:
-                return
+                # Only jobs of kinds of which enough run: the end of one, or `look_again`, gives the next permit.
+                continue
             ended_well = False
             try:
-                job()
+                job.run()
                 ended_well = True
             finally:
-                if not ended_well:
-                    with self._guard:
+                with self._guard:
+                    another = self._jobs.ended(job)
+                    if not ended_well:
                         self._threads -= 1
+                if another:
+                    self._permits.put(True)
+            del job
+
+    def _has_permit(self) -> bool:
+        """Wait for a permit; False if the thread is to end, which is not counted any more then."""
+        with self._guard:
+            if self._threads > self._threads_max + self._blocked:
+                self._threads -= 1
+                return False
+            self._idle += 1
+        try:
+            permit = self._permits.get(timeout=IDLE_SECONDS_MAX)
+        except queue.Empty:
+            permit = False
+        with self._guard:
+            self._idle -= 1
+            if not permit:
+                # A job that came in between finds another thread, or starts one.
+                self._threads -= 1
+        return permit

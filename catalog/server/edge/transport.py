@@ -1,10 +1,10 @@
 """Bytes in, messages out: how Thrift's messages are packed on a socket, and the connections that carry them.
 
-Buffered: messages follow one another, and where one ends shows only in decoding it. Framed: each has its length before
-it. HTTP is in http.py. Most messages arrive whole in one piece, and `whole` takes them as they are; for all others
-`next` waits on the socket for the rest, on a thread of their own. What a client may cost is bounded: bytes of a
-message, elements of a list, seconds for the rest of a message once it has begun and for taking a reply. An idle
-connection may stay for ever.
+Buffered: messages follow one another, and where one ends shows only in its values (scan.py). Framed: each has its
+length before it. HTTP is in http.py. Most messages arrive whole in one piece, and `whole` takes them as they are; all
+others are gathered as IncomingBytes, from which `next` takes a message when it has come. What a client may cost is
+bounded: bytes of a message, elements of a list, seconds for the rest of a message once it has begun and for taking a
+reply. An idle connection may stay for ever.
 """
 
 import errno
@@ -12,14 +12,18 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Protocol
 
 from thrift.Thrift import TException
 from thrift.transport.TTransport import CReadableTransport, TTransportBase, TTransportException
 
+from interbed.catalog.server.edge.budgets import MESSAGE_BYTES_MAX
 from interbed.catalog.server.edge.call import ClientSession
-from interbed.catalog.server.edge.codec import MESSAGE_BYTES_MAX, Codec, IncompleteMessageError, MemorySource
+from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError
+from interbed.catalog.server.edge.fair_queue import ClientShare
+from interbed.catalog.server.edge.scan import Scanner, too_long
 
 CONNECTIONS_MAX = 2000
 """Connections at once. Further ones wait in the kernel's queue until one ends."""
@@ -29,8 +33,13 @@ MESSAGE_SECONDS_MAX = 60.0
 
 READ_BYTES = 64 * 1024
 
+SOURCE_BYTES_MAX = 100 * 1024 * 1024
+"""The longest message of a SocketSource."""
+
 GOODBYE_SECONDS_MAX = 2.0
-"""How long the server waits for a client to read why it hangs up."""
+"""How long the server waits for a client to read why it hangs up: a socket that is closed with bytes unread takes what
+was sent away from the client.
+"""
 
 BAD_INPUT = (
     TException,
@@ -50,6 +59,9 @@ KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PAUSE_SECONDS, KEEPALIVE_PROBES = 6, 3, 3
 power is noticed after 15 s.
 """
 
+NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket that does not block raises when it can't go on."""
+
 _BACKLOG = 512
 _FRAME_HEAD = struct.Struct("!I")
 
@@ -66,14 +78,14 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
     ) -> None:
         self._socket = connection
         self._buffer = BytesIO(begun)
-        self._bytes_left = MESSAGE_BYTES_MAX
+        self._bytes_left = SOURCE_BYTES_MAX
         self._message_seconds = message_seconds
         self._deadline = time.monotonic() + message_seconds
 
     def begin(self) -> bool:
         """Begin a message, waiting for its first byte; False if the client has gone."""
         pending = self._buffer.read()
-        self._bytes_left = MESSAGE_BYTES_MAX - len(pending)
+        self._bytes_left = SOURCE_BYTES_MAX - len(pending)
         self._deadline = time.monotonic() + self._message_seconds
         if not pending:
             pending = self._socket.recv(READ_BYTES)
@@ -89,24 +101,6 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
             return data
         self._buffer = BytesIO(self._receive(1))
         return self._buffer.read(sz)
-
-    def read_exactly(self, count: int) -> bytes:
-        """So many bytes."""
-        data = self._buffer.read(count)
-        if len(data) < count:
-            self._buffer = BytesIO(data + self._receive(count - len(data)))
-            data = self._buffer.read(count)
-        return data
-
-    def read_until(self, end: bytes, most: int) -> bytes:
-        """The bytes up to and with an end mark. TTransportException if it is not among so many bytes."""
-        data = self._buffer.read()
-        while (found := data.find(end)) < 0:
-            if len(data) > most:
-                raise TTransportException(TTransportException.SIZE_LIMIT, f"a head of more than {most} bytes")
-            data += self._receive(1)
-        self._buffer = BytesIO(data[found + len(end) :])
-        return data[: found + len(end)]
 
     @property
     def cstringio_buf(self) -> BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -125,15 +119,9 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
         """Send all of it."""
         self._socket.sendall(data)
 
-    def rest(self) -> bytes:
-        """What was received beyond the message that was read."""
-        return self._buffer.read()
-
     def _receive(self, least: int) -> bytes:
         if least > self._bytes_left:
-            raise TTransportException(
-                TTransportException.SIZE_LIMIT, f"a message of more than {MESSAGE_BYTES_MAX} bytes"
-            )
+            raise too_long(SOURCE_BYTES_MAX)
         received = bytearray()
         while len(received) < least:
             chunk = self._socket.recv(max(READ_BYTES, min(least - len(received), 1024 * 1024)))
@@ -144,6 +132,31 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
                 raise TTransportException(TTransportException.TIMED_OUT, "a message took too long to arrive")
         self._bytes_left -= len(received)
         return bytes(received)
+
+
+class IncomingBytes:
+    """What a client has sent and the server has not served yet; begins with a message."""
+
+    __slots__ = ("data", "gathered", "needed", "scanner", "weight")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.gathered = 0
+        """How many bytes of the message were cut out of `data` already."""
+        self.needed = 0
+        """How many bytes there have to be before `Framing.next` can find the message."""
+        self.weight = 0
+        """The weight of the message that was taken last, 0 if it was not weighed."""
+        self.scanner: Scanner | None = None
+
+    def take(self, begin: int, end: int) -> bytes:
+        """Cut a message out of the front; the next one begins at `end`."""
+        with memoryview(self.data) as view:
+            message = bytes(view[begin:end])
+        del self.data[:end]
+        self.needed = self.gathered = 0
+        self.scanner = None
+        return message
 
 
 class Framing(Protocol):
@@ -159,16 +172,25 @@ class Framing(Protocol):
         """The user that came with the message itself."""
         ...
 
+    @property
+    def is_delimited(self) -> bool:
+        """Whether a message's length is known without a look at its values."""
+        ...
+
     def whole(self, data: bytes) -> bytes | None:
         """The message if these bytes are one, or may be one; None if they surely are not just that."""
         ...
 
-    def next(self, reader: SocketSource) -> Any:
-        """A source for the next message, of which at least one byte is there. Raises one of BAD_INPUT."""
+    def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
+        """Take the first message out of the bytes; None if more have to come. Raises one of BAD_INPUT."""
         ...
 
-    def pack(self, reply: bytes) -> bytes:
-        """The bytes to send."""
+    def interim(self) -> bytes:
+        """What the client waits for before it sends the rest of the message; mostly nothing. Said once."""
+        ...
+
+    def head(self, length: int) -> bytes:
+        """What is sent before a reply of this length."""
         ...
 
     def refusal(self, error: Exception) -> bytes:
@@ -181,18 +203,34 @@ class BufferedFraming:
 
     is_last = False
     user = None
+    is_delimited = False
+
+    def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
         """Known only after decoding."""
         return data
 
-    def next(self, reader: SocketSource) -> Any:
-        """The socket itself."""
-        return reader
+    def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
+        """What the scanner finds the end of."""
+        if incoming.scanner is None:
+            incoming.scanner = codec.scanner(self._bytes_max)
+        scanner = incoming.scanner
+        end = scanner.scan(incoming.data)
+        if end is None:
+            incoming.needed = max(scanner.position, len(incoming.data) + 1)
+            return None
+        incoming.weight = scanner.weight
+        return incoming.take(0, end)
 
-    def pack(self, reply: bytes) -> bytes:
-        """The reply."""
-        return reply
+    def interim(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def head(self, length: int) -> bytes:
+        """Nothing."""
+        return b""
 
     def refusal(self, error: Exception) -> bytes:
         """Nothing."""
@@ -204,6 +242,10 @@ class FramedFraming:
 
     is_last = False
     user = None
+    is_delimited = True
+
+    def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
         """The frame's content if the frame is what there is."""
@@ -211,14 +253,27 @@ class FramedFraming:
             return data[_FRAME_HEAD.size :]
         return None
 
-    def next(self, reader: SocketSource) -> Any:
+    def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
         """The content of a frame."""
-        (length,) = _FRAME_HEAD.unpack(reader.read_exactly(_FRAME_HEAD.size))
-        return MemorySource(reader.read_exactly(length))
+        incoming.weight = 0
+        incoming.needed = _FRAME_HEAD.size
+        if len(incoming.data) < incoming.needed:
+            return None
+        (length,) = _FRAME_HEAD.unpack_from(incoming.data)
+        if length > self._bytes_max:
+            raise too_long(self._bytes_max)
+        incoming.needed = _FRAME_HEAD.size + length
+        if len(incoming.data) < incoming.needed:
+            return None
+        return incoming.take(_FRAME_HEAD.size, incoming.needed)
 
-    def pack(self, reply: bytes) -> bytes:
-        """A frame; nothing for no reply."""
-        return _FRAME_HEAD.pack(len(reply)) + reply if reply else b""
+    def interim(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def head(self, length: int) -> bytes:
+        """A frame's head; nothing for no reply."""
+        return _FRAME_HEAD.pack(length) if length else b""
 
     def refusal(self, error: Exception) -> bytes:
         """Nothing."""
@@ -226,21 +281,76 @@ class FramedFraming:
 
 
 class ClientConnection:
-    """A client's connection and what the server knows of it."""
+    """A client's connection and what the server knows of it. The loop's thread or one of the pool has it at a time."""
 
-    __slots__ = ("busy", "codec", "framing", "handshake_until", "link", "session", "watched")
+    __slots__ = (
+        "busy",
+        "codec",
+        "deadline",
+        "framing",
+        "incoming",
+        "is_ending",
+        "is_shaking_hands",
+        "link",
+        "loop_seconds",
+        "loop_window",
+        "outgoing",
+        "partial_bytes",
+        "progress_at",
+        "reply_bytes",
+        "reply_until",
+        "session",
+        "share",
+        "too_late",
+        "unsent_bytes",
+        "watched",
+    )
 
-    def __init__(self, connected: socket.socket, framing: Framing, codec: Codec, session: ClientSession) -> None:
+    def __init__(
+        self,
+        connected: socket.socket,
+        framing: Framing,
+        codec: Codec,
+        session: ClientSession,
+        share: ClientShare | None = None,
+    ) -> None:
         self.link = connected
         self.framing = framing
         self.codec = codec
         self.session = session
+        self.share = share
         self.busy = False
         """Whether a request is being served: the server waits for it before it ends."""
         self.watched = False
         """Whether the loop waits for it, rather than some thread having it."""
-        self.handshake_until: float | None = None
-        """The time on the monotonic clock when the TLS handshake has to be done; None after it, and without TLS."""
+        self.is_shaking_hands = False
+        """Whether the TLS handshake is under way."""
+        self.is_ending = False
+        """Whether the connection ends when its last reply is sent and the client has closed it."""
+        self.deadline: float | None = None
+        """The time on the monotonic clock when what is under way has to be done; None if nothing is."""
+        self.too_late = ""
+        """What to say of a client that misses the deadline."""
+        self.incoming = IncomingBytes()
+        self.partial_bytes = 0
+        """How much of `incoming` the process's budget knows of."""
+        self.outgoing: deque[memoryview] = deque()
+        """What is left of a reply."""
+        self.unsent_bytes = 0
+        """How much of `outgoing` the process's budget knows of."""
+        self.progress_at = 0.0
+        """When the client took something of its reply last."""
+        self.reply_until = 0.0
+        """When it has to have taken all of it."""
+        self.reply_bytes = 0
+        """The length of the reply before."""
+        self.loop_seconds, self.loop_window = 0.0, 0
+        """What the loop did for it in the second of this number."""
+
+    @property
+    def has_pending_bytes(self) -> bool:
+        """Whether TLS has taken bytes off the socket that nobody has read."""
+        return type(self.link) is ssl.SSLSocket and self.link.pending() > 0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -286,27 +396,25 @@ def shut_down(connected: socket.socket) -> None:
             raise
 
 
-def send_some(connected: socket.socket, data: bytes) -> bytes:
-    """Send what the socket takes without waiting, and return the rest."""
-    if not data:
-        return data
+def receive_some(connected: socket.socket) -> bytes | None:
+    """Receive what has come; None if nothing has, no bytes if the client sends no more. OSError."""
     try:
-        return data[connected.send(data) :]
-    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return data
+        data = connected.recv(READ_BYTES)
+        if type(connected) is ssl.SSLSocket:
+            # What TLS has taken off the socket shows in no selector.
+            while pending := connected.pending():
+                data += connected.recv(pending)
+    except NOT_YET:
+        return None
+    return data
 
 
-def say_goodbye(connected: socket.socket, last_words: bytes) -> None:
-    """Send something before the connection is closed, and wait a little until the client has ended it: a socket that
-    is closed with bytes unread takes what was sent away from the client.
-    """
-    connected.settimeout(GOODBYE_SECONDS_MAX)
-    deadline = time.monotonic() + GOODBYE_SECONDS_MAX
-    try:
-        connected.sendall(last_words)
-        socket.socket.shutdown(connected, socket.SHUT_WR)
-        while connected.recv(READ_BYTES) and time.monotonic() < deadline:
-            pass
-    except OSError:
-        # It did not wait for them.
-        return
+def send_some(connected: socket.socket, data: bytes) -> memoryview | None:
+    """Send what the socket takes without waiting, and return the rest, None if there is none."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[connected.send(view) :]
+        except NOT_YET:
+            return view
+    return None

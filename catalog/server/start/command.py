@@ -103,6 +103,7 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
 def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     # A command that only prints its help imports none of this.
     from interbed.catalog.server.operate.logs import configure_logging
+    from interbed.catalog.server.start.deadline import end_at_last
     from interbed.catalog.server.start.descriptors import allow_connections
     from interbed.catalog.server.start.main import READY_LINE, run
 
@@ -115,6 +116,7 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
         def end(signal_number: int, _frame: FrameType | None) -> None:
             logger.info("ending: signal %s", signal.Signals(signal_number).name)
             running.stop()
+            end_at_last()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)

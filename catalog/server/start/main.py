@@ -23,12 +23,14 @@ from interbed.catalog.repository.generation import open_generations
 from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.calls.all_calls import all_handlers
 from interbed.catalog.server.calls.lock_clients import LockClients
+from interbed.catalog.server.edge.budgets import EdgeLimits
 from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.call import CallObserver
 from interbed.catalog.server.edge.codec import codec_named
 from interbed.catalog.server.edge.dispatch import Dispatcher
 from interbed.catalog.server.edge.http import HttpFraming
-from interbed.catalog.server.edge.loop import Loop, Service
+from interbed.catalog.server.edge.listeners import Service
+from interbed.catalog.server.edge.loop import Loop
 from interbed.catalog.server.edge.tls import server_context
 from interbed.catalog.server.edge.transport import BufferedFraming, FramedFraming, listen
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
@@ -173,13 +175,13 @@ def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
     tls = None
     if settings.tls_certificate is not None:
         tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    framing = FramedFraming if settings.transport == "framed" else BufferedFraming
+    framing = partial(FramedFraming if settings.transport == "framed" else BufferedFraming, settings.message_bytes_max)
     services = [(settings.host, settings.port, Service(codec=codec_named(settings.protocol), framing=framing, tls=tls))]
     if settings.http_port is not None:
         # Clients of the HTTP transport have no choice of protocol.
         http = Service(
             codec=codec_named("binary"),
-            framing=partial(HttpFraming, settings.http_path),
+            framing=partial(HttpFraming, settings.http_path, settings.message_bytes_max),
             tls=tls,
             speaks_for_client=False,
         )
@@ -203,7 +205,13 @@ def loop_for(
     loop = Loop(
         dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
         connections_max=settings.connections_max,
-        message_seconds=settings.message_seconds,
+        limits=EdgeLimits(
+            message_seconds=settings.message_seconds,
+            message_bytes_max=settings.message_bytes_max,
+            partial_bytes_max=settings.partial_bytes_max,
+            decoded_bytes_max=settings.decoded_bytes_max,
+            reply_bytes_max=settings.reply_bytes_max,
+        ),
         listeners=listeners,
         cache=cache,
         generations=partial(open_generations, parse_database_url(settings.db)),
@@ -211,6 +219,7 @@ def loop_for(
         on_disconnect=lock_clients.closed,
         deaths=deaths,
     )
+    REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(
             connections=lambda: loop.connection_count,

@@ -33,8 +33,13 @@ END_SOON = b"e"
 START_SECONDS_MAX = 60.0
 """How long a child may take until it serves."""
 
-END_SECONDS_MAX = 20.0
-"""How long children may take to end before they are killed: longer than they give to running requests."""
+END_SECONDS_MAX = 10.5
+"""How long children may take to end before they are killed: longer than they give to running requests, and shorter than
+the server has for all of it.
+"""
+
+REAP_SECONDS_MAX = 0.5
+"""How long a child that has closed its socket may still take at the end of the server."""
 
 RESTART_SECONDS_MIN = 1.0
 RESTART_SECONDS_MAX = 30.0
@@ -240,7 +245,7 @@ class Supervisor:
         process.link.close()
         self._processes.remove(process)
         self._count_workers()
-        status = _reaped(process.pid)
+        status = _reaped(process.pid, REAP_SECONDS_MAX if self._is_stopping else END_SECONDS_MAX)
         self._on_death(process.pid)
         if self._is_stopping:
             return
@@ -350,9 +355,9 @@ def _say(link: socket.socket, word: bytes) -> None:
         logger.debug("a child has ended by itself")
 
 
-def _reaped(pid: int) -> str:
+def _reaped(pid: int, seconds: float) -> str:
     """How a child has ended, that has closed its socket and so is about to. One that hangs there is killed."""
-    deadline = time.monotonic() + END_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:

@@ -17,7 +17,8 @@ from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.edge.cache import AnswerCache
 from interbed.catalog.server.edge.codec import codec_named
 from interbed.catalog.server.edge.dispatch import Dispatcher
-from interbed.catalog.server.edge.loop import Loop, Service
+from interbed.catalog.server.edge.listeners import Service
+from interbed.catalog.server.edge.loop import Loop
 from interbed.catalog.server.edge.pool import ThreadPool
 from interbed.catalog.server.edge.recall import Recall
 from interbed.catalog.server.edge.transport import BufferedFraming, listen
@@ -115,26 +116,12 @@ def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
     return recall.close
 
 
-def the_thread_of_a_client(watched: Watched, tmp_path: Path) -> Callable[[], None]:
-    loop = Loop(Dispatcher([]), connections_max=1, deaths=watched.deaths)
-    # A message that comes in pieces is waited for by a thread of its own; its connection is broken.
-    connection: Any = type("Broken", (), {"session": type("Session", (), {"peer": "here"})(), "link": None})()
-    loop._start_conversation(connection, b"", b"x")
-
-    def stop() -> None:
-        loop.stop()
-        loop.serve()
-
-    return stop
-
-
 THREADS = {
     "reaper": the_reaper,
     "metrics": the_sampler_of_metrics,
     "probe of a disk": a_probe,
     "requests 1": a_thread_of_the_pool,
     "cache": the_cache,
-    "client here": the_thread_of_a_client,
 }
 
 
