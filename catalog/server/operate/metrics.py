@@ -28,6 +28,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.process_collector import ProcessCollector
 
 import interbed
+from interbed.catalog.metastore.remote_files import RemoteFigures
+from interbed.catalog.server.edge.budgets import EdgeFigures
 from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import shortened
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
@@ -108,6 +110,28 @@ class ServerMetrics:
         self._hits = self._counter("interbed_cache_hits", "Answers taken from the cache.")
         self._misses = self._counter("interbed_cache_misses", "Answers that the cache did not have.")
         self._cache_bytes = self._gauge("interbed_cache_bytes", "What the caches hold.")
+        self._edge_bytes = self._gauge(
+            "interbed_edge_bytes",
+            "Memory for clients: partial (messages that have come in part), decoded (large requests that are served), "
+            "reply (replies that were not taken yet).",
+            ("kind",),
+        )
+        self._requests_waiting = self._gauge("interbed_requests_waiting", "Requests that wait for a thread.")
+        self._clients_dropped = self._counter(
+            "interbed_clients_dropped", "Clients dropped because they did not take a reply or send a message in time."
+        )
+        self._requests_refused = self._counter("interbed_requests_refused", "Requests refused by a limit of memory.")
+        self._stores = self._gauge(
+            "interbed_store_operations",
+            "Operations on remote file systems: waiting (a request waits for it), given_up (it still runs).",
+            ("state",),
+        )
+        self._store_timeouts = self._counter(
+            "interbed_store_timeouts", "Operations on remote file systems that did not end within store_seconds."
+        )
+        self._store_refusals = self._counter(
+            "interbed_store_refusals", "Operations on remote file systems that were refused, for these did not answer."
+        )
         # A method's own counters: looking them up by label takes longer than counting.
         self._of_method: dict[str, tuple[Any, Any]] = {}
         self._unknown_names: set[str] = set()
@@ -116,6 +140,9 @@ class ServerMetrics:
         self._look_at_pool: Callable[[], PoolFigures] | None = None
         self._look_at_cache: Callable[[], CacheFigures] | None = None
         self._cache_before = (0, 0)
+        self._look_at_edge: Callable[[], EdgeFigures] | None = None
+        self._look_at_stores: Callable[[], RemoteFigures] | None = None
+        self._edge_before, self._stores_before = (0, 0), (0, 0)
 
     def observed(self, call: Call) -> None:
         """Count a call."""
@@ -137,6 +164,8 @@ class ServerMetrics:
         connections: Callable[[], int] | None = None,
         pool: Callable[[], PoolFigures] | None = None,
         cache: Callable[[], CacheFigures] | None = None,
+        edge: Callable[[], EdgeFigures] | None = None,
+        stores: Callable[[], RemoteFigures] | None = None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
         """What this process has, to be looked at now and then; in a forked process to be called there. `deaths` notes
@@ -144,6 +173,8 @@ class ServerMetrics:
         """
         self._count_connections = connections
         self._look_at_pool, self._look_at_cache, self._cache_before = pool, cache, (0, 0)
+        self._look_at_edge, self._look_at_stores = edge, stores
+        self._edge_before = self._stores_before = (0, 0)
         if self._directory is not None:
             SupervisedThread(self._sample_for_ever, name="metrics", deaths=deaths or ThreadDeaths()).start()
 
@@ -182,6 +213,28 @@ class ServerMetrics:
                 self._misses.inc(max(0, cache.misses - misses))
                 self._cache_bytes.set(cache.size_bytes)
                 self._cache_before = (cache.hits, cache.misses)
+
+            self._sample_limits()
+
+    def _sample_limits(self) -> None:
+        if self._look_at_edge is not None:
+            edge = self._look_at_edge()
+            sizes = {"partial": edge.partial_bytes, "decoded": edge.decoded_bytes, "reply": edge.reply_bytes}
+            for kind, size in sizes.items():
+                self._edge_bytes.labels(kind).set(size)
+            self._requests_waiting.set(edge.waiting)
+            dropped, refused = self._edge_before
+            self._clients_dropped.inc(max(0, edge.dropped_total - dropped))
+            self._requests_refused.inc(max(0, edge.refused_total - refused))
+            self._edge_before = (edge.dropped_total, edge.refused_total)
+        if self._look_at_stores is not None:
+            stores = self._look_at_stores()
+            self._stores.labels("waiting").set(stores.waiting)
+            self._stores.labels("given_up").set(stores.given_up)
+            timeouts, refusals = self._stores_before
+            self._store_timeouts.inc(max(0, stores.timeouts_total - timeouts))
+            self._store_refusals.inc(max(0, stores.refused_total - refusals))
+            self._stores_before = (stores.timeouts_total, stores.refused_total)
 
     def _bounded(self, method: str) -> str:
         name = shortened(method)

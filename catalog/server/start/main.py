@@ -227,6 +227,8 @@ def loop_for(
             cache=None
             if cache is None
             else lambda: CacheFigures(hits=cache.hits, misses=cache.misses, size_bytes=cache.size),
+            edge=lambda: loop.figures,
+            stores=lambda: REMOTE_FILES.figures,
             deaths=deaths,
         )
     return loop
