@@ -57,6 +57,7 @@ class Loop:
     They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
     connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
     threads that die. `on_disconnect` gets each connection that has ended, unless the server ends it by stopping.
+    `on_tick` is called every second, with the time that requests have waited without one being begun.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Loop:
         generations: Callable[[], Generations] | None = None,
         on_closed: Callable[[], None] = lambda: None,
         on_disconnect: Callable[[ClientLink], None] = lambda link: None,
+        on_tick: Callable[[float], None] = lambda wait_seconds: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
@@ -77,6 +79,7 @@ class Loop:
         self._limits = limits = limits if limits is not None else EdgeLimits()
         self._on_closed = on_closed
         self._on_disconnect = on_disconnect
+        self._on_tick = on_tick
         self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
         self._listeners = Listeners(
@@ -242,6 +245,7 @@ class Loop:
                 shut_down(connection.link)
         self._drop_slowest()
         self._pool.look_again()
+        self._on_tick(self._pool.stalled_seconds)
         if self._recall is not None:
             self._recall.look_after()
         self._listeners.look_again()

@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,7 @@ class ThreadPool:
         # A permit for each job that waits; the jobs themselves are in the fair queue.
         self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._jobs = FairQueue()
+        self._stalled_since = 0.0
         self._threads_max = threads_max
         self._guard = threading.Lock()
         self._threads = 0
@@ -39,6 +41,12 @@ class ThreadPool:
         """Jobs that wait for a thread."""
         return len(self._jobs)
 
+    @property
+    def stalled_seconds(self) -> float:
+        """How long jobs have waited without one being begun, 0 if none waits."""
+        with self._guard:
+            return time.monotonic() - self._stalled_since if len(self._jobs) else 0.0
+
     def client(self, host: str) -> ClientShare:
         """The share of a new connection from an address."""
         with self._guard:
@@ -47,6 +55,8 @@ class ThreadPool:
     def submit(self, job: Callable[[], None], client: ClientShare | None = None, *, is_heavy: bool = False) -> None:
         """Run the job when it is its client's turn."""
         with self._guard:
+            if not len(self._jobs):
+                self._stalled_since = time.monotonic()
             self._jobs.put(job, client, is_heavy=is_heavy)
         self._permits.put(True)
         self._start_if_needed()
@@ -92,6 +102,8 @@ class ThreadPool:
         while self._has_permit():
             with self._guard:
                 job = self._jobs.take()
+                if job is not None:
+                    self._stalled_since = time.monotonic()
             if job is None:
                 # Only jobs of kinds of which enough run: the end of one, or `look_again`, gives the next permit.
                 continue

@@ -21,6 +21,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Generic, TypeVar
 
+from interbed.catalog.server.operate.handles import HandleReserve
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
@@ -152,7 +153,24 @@ class _HttpServer(ThreadingHTTPServer):
         self.address_family = info[0]
         self.health = health
         self._slots = threading.BoundedSemaphore(REQUESTS_MAX)
-        super().__init__((host, port), _Handler)
+        self._reserve = HandleReserve()
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError:
+            self._reserve.close()
+            raise
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        # Clients may have taken all files that the process may have; the probe shall hear of it.
+        return self._reserve.use(super().get_request)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self._reserve.refill()
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._reserve.close()
 
     def server_bind(self) -> None:
         # The library's own asks the name service for this host's name, which may take as long as it likes.

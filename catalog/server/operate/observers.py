@@ -20,8 +20,12 @@ from interbed.catalog.server.operate.optimizer import OptimizerBeside
 from interbed.catalog.server.operate.reaper import Reaper
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
+from interbed.storage.base.masking import without_credentials
 
 logger = logging.getLogger(__name__)
+
+DISK_BYTES_MIN = 16 << 20
+"""With less than this on the disk of the warehouse, or of a database in a file, the server is not ready."""
 
 HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metrics"
 """What is logged when the second port is open."""
@@ -74,6 +78,7 @@ class Operating:
         self._locks = locks
         self._warehouse = warehouse
         self._workers = workers
+        self._database_directory = _directory_of(settings.db)
         self._reaper = Reaper(
             store,
             locks,
@@ -172,7 +177,9 @@ class Operating:
         try:
             self._store.read(lambda transaction: transaction.events.current())
         except MetastoreError as error:
-            return str(error)
+            return without_credentials(str(error))
+        if self._database_directory is not None and (left := _bytes_left(self._database_directory)) < DISK_BYTES_MIN:
+            return f"the disk of {self._database_directory} has {left} bytes left"
         return None
 
     def _warehouse_problem(self) -> str | None:
@@ -180,6 +187,8 @@ class Operating:
             path = self._warehouse.removeprefix("file:")
             if not os.path.isdir(path):
                 return f"{path} is no directory"
+            if (left := _bytes_left(path)) < DISK_BYTES_MIN:
+                return f"the disk of {path} has {left} bytes left"
             return None if os.access(path, os.W_OK | os.X_OK) else f"{path} is not writable"
         try:
             directory_exists(self._warehouse)
@@ -189,3 +198,18 @@ class Operating:
 
     def _workers_problem(self) -> str | None:
         return self._problem_of_workers() if self._workers() > 0 else "no process serves"
+
+
+def _directory_of(db: str) -> str | None:
+    """The directory of a database in a file, None for another one."""
+    path = db.partition("?")[0].removeprefix("sqlite:///")
+    return None if path == db.partition("?")[0] else os.path.dirname(os.path.abspath(path))
+
+
+def _bytes_left(directory: str) -> int:
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        # That it is missing is said by others.
+        return DISK_BYTES_MIN
+    return found.f_bavail * found.f_frsize

@@ -35,8 +35,9 @@ from interbed.catalog.server.edge.tls import server_context
 from interbed.catalog.server.edge.transport import BufferedFraming, FramedFraming, listen
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.operate.vital_signs import OwnSigns
 from interbed.catalog.server.settings import ServerSettings, client_values, listed
-from interbed.catalog.server.start.board import SharedBoard
+from interbed.catalog.server.start.board import SharedBoard, WorkerPlace
 from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.threads import ThreadDeaths
 
@@ -197,6 +198,7 @@ def loop_for(
     *,
     listeners: Sequence[tuple[socket.socket, Service]] = (),
     on_closed: Callable[[], None] = lambda: None,
+    on_tick: Callable[[float], None] = lambda wait_seconds: None,
     deaths: ThreadDeaths,
     lock_clients: LockClients,
 ) -> Loop:
@@ -217,6 +219,7 @@ def loop_for(
         generations=partial(open_generations, parse_database_url(settings.db)),
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
+        on_tick=on_tick,
         deaths=deaths,
     )
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
@@ -243,8 +246,16 @@ class _OneProcess:
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
         deaths = ThreadDeaths()
         self._lock_clients = lock_clients_for(settings, metastore, deaths)
+        signs = OwnSigns()
         self._loop = loop_for(
-            settings, store, metastore, metrics, listeners=listeners, deaths=deaths, lock_clients=self._lock_clients
+            settings,
+            store,
+            metastore,
+            metrics,
+            listeners=listeners,
+            on_tick=signs.beat,
+            deaths=deaths,
+            lock_clients=self._lock_clients,
         )
         self._operating = Operating(
             settings,
@@ -254,6 +265,7 @@ class _OneProcess:
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
             guard=metastore.guard,
+            workers_problem=signs.problem,
             deaths=deaths,
             address=self._addresses[0],
         )
@@ -288,7 +300,7 @@ def _serve_worker(
     services: Sequence[Service],
     metrics: ServerMetrics | None,
     link: socket.socket,
-    report: Callable[[str], None],
+    place: WorkerPlace,
 ) -> None:
     """What a worker process does: serve the connections that come over the link until that ends."""
 
@@ -298,9 +310,18 @@ def _serve_worker(
             link.send(CLOSED)
 
     with _opened(settings) as (store, metastore):
-        deaths = ThreadDeaths(report)
+        deaths = ThreadDeaths(place)
         lock_clients = lock_clients_for(settings, metastore, deaths)
-        loop = loop_for(settings, store, metastore, metrics, on_closed=closed, deaths=deaths, lock_clients=lock_clients)
+        loop = loop_for(
+            settings,
+            store,
+            metastore,
+            metrics,
+            on_closed=closed,
+            on_tick=place.beat,
+            deaths=deaths,
+            lock_clients=lock_clients,
+        )
 
         def take() -> None:
             try:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.start.board import SharedBoard
+from interbed.catalog.server.start.board import SharedBoard, WorkerPlace
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +48,13 @@ RESTART_SECONDS_MAX = 30.0
 YOUNG_SECONDS = 10.0
 
 _TICK_SECONDS = 1.0
+_WORKER = "worker "
 
 Child = Callable[[socket.socket], None]
 """What a child does: runs in the new process, speaks over the socket, returns when it is to end."""
 
-Worker = Callable[[socket.socket, Callable[[str], None]], None]
-"""The same with a function that takes what is wrong with the worker, to be told by the companion."""
+Worker = Callable[[socket.socket, WorkerPlace], None]
+"""The same with a place for what is wrong with the worker, which the companion reads."""
 
 Companion = Callable[[socket.socket, SharedBoard], None]
 """The same with what is known of the workers."""
@@ -131,7 +132,7 @@ class Supervisor:
         # What there is by now is shared by all processes; the collector would touch, and so copy, all of it.
         gc.freeze()
         for number in range(1, self._count + 1):
-            self._fork(f"worker {number}", partial(self._run_worker, number))
+            self._fork(f"{_WORKER}{number}", partial(self._run_worker, number))
         if self._companion is not None:
             self._fork("companion", partial(self._run_companion, self._companion))
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -162,6 +163,7 @@ class Supervisor:
             return
 
     def _turn(self) -> None:
+        self._board.parent_beat()
         for key, _ in self._selector.select(_TICK_SECONDS):
             key.data()
         now = time.monotonic()
@@ -218,8 +220,9 @@ class Supervisor:
 
     def _run_worker(self, number: int, link: socket.socket) -> None:
         # What was wrong with the one before it has ended with it.
-        self._board.write(number, "")
-        self._worker(link, partial(self._board.write, number))
+        place = self._board.place(number)
+        place.clear()
+        self._worker(link, place)
 
     def _run_companion(self, companion: Companion, link: socket.socket) -> None:
         companion(link, self._board)
@@ -244,6 +247,9 @@ class Supervisor:
         self._selector.unregister(process.link)
         process.link.close()
         self._processes.remove(process)
+        if process.name.startswith(_WORKER):
+            # It says nothing any more; the next one has not begun to.
+            self._board.place(int(process.name.removeprefix(_WORKER))).clear()
         self._count_workers()
         status = _reaped(process.pid, REAP_SECONDS_MAX if self._is_stopping else END_SECONDS_MAX)
         self._on_death(process.pid)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.server.start.embedded import RunningServer, start_server
+from interbed.catalog.server.start.embedded import RunningServer
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.edge.test_bad_input import _call, _reluctant, _text
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table

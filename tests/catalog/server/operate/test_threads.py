@@ -27,6 +27,7 @@ from interbed.catalog.server.operate.metrics import ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for
 from interbed.catalog.server.operate.reaper import Reaper
 from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.start.board import WorkerPlace
 from interbed.catalog.server.start.workers import Supervisor
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
@@ -168,7 +169,7 @@ def test_a_server_whose_cache_cannot_ask_serves_and_is_not_ready(watched: Watche
 def test_a_thread_that_dies_in_a_worker_is_told_by_its_companion(tmp_path: Path) -> None:
     said = tmp_path / "said"
 
-    def worker(link: socket.socket, report: Callable[[str], None]) -> None:
+    def worker(link: socket.socket, report: WorkerPlace) -> None:
         deaths = ThreadDeaths(report)
         thread = SupervisedThread(fail, name="cache", deaths=deaths)
         thread.start()
