@@ -20,6 +20,7 @@ _DIRECT = {
     "port": "port",
     "warehouse.dir": "warehouse",
     "server.max.threads": "connections_max",
+    "server.max.message.size": "message_bytes_max",
     "event.db.listener.timetolive": "events_ttl_seconds",
     "limit.partition.request": "limit_partition_request",
 }
@@ -31,6 +32,7 @@ HIVE_KEYS: Mapping[str, str] = {
     "warehouse": "warehouse.dir",
     "db": "javax.jdo.option.ConnectionURL, …UserName, …Password",
     "connections_max": "server.max.threads",
+    "message_bytes_max": "server.max.message.size",
     "lock_lease_seconds": "hive.txn.timeout",
     "transport": "thrift.framed.transport.enabled",
     "protocol": "thrift.compact.protocol.enabled",

@@ -347,6 +347,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
         "thrift.port": str(settings.port),
         "port": str(settings.port),
         "server.max.threads": str(settings.connections_max),
+        "server.max.message.size": str(settings.message_bytes_max),
         "limit.partition.request": str(settings.limit_partition_request),
         "event.db.listener.timetolive": f"{settings.events_ttl_seconds:g}s",
         "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),

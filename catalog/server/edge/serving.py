@@ -257,7 +257,8 @@ class RequestServer:
         connection.reply_bytes = len(packed)
         unsent = send_some(connection.link, packed)
         if unsent is not None:
-            connection.outgoing.append(unsent)
+            # A view keeps all of the reply in memory, of which most may have been sent.
+            connection.outgoing.append(unsent if len(unsent) > len(packed) // 2 else memoryview(bytes(unsent)))
         if not connection.outgoing:
             connection.busy = False
         self._loop.call_soon(partial(self._loop.take_back, connection))

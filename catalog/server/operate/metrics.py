@@ -28,7 +28,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.process_collector import ProcessCollector
 
 import interbed
-from interbed.catalog.metastore.remote_files import RemoteFigures
+from interbed.catalog.metastore.directories.remote_files import RemoteFigures
 from interbed.catalog.server.edge.budgets import EdgeFigures
 from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import shortened
