@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
+from interbed.catalog.metastore.directories.locations import place_key, place_text
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import parsed_name
@@ -73,13 +74,15 @@ def row_of(
 ) -> dict[str, Any]:
     """The columns of a partition's row."""
     location = partition.storage.location if partition.storage is not None else None
+    stored = stored_location(root, name, location)
     return {
         "set_id": set_id,
         "storage_id": storage_id,
         "name": name,
         **key_forms(keys, partition.values),
         "value_list": None if name_values(name) == partition.values else _encode(list(partition.values)),
-        "location": stored_location(root, name, location),
+        "location": stored,
+        "place": place_key(place_text(stored)) if is_elsewhere(stored) else None,
         "create_time": partition.create_time,
         "last_access_time": partition.last_access_time,
         "parameters": _encode(dict(partition.parameters)) if partition.parameters else None,

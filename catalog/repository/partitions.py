@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from interbed.catalog.metastore.directories.locations import place_key, place_text
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.store import Stored
@@ -58,7 +59,7 @@ _FIND = (
 )
 _UPDATE = (
     "UPDATE partitions SET storage_id = :storage_id, name = :name, key_0 = :key_0, key_1 = :key_1, key_2 = :key_2, "
-    "key_3 = :key_3, more_keys = :more_keys, value_list = :value_list, location = :location, "
+    "key_3 = :key_3, more_keys = :more_keys, value_list = :value_list, location = :location, place = :place, "
     "create_time = :create_time, last_access_time = :last_access_time, parameters = :parameters WHERE id = :id"
 )
 _SHARE = "UPDATE partitions SET storage_id = :new WHERE set_id = :set_id AND storage_id = :old"
@@ -70,7 +71,8 @@ _TABLE_OF = (
 _TYPES = {
     **dict.fromkeys(("set_id", "storage_id", "create_time", "last_access_time"), "bigint"),
     **dict.fromkeys(
-        ("name", "key_0", "key_1", "key_2", "key_3", "more_keys", "value_list", "location", "parameters"), "text"
+        ("name", "key_0", "key_1", "key_2", "key_3", "more_keys", "value_list", "location", "place", "parameters"),
+        "text",
     ),
 }
 _INSERT_ARRAYS = (
@@ -301,19 +303,27 @@ class SqlPartitions:
             moved_root = moved_text(root, old_prefix, new_prefix)
             if moved_root != root:
                 self._connection.execute(
-                    update(PartitionSetRow).where(PartitionSetRow.id == set_id).values(location=moved_root)
+                    update(PartitionSetRow)
+                    .where(PartitionSetRow.id == set_id)
+                    .values(location=moved_root, place=place_key(place_text(moved_root)))
                 )
         rows = self._connection.execute(
             text("SELECT id, location FROM partitions WHERE set_id = :set_id AND location IS NOT NULL"),
             {"set_id": set_id},
         ).all()
-        moved = [
-            {"id": row.id, "location": moved_text(row.location, old_prefix, new_prefix)}
+        located = (
+            (row.id, row.location, moved_text(row.location, old_prefix, new_prefix))
             for row in rows
-            if is_elsewhere(row.location) and moved_text(row.location, old_prefix, new_prefix) != row.location
+            if is_elsewhere(row.location)
+        )
+        moved = [
+            {"id": number, "location": new, "place": place_key(place_text(new))}
+            for number, old, new in located
+            if new != old
         ]
         if moved:
-            self._connection.execute(text("UPDATE partitions SET location = :location WHERE id = :id"), moved)
+            statement = "UPDATE partitions SET location = :location, place = :place WHERE id = :id"
+            self._connection.execute(text(statement), moved)
 
     def mark(self, table_id: int, name: str, event_type: int) -> None:
         """Remember that an event happened to the partition of this name, whether it exists or not."""
@@ -363,7 +373,7 @@ class SqlPartitions:
     def _new_set(self, table_id: int, location: str | None) -> tuple[int, str | None]:
         statement = insert_unless_taken(self._connection, PartitionSetRow, PartitionSetRow.id)
         set_id: int | None = self._connection.execute(
-            statement.values(table_id=table_id, location=location)
+            statement.values(table_id=table_id, location=location, place=place_key(place_text(location)))
         ).scalar_one_or_none()
         # Somebody may have been first who does not hold the table's row.
         return (

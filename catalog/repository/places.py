@@ -1,7 +1,7 @@
 """Places of objects in SQL: what is registered in a directory, whatever the number of tables.
 
-Databases and tables have a column with their place, which is indexed: what lies in a directory is a range of it. Of
-partitions only those outside of their table's directory are looked at, by the texts of their locations.
+Databases, tables and sets of partitions have a column with their place, which is indexed: what lies in a directory is
+a range of it. Of partitions only those outside of their set's directory have one.
 """
 
 import json
@@ -28,19 +28,17 @@ _LINKED = (
     "SELECT d.catalog, d.name, t.name AS table_name FROM linked_places p JOIN tables t ON t.id = p.table_id "
     "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
 )
-_SET = (
-    "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
-    "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
-)
+# Of one table each, so that every database takes the index, whatever it knows of the numbers of rows.
+_OTHERS = "(SELECT s.id FROM partition_sets s WHERE s.table_id IS NULL OR s.table_id = :table_id)"
+_SET = f"SELECT p.id AS set_id FROM partition_sets p WHERE {{condition}} AND p.id NOT IN {_OTHERS} LIMIT 1"
 _PARTITION = (
-    "SELECT d.catalog, d.name, t.name AS table_name, p.name AS partition_name FROM partitions p "
-    "JOIN partition_sets s ON s.id = p.set_id JOIN tables t ON t.id = s.table_id "
-    "JOIN databases d ON d.id = t.database_id "
-    "WHERE p.location IS NOT NULL AND p.location NOT LIKE './%' AND t.id <> :table_id AND {condition} LIMIT 1"
+    "SELECT p.set_id FROM partitions p WHERE p.place IS NOT NULL AND {condition} "
+    f"AND p.set_id NOT IN {_OTHERS} LIMIT 1"
 )
-
-_OTHER_SCHEMES = {"s3": ("s3a", "s3n"), "gs": ("gcs",), "abfs": ("abfss", "wasb", "wasbs")}
-"""The names of a scheme in the locations of partitions, which are stored as they were given."""
+_TABLE_OF_SET = (
+    "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
+    "JOIN databases d ON d.id = t.database_id WHERE s.id = :set_id"
+)
 
 
 class SqlPlaces:
@@ -90,34 +88,33 @@ class SqlPlaces:
             row = self._connection.execute(text(statement.format(condition=_IN)), {**at, "table_id": own}).first()
             if row is not None:
                 return f"it holds the table {_named(row.catalog, row.name, row.table_name)}"
-        for spelled in _spellings(place):
-            values = {"at": spelled, **_range(spelled), "table_id": own}
-            for statement, column in ((_SET, "s.location"), (_PARTITION, "p.location")):
-                condition = _IN.replace("p.place", column)
-                row = self._connection.execute(text(statement.format(condition=condition)), values).first()
-                if row is not None:
-                    return f"it holds partitions of the table {_named(row.catalog, row.name, row.table_name)}"
+        for statement in (_SET, _PARTITION):
+            row = self._connection.execute(text(statement.format(condition=_IN)), {**at, "table_id": own}).first()
+            if row is not None:
+                return f"it holds partitions of the table {self._table_of(row.set_id)}"
         return None
 
     def _around(self, above: Collection[str], own: int) -> str | None:
         keys = sorted({place_key(each) or "" for each in above})
         for statement in (_TABLE, _LINKED):
-            row = self._first(statement, "p.place", keys, own)
+            row = self._first(statement, keys, own)
             if row is not None:
                 return f"it lies in the table {_named(row.catalog, row.name, row.table_name)}"
-        spelled = sorted({other for each in above for other in _spellings(each)})
-        row = self._first(_PARTITION, "p.location", spelled, own)
+        row = self._first(_PARTITION, keys, own)
         if row is not None:
-            return f"it lies in a partition of the table {_named(row.catalog, row.name, row.table_name)}"
+            return f"it lies in a partition of the table {self._table_of(row.set_id)}"
         return None
 
-    def _first(self, statement: str, column: str, values: list[str], own: int) -> Any:
-        if not values:
+    def _table_of(self, set_id: int) -> str:
+        row = self._connection.execute(text(_TABLE_OF_SET), {"set_id": set_id}).one()
+        return _named(row.catalog, row.name, row.table_name)
+
+    def _first(self, statement: str, keys: list[str], own: int) -> Any:
+        if not keys:
             # PostgreSQL takes an empty list for one of numbers.
             return None
-        condition = f"{column} IN :values"
-        prepared = text(statement.format(condition=condition)).bindparams(bindparam("values", expanding=True))
-        return self._connection.execute(prepared, {"values": values, "table_id": own}).first()
+        prepared = text(statement.format(condition="p.place IN :keys")).bindparams(bindparam("keys", expanding=True))
+        return self._connection.execute(prepared, {"keys": keys, "table_id": own}).first()
 
     def _outside(self, places: Collection[str]) -> list[Any]:
         columns = select(DatabaseRow.catalog, DatabaseRow.name, DatabaseRow.document)
@@ -150,15 +147,6 @@ def _range(place: str) -> dict[str, str]:
         key = place[:KEY_LENGTH_MAX]
         return {"first": key, "last": key + "\U0010ffff"}
     return {"first": below, "last": place + "0"}
-
-
-def _spellings(place: str) -> list[str]:
-    """A place as the locations of partitions have it."""
-    scheme, separator, rest = place.partition("://")
-    spelled = [place, *(f"{other}://{rest}" for other in _OTHER_SCHEMES.get(scheme, ()))] if separator else [place]
-    if place.startswith("file:"):
-        spelled.append(place.removeprefix("file:"))
-    return [each for one in spelled for each in (one, one + "/")]
 
 
 def _named(*names: str) -> str:

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from interbed.catalog.repository.models.base import Base, RowId
+from interbed.catalog.repository.models.base import Base, PlaceText, RowId
 
 # Names and values are ordered by code points, as Hive orders them, whatever the collation of the database.
 OrderedText = Text().with_variant(Text(collation="C"), "postgresql")
@@ -14,15 +14,17 @@ KEY_COLUMNS = 4
 
 class PartitionSetRow(Base):
     """The partitions of one table. `location` is what their locations are relative to: renaming a table changes this
-    row alone. A set whose table was dropped has none, and is emptied bit by bit.
+    row alone. A set whose table was dropped has none, and is emptied bit by bit. `place` is the location as it is
+    compared with others.
     """
 
     __tablename__ = "partition_sets"
-    __table_args__ = (UniqueConstraint("table_id"),)
+    __table_args__ = (UniqueConstraint("table_id"), Index("ix_partition_sets_place", "place"))
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     table_id: Mapped[int | None] = mapped_column(ForeignKey("tables.id", ondelete="SET NULL"))
     location: Mapped[str | None] = mapped_column(Text)
+    place: Mapped[str | None] = mapped_column(PlaceText)
 
 
 class PartitionStorageRow(Base):
@@ -42,8 +44,8 @@ class PartitionRow(Base):
 
     `key_0` … are the search forms of the first values (partition_values.py), `more_keys` is a JSON list of the
     others'. `location` is absent for the directory of this name below the set's, begins with `./` if it is another
-    one below the set's, and is a location of its own otherwise. `value_list` is a JSON list of the values if the name
-    does not contain them.
+    one below the set's, and is a location of its own otherwise; only then there is a `place`, by which it is compared
+    with others. `value_list` is a JSON list of the values if the name does not contain them.
     """
 
     __tablename__ = "partitions"
@@ -69,6 +71,13 @@ class PartitionRow(Base):
             sqlite_where=text("location IS NOT NULL"),
             postgresql_where=text("location IS NOT NULL"),
         ),
+        Index(
+            "ix_partitions_place",
+            "place",
+            "set_id",
+            sqlite_where=text("place IS NOT NULL"),
+            postgresql_where=text("place IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
@@ -82,6 +91,7 @@ class PartitionRow(Base):
     more_keys: Mapped[str | None] = mapped_column(Text)
     value_list: Mapped[str | None] = mapped_column(Text)
     location: Mapped[str | None] = mapped_column(Text)
+    place: Mapped[str | None] = mapped_column(PlaceText)
     create_time: Mapped[int] = mapped_column(BigInteger)
     last_access_time: Mapped[int] = mapped_column(BigInteger)
     parameters: Mapped[str | None] = mapped_column(Text)
