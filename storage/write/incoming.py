@@ -39,7 +39,11 @@ class IncomingRows:
             # A table without rows has no chunks, but its columns are checked all the same.
             parts = data.to_batches() or parts
         target, defaults = self._target()
-        batches = [batch for part in parts for batch in cast_to_schema(part, target, what=self._table)]
+        batches: list[pa.RecordBatch] = []
+        first_row = 0
+        for part in parts:
+            batches += cast_to_schema(part, target, what=self._table, first_row=first_row)
+            first_row += part.num_rows
         if not defaults:
             return batches
         filled = []

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.data_type import (
@@ -22,6 +23,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.base.types.exact_cast import exact_cast
 from interbed.storage.base.types.not_null import (
     NullInsideError,
     has_not_null_parts,
@@ -147,7 +149,7 @@ def fields_from_arrow(fields: "Sequence[pa.Field[Any]]", ids: FieldIds) -> tuple
 
 def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
     t = pa.types
-    if isinstance(arrow, pa.Decimal128Type) or (isinstance(arrow, pa.Decimal256Type) and arrow.precision <= 38):
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38:
         return AtomicType(TypeRoot.DECIMAL, precision=arrow.precision, scale=arrow.scale)
     if isinstance(arrow, pa.TimestampType):
         precision = {"s": 0, "ms": 3, "us": 6, "ns": 9}[arrow.unit]
@@ -173,11 +175,14 @@ def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
     return None
 
 
-def cast_to_schema(data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: str) -> list[pa.RecordBatch]:
+def cast_to_schema(
+    data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: str, first_row: int = 0
+) -> list[pa.RecordBatch]:
     """The rows of `data` as batches of exactly the target schema, its columns matched by name.
 
-    `what` names the destination in errors. Raises SchemaMismatchError for unknown, missing or duplicate columns,
-    for values that do not fit their column's type, and for nulls in columns that do not admit them.
+    `what` names the destination in errors, which count rows from `first_row` on. Raises SchemaMismatchError for
+    unknown, missing or duplicate columns, for values that do not fit their column's type, and for nulls in columns that
+    do not admit them.
     """
     names = data.schema.names
     duplicate = {n for n in names if names.count(n) > 1}
@@ -197,16 +202,13 @@ def cast_to_schema(data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: 
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, f.type)]))
             continue
         column = table.column(f.name)
-        if not column.type.equals(f.type):
-            try:
-                # Arrow's cast would take fields of null rows for nulls where none are admitted.
-                column = _cast(column, nullable_inside(f.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-                raise SchemaMismatchError(
-                    f"The column {f.name!r} of {what} is {f.type}; the data's {column.type} does not fit: {error}"
-                ) from error
+        # Casts would take fields of null rows for nulls where none are admitted.
+        column = exact_cast(column, nullable_inside(f.type), name=f.name, what=what, first_row=first_row)
         if not f.nullable and column.null_count:
-            raise SchemaMismatchError(f"The column {f.name!r} of {what} admits no nulls, but the data has some.")
+            row = first_row + pc.index(column.is_null(), True).as_py()
+            raise SchemaMismatchError(
+                f"The column {f.name!r} of {what} admits no nulls, but row {row} (counted from 0) has one."
+            )
         columns.append(_with_offsets(_conformed(column, f, what)))
     return pa.Table.from_arrays(columns, schema=target).combine_chunks().to_batches()
 
@@ -237,33 +239,3 @@ def _conformed(column: "pa.ChunkedArray[Any]", field: "pa.Field[Any]", what: str
     except NullInsideError as error:
         raise SchemaMismatchError(f"In the column {field.name!r} of {what}, {error}, but the data has some.") from None
     return pa.chunked_array(chunks, field.type)
-
-
-def _cast(column: "pa.ChunkedArray[Any]", target: pa.DataType) -> "pa.ChunkedArray[Any]":
-    if pa.types.is_boolean(column.type) != pa.types.is_boolean(target) and not pa.types.is_null(column.type):
-        # Arrow casts booleans to numbers and back; for a table that is almost always a mixed-up column.
-        raise pa.ArrowInvalid(f"{column.type} is not {target}")
-    if (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) and not (
-        pa.types.is_string(target) or pa.types.is_dictionary(target)
-    ):
-        # Arrow parses strings; a string column for a number is more likely a mistake than a wish.
-        raise pa.ArrowInvalid("strings are not parsed; cast the column first")
-    if _is_text(target) and not (_is_text(column.type) or _holds_bytes(column.type)):
-        # Arrow writes anything as a string; that, too, is more likely a mistake.
-        raise pa.ArrowInvalid("values are not made into strings; cast the column first")
-    if pa.types.is_temporal(target) and pa.types.is_integer(column.type):
-        raise pa.ArrowInvalid("numbers are not taken for times; cast the column first")
-    return column.cast(target, safe=True)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    return t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind)
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    """Whether Arrow checks the values to be text, or has none to check."""
-    t = pa.types
-    if isinstance(kind, pa.DictionaryType):
-        return _is_text(kind.value_type)
-    return t.is_null(kind) or t.is_binary(kind) or t.is_large_binary(kind)

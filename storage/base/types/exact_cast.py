@@ -1,0 +1,315 @@
+"""Arrow columns of callers as columns of a table: every value as it is, or an error that names its row.
+
+The rules, part for part of nested values (docs/api.md, "Values"):
+
+- integers fit their type's range; floats become integers, and decimals become either, only without a fraction lost;
+- floats become DECIMAL by their shortest text, which the scale must hold; DOUBLE becomes FLOAT by the nearest value;
+- text stays text, bytes stay bytes or become text if they are UTF-8; neither is parsed, and nothing is made into text;
+- a timestamp with a zone is an instant and goes only into TIMESTAMP WITH LOCAL TIME ZONE; one without is taken for UTC
+  there; a DATE takes timestamps at midnight; nothing loses digits of its time;
+- fields of rows are matched by name, and one that the table lacks is refused; maps have each key once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+from interbed.storage.base.errors import SchemaMismatchError
+
+Array = Any
+"""`pa.Array`; its stubs lag behind what it takes."""
+
+_MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError)
+_VALUE_LENGTH_MAX = 100
+
+_LIST_OF: Callable[..., Array] = pa.ListArray.from_arrays
+_CHUNKED: Callable[..., Any] = pa.chunked_array
+_MAP_OF: Callable[..., Array] = pa.MapArray.from_arrays
+_RUN_END_DECODE: Callable[[Array], Array] = pc.run_end_decode  # type: ignore[attr-defined]
+
+
+def exact_cast(
+    column: "pa.ChunkedArray[Any]", target: pa.DataType, *, name: str, what: str, first_row: int = 0
+) -> "pa.ChunkedArray[Any]":
+    """The column's values in the target type. `first_row` is the number of its first row in the data of the caller.
+
+    Raises SchemaMismatchError naming the column, and the row and value where it is a value that does not fit.
+    """
+    if column.type.equals(target) and not _has_maps(target):
+        return column
+    try:
+        chunks: list[Array] = [_converted(chunk, target, name) for chunk in column.chunks]
+        cast: pa.ChunkedArray[Any] = _CHUNKED(chunks, target)
+        return cast
+    except _MISFITS as error:
+        raise SchemaMismatchError(_message(column, target, name, what, first_row, error)) from None
+
+
+def _nulls(count: int, kind: Any) -> Array:
+    return pa.nulls(count, kind)
+
+
+def _message(
+    column: "pa.ChunkedArray[Any]", target: pa.DataType, name: str, what: str, first_row: int, error: Exception
+) -> str:
+    begins = f"The column {name!r} of {what} is {target}; "
+    try:
+        _converted(_nulls(0, column.type), target, name)
+    except _MISFITS as of_type:
+        return f"{begins}the data's {column.type} does not fit: {of_type}"
+    row = _first_misfit(column, target, name)
+    if row is None:
+        return f"{begins}the data's {column.type} does not fit: {error}"
+    try:
+        _converted(column.slice(row, 1).chunk(0), target, name)
+    except _MISFITS as of_value:
+        error = of_value
+    return f"{begins}row {first_row + row} (counted from 0) has {_shown(column, row)} ({column.type}): {error}"
+
+
+def _first_misfit(column: "pa.ChunkedArray[Any]", target: pa.DataType, name: str) -> int | None:
+    """The first row whose value can't be converted, found by halves; None if each can be for itself."""
+
+    def fits(begin: int, count: int) -> bool:
+        try:
+            for chunk in column.slice(begin, count).chunks:
+                _converted(chunk, target, name)
+        except _MISFITS:
+            return False
+        return True
+
+    begin, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        if fits(begin, half):
+            begin, count = begin + half, count - half
+        else:
+            count = half
+    return None if not count or fits(begin, 1) else begin
+
+
+def _shown(column: "pa.ChunkedArray[Any]", row: int) -> str:
+    try:
+        text = repr(column[row].as_py())
+    except (ValueError, OverflowError):
+        # A time that Python has no value for.
+        text = " ".join(str(column.slice(row, 1).chunk(0)).split())
+    return text if len(text) <= _VALUE_LENGTH_MAX else f"{text[:_VALUE_LENGTH_MAX]}…"
+
+
+# -- nested values -----------------------------------------------------------------------------------------------------
+
+
+def _converted(array: Array, target: pa.DataType, path: str) -> Array:
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_null(kind):
+        return _nulls(len(array), target)
+    if kind.equals(target) and not _has_maps(target):
+        return array
+    if isinstance(target, pa.StructType) and isinstance(kind, pa.StructType):
+        return _struct(array, target, path)
+    if isinstance(target, pa.MapType) and isinstance(kind, pa.MapType):
+        return _map(array, target, path)
+    if isinstance(target, pa.ListType) and _is_list(kind):
+        values = _converted(array.flatten(), target.value_type, f"{path}.{target.value_field.name}")
+        return _LIST_OF(_offsets(array), values, type=target, mask=_mask(array))
+    if pa.types.is_nested(kind) or pa.types.is_nested(target):
+        raise pa.ArrowInvalid(f"{path} would be a {_word(target)} from a {_word(kind)}")
+    try:
+        return _atomic(array, target)
+    except _MISFITS as error:
+        raise pa.ArrowInvalid(f"{path}: {error}" if "." in path else str(error)) from None
+
+
+def _plain(array: Array) -> Array:
+    """The array without an encoding or an extension type."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if isinstance(array.type, pa.DictionaryType):
+        return array.dictionary_decode()
+    return _RUN_END_DECODE(array) if isinstance(array.type, pa.RunEndEncodedType) else array
+
+
+def _struct(array: Array, target: pa.StructType, path: str) -> Array:
+    names = [field.name for field in array.type]
+    known = [field.name for field in target]
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        raise pa.ArrowInvalid(f"{path} has the field {unknown[0]!r}, its fields are {', '.join(known)}")
+    twice = [each for each in names if names.count(each) > 1]
+    if twice:
+        raise pa.ArrowInvalid(f"{path} has the field {twice[0]!r} twice")
+    # Flattened, a field is null wherever the struct is.
+    given = dict(zip(names, array.flatten(), strict=True))
+    parts = [
+        _converted(given[field.name], field.type, f"{path}.{field.name}")
+        if field.name in given
+        else _nulls(len(array), field.type)
+        for field in target
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+
+
+def _map(array: Array, target: "pa.MapType[Any, Any, Any]", path: str) -> Array:
+    # A map is a list of entries; flattened, those of null maps and of what is outside of a slice are gone.
+    fields = [array.type.key_field, array.type.item_field]
+    entries: Array = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
+    as_list: Array = pa.Array.from_buffers(
+        pa.list_(pa.field("entries", entries.type, nullable=False)),
+        len(array),
+        array.buffers()[:2],
+        offset=array.offset,
+        children=[entries],
+    )
+    flat = as_list.flatten()
+    offsets = _offsets(as_list)
+    keys = _converted(flat.field(0), target.key_type, f"{path}.key")
+    if _has_repeated(keys, to_numpy(offsets)):
+        raise pa.ArrowInvalid(f"{path} is a map with a key twice")
+    if keys.null_count:
+        raise pa.ArrowInvalid(f"{path} is a map with a null for a key")
+    items = _converted(flat.field(1), target.item_type, f"{path}.value")
+    return _MAP_OF(offsets, keys, items, type=target, mask=_mask(array))
+
+
+def _has_repeated(keys: Array, offsets: Any) -> bool:
+    """Whether a map has a key more than once; `offsets` say which keys are of which map."""
+    lengths = np.diff(offsets)
+    if not len(lengths) or lengths.max() < 2:
+        return False
+    try:
+        codes = to_numpy(keys.dictionary_encode().indices.fill_null(-1)).astype(np.int64)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        # Keys of nested types are compared one by one.
+        numbers: dict[str, int] = {}
+        codes = np.array([numbers.setdefault(repr(key), len(numbers)) for key in keys.to_pylist()], dtype=np.int64)
+    of_map = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    pairs = of_map * (int(codes.max()) + 2) + codes
+    return len(np.unique(pairs)) < len(pairs)
+
+
+def _mask(array: Array) -> Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _offsets(array: Array) -> Array:
+    """Offsets into the flattened lists."""
+    # Views and large lists have lengths of 64 bits.
+    found: Array = pc.list_value_length(array)
+    lengths = to_numpy(pc.fill_null(found, scalar_of(0, found.type)))
+    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowInvalid("lists of one batch have more than 2147483647 elements; give smaller batches")
+    return from_numpy(offsets.astype(np.int32))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    t = pa.types
+    is_view = t.is_list_view(kind) or t.is_large_list_view(kind)
+    return is_view or t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _word(kind: pa.DataType) -> str:
+    for word, is_kind in (("map", pa.types.is_map), ("row", pa.types.is_struct), ("list", _is_list)):
+        if is_kind(kind):
+            return word
+    return f"single value ({kind})"
+
+
+# -- single values -----------------------------------------------------------------------------------------------------
+
+
+def _atomic(array: Array, target: pa.DataType) -> Array:
+    kind = array.type
+    t = pa.types
+    if t.is_boolean(kind) or t.is_boolean(target):
+        raise pa.ArrowInvalid("booleans are not made of other values, nor the other way round")
+    if _is_text(kind) or _is_text(target):
+        return _text(array, target)
+    if _is_bytes(kind) or _is_bytes(target):
+        if not (_is_bytes(kind) and _is_bytes(target)):
+            raise pa.ArrowInvalid("bytes are not parsed, and nothing is made into bytes; cast the column first")
+        return array.cast(target, safe=True)
+    if t.is_temporal(kind) or t.is_temporal(target):
+        return _temporal(array, target)
+    return _number(array, target)
+
+
+def _text(array: Array, target: pa.DataType) -> Array:
+    if not _is_text(target):
+        raise pa.ArrowInvalid("strings are not parsed; cast the column first")
+    if not (_is_text(array.type) or _is_bytes(array.type)):
+        raise pa.ArrowInvalid("values are not made into strings; cast the column first")
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    return array.cast(target, safe=True)
+
+
+def _temporal(array: Array, target: pa.DataType) -> Array:
+    kind: Any = array.type
+    t = pa.types
+    if t.is_timestamp(target) and t.is_timestamp(kind):
+        wanted: Any = target
+        if kind.tz is not None and wanted.tz is None:
+            raise pa.ArrowInvalid(
+                f"timestamps with a time zone ({kind.tz}) are instants, which a TIMESTAMP has no zone for; make the "
+                "column a TIMESTAMP WITH LOCAL TIME ZONE, or convert the values to local times first"
+            )
+        return array.cast(target, safe=True)
+    if t.is_date(target) and t.is_timestamp(kind):
+        if kind.tz is not None:
+            raise pa.ArrowInvalid("which day an instant is on depends on a time zone; convert the values to days first")
+        days = array.cast(target, safe=False)
+        if pc.any(pc.not_equal(days.cast(kind, safe=True), array)).as_py():
+            raise pa.ArrowInvalid("a timestamp that is not at midnight would lose its time")
+        return days
+    is_day_as_time = t.is_timestamp(target) and t.is_date(kind)
+    if is_day_as_time or (t.is_date(target) and t.is_date(kind)) or (t.is_time(target) and t.is_time(kind)):
+        return array.cast(target, safe=True)
+    raise pa.ArrowInvalid(f"{kind} is not taken for {target}; cast the column first")
+
+
+def _number(array: Array, target: pa.DataType) -> Array:
+    kind = array.type
+    t = pa.types
+    if t.is_decimal(target):
+        if t.is_floating(kind):
+            # The shortest text that stands for the float; what its scale can't hold is refused.
+            digits = array.cast(pa.string()).cast(target, safe=True)
+            if pc.any(pc.and_(_is_zero(digits), pc.invert(_is_zero(array)))).as_py():
+                # Arrow takes texts with an exponent of less than about -76 for 0.
+                raise pa.ArrowInvalid("a number has more digits after the point than the scale")
+            return digits
+        if t.is_integer(kind):
+            # Arrow wants room for every value of the type, whatever the values are.
+            array = array.cast(pa.decimal128(20, 0), safe=True)
+            return array.cast(pa.decimal256(76, 38), safe=True).cast(target, safe=True)
+    if t.is_floating(target) and t.is_floating(kind):
+        made = array.cast(target, safe=True)
+        if pc.any(pc.and_(pc.is_inf(made), pc.is_finite(array))).as_py():
+            raise pa.ArrowInvalid(f"a finite number is beyond the range of {target}")
+        return made
+    return array.cast(target, safe=True)
+
+
+def _is_zero(numbers: Array) -> Array:
+    return pc.equal(numbers, scalar_of(0, numbers.type))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    t = pa.types
+    return t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    t = pa.types
+    return t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind)
