@@ -67,7 +67,7 @@ def load(
             nonlocal rows
             for each in opened:
                 for batch in each.batches(name, table.schema.fields, schema):
-                    yield completed(batch, schema)
+                    yield completed(batch, schema, name, rows)
                     rows += batch.num_rows
                     progress(rows)
 
@@ -82,30 +82,19 @@ def load(
     )
 
 
-def completed(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+def completed(batch: "pa.RecordBatch", schema: "pa.Schema", table: str, first_row: int) -> "pa.RecordBatch":
     """The batch with all columns of a table, in its order and types; those that it lacks are null.
 
-    Raises SchemaMismatchError naming a column whose values do not fit.
+    Raises SchemaMismatchError naming the column, row and value that do not fit.
     """
     import pyarrow as pa
 
-    from interbed.storage.base.errors import SchemaMismatchError
+    from interbed.storage.base.types.arrow import cast_to_schema
 
-    columns = []
-    for field in schema:
-        if field.name not in batch.schema.names:
-            columns.append(pa.nulls(batch.num_rows, field.type))
-            continue
-        column = batch.column(field.name)
-        try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SchemaMismatchError(
-                f"The column '{field.name}' is {column.type}, not {field.type}: {error}"
-            ) from error
     # The table checks nulls itself, and says better what is wrong.
     nullable = pa.schema([field.with_nullable(True) for field in schema])
-    return pa.RecordBatch.from_arrays(columns, schema=nullable)
+    found = cast_to_schema(batch, nullable, what=f"the table '{table}'", first_row=first_row)
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=nullable)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ import base64
 import io
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ import pyarrow.parquet
 
 from interbed.catalog.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.row.values import parse_text
+from interbed.storage.base.row.values import parse_literal, to_float32, type_name
 from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.base.types.data_type import (
     BINARIES,
+    INTEGERS,
     TIMESTAMPS,
     ArrayType,
     AtomicType,
@@ -53,7 +56,7 @@ _BY_SUFFIX = {
 _COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".lz4"})
 _JSON_ROWS = 10_000
 """Lines of a JSON file that make a batch."""
-_FROM_TEXT = frozenset({TypeRoot.DATE, TypeRoot.TIME, TypeRoot.DECIMAL, *TIMESTAMPS})
+_FROM_TEXT = frozenset({TypeRoot.DATE, TypeRoot.TIME, *TIMESTAMPS})
 
 
 class _Number(float):
@@ -197,12 +200,22 @@ class FileRows:
                 if not line.strip():
                     continue
                 try:
-                    row = json.loads(line, parse_float=number)
-                except ValueError as error:
+                    row = json.loads(line, parse_float=number, object_pairs_hook=_object)
+                except json.JSONDecodeError as error:
                     raise InvalidInputError(f"{self.path}, line {line_number} is not JSON: {error}.") from error
+                except ValueError as error:
+                    raise InvalidInputError(f"{self.path}, line {line_number}: {error}.") from error
                 if not isinstance(row, dict):
                     raise InvalidInputError(f"{self.path}, line {line_number} is no object; each line holds a row.")
                 yield line_number, row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} comes twice")
+    return found
 
 
 @contextmanager
@@ -249,7 +262,13 @@ def _converter(data_type: DataType) -> Callable[[Any], Any] | None:
     """What makes an Arrow value of a JSON value; None where nothing is to be done."""
     match data_type:
         case AtomicType(root=root) if root in _FROM_TEXT:
-            return lambda value: parse_text(getattr(value, "text", None) or str(value), data_type)
+            return lambda value: _of_text(value, data_type)
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return lambda value: _decimal(value, data_type)
+        case AtomicType(root=root) if root in INTEGERS:
+            return _whole
+        case AtomicType(root=TypeRoot.FLOAT | TypeRoot.DOUBLE as root):
+            return lambda value: _float(value, root)
         case AtomicType(root=root) if root in BINARIES:
             return lambda value: base64.b64decode(value, validate=True)
         case ArrayType(element=element):
@@ -258,25 +277,76 @@ def _converter(data_type: DataType) -> Callable[[Any], Any] | None:
         case MapType(key=key, value=value):
             return _map_converter(key, value)
         case RowType(fields=fields):
-            inside = {f.name: c for f in fields if (c := _converter(f.type)) is not None}
-            return (
-                None
-                if not inside
-                else lambda row: {k: v if v is None or k not in inside else inside[k](v) for k, v in row.items()}
-            )
+            return _row_converter(fields)
         case _:
             return None
 
 
+def _of_text(value: Any, data_type: DataType) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text of a {type_name(data_type)}")
+    return parse_literal(value, data_type)
+
+
+def _decimal(value: Any, data_type: DataType) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is no number")
+    return parse_literal(getattr(value, "text", None) or str(value), data_type)
+
+
+def _whole(value: Any) -> Any:
+    """An integer that JSON may have with a point; what is none is left to Arrow, which refuses it."""
+    if not isinstance(value, float):
+        return value
+    number = Decimal(getattr(value, "text", None) or repr(value))
+    if not number.is_finite() or number != number.to_integral_value():
+        raise ValueError(f"{number} is no whole number")
+    return int(number)
+
+
+def _float(value: Any, root: TypeRoot) -> Any:
+    """The nearest float of a number; infinite only where JSON says Infinity."""
+    if isinstance(value, int) and not isinstance(value, bool) and int(float(value)) != value:
+        raise ValueError(f"{value} has more digits than a {root.value}")
+    if isinstance(value, int | float):
+        number = float(value)
+        nearest = to_float32(number) if root is TypeRoot.FLOAT else number
+        if math.isinf(nearest) and (math.isfinite(number) or isinstance(value, _Number)):
+            raise ValueError(f"{getattr(value, 'text', value)} is beyond the range of {root.value}")
+        if isinstance(value, int) and not isinstance(value, bool) and root is TypeRoot.FLOAT and int(nearest) != value:
+            raise ValueError(f"{value} has more digits than a {root.value}")
+    return value
+
+
+def _row_converter(fields: Sequence[DataField]) -> Callable[[Any], Any]:
+    inside = {f.name: _converter(f.type) for f in fields}
+
+    def convert(row: Any) -> Any:
+        if not isinstance(row, dict):
+            raise ValueError(f"{row!r} is no object")
+        unknown = next((name for name in row if name not in inside), None)
+        if unknown is not None:
+            raise ValueError(f"there is no field {unknown!r}; the fields are {', '.join(inside)}")
+        return {
+            name: value if value is None or (of := inside[name]) is None else of(value) for name, value in row.items()
+        }
+
+    return convert
+
+
 def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
-    convert_key, convert_value = _converter(key), _converter(value)
-    of_text = isinstance(key, AtomicType)
+    convert_value = _converter(value)
+    as_value = _converter(key) or (lambda given: given)
+
+    def of_key(given: Any) -> Any:
+        # Keys of objects are texts, whatever they stand for.
+        return parse_literal(given, key) if isinstance(key, AtomicType) and isinstance(given, str) else as_value(given)
 
     def convert(given: Any) -> list[tuple[Any, Any]]:
         pairs = given.items() if isinstance(given, dict) else given
         return [
             (
-                parse_text(k, key) if of_text and isinstance(k, str) else k if convert_key is None else convert_key(k),
+                of_key(k),
                 v if v is None or convert_value is None else convert_value(v),
             )
             for k, v in pairs

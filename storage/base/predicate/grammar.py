@@ -39,15 +39,14 @@ from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
 from interbed.storage.base.predicate.reference import Inner, Reference, column_of, find
 from interbed.storage.base.row.values import (
     EPOCH,
-    days_to_value,
-    millis_to_time,
-    parse_date,
-    parse_text,
-    parse_time_nanos,
+    parse_literal,
     parse_timestamp_nanos,
     unit_of,
+    whole_date,
 )
-from interbed.storage.base.types.data_type import BINARIES, STRINGS, TIMESTAMPS, AtomicType, DataField
+from interbed.storage.base.types.data_type import BINARIES, STRINGS, TIMESTAMPS, AtomicType, DataField, TypeRoot
+
+_DATE, _TIME = AtomicType(TypeRoot.DATE), AtomicType(TypeRoot.TIME, precision=3)
 
 _GRAMMAR = r"""
 ?start: disjunction
@@ -273,13 +272,14 @@ class _ToPredicate(Transformer[Any, Predicate]):
         return token[1:-1].replace("''", "'")
 
     def DATE(self, token: Token) -> object:  # noqa: N802
-        return _literal(token, lambda t: days_to_value(parse_date(t)), "a date as 2024-01-31")
+        return _literal(token, lambda t: parse_literal(t, _DATE), "a date as 2024-01-31")
 
     def TIME(self, token: Token) -> object:  # noqa: N802
-        return _literal(token, lambda t: millis_to_time(parse_time_nanos(t) // 1_000_000), "a time as 12:34:56.789")
+        return _literal(token, lambda t: parse_literal(t, _TIME), "a time as 12:34:56.789")
 
     def TIMESTAMP(self, token: Token) -> object:  # noqa: N802
-        return _literal(token, lambda t: _Instant(parse_timestamp_nanos(t)), "a timestamp as 2024-01-31 12:34:56.789")
+        expected = "a timestamp as 2024-01-31 12:34:56.789"
+        return _literal(token, lambda t: _Instant(parse_timestamp_nanos(whole_date(t))), expected)
 
     def BINARY(self, token: Token) -> object:  # noqa: N802
         return _literal(token, bytes.fromhex, "bytes as X'00ff'")
@@ -289,7 +289,7 @@ def _literal(token: Token, read: Any, expected: str) -> object:
     text = token[token.index("'") + 1 : -1]
     try:
         return read(text.strip())
-    except ValueError:
+    except (ValueError, InvalidInputError):
         raise FilterError(f"The filter's literal {token!s} is not {expected}.") from None
 
 
@@ -314,11 +314,11 @@ class _Typing:
             return None if isinstance(value, _Instant) else value
         try:
             if data_type.root in TIMESTAMPS and isinstance(value, str):
-                value = _Instant(parse_timestamp_nanos(value.strip()))
+                value = _Instant(parse_timestamp_nanos(whole_date(value.strip())))
             if isinstance(value, _Instant):
                 return _instant(value.nanos, data_type)
             if isinstance(value, str) and data_type.root not in STRINGS and data_type.root not in BINARIES:
-                return parse_text(value, data_type)
+                return parse_literal(value, data_type)
         except InvalidInputError as error:
             raise FilterError(f"The filter compares the column {name!r}, but {error}.") from None
         except (ValueError, OverflowError):

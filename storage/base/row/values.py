@@ -46,6 +46,7 @@ WIDE = Context(prec=80, Emax=999_999, Emin=-999_999)
 
 _MICROSECOND = timedelta(microseconds=1)
 _DATE_TEXT = re.compile(r"([+-]?\d{1,9})(?:-(\d{1,2})-(\d{1,2}))?")
+_BEGINNING_OF_DATE = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
 _TIME_TEXT = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?")
 _TIMESTAMP_TEXT = re.compile(
     r"(?P<date>\d{4}-\d{1,2}-\d{1,2})"
@@ -212,7 +213,12 @@ def parse_text(text: str, data_type: DataType) -> object:
         if root is TypeRoot.DATE:
             return days_to_value(parse_date(stripped))
         if root is TypeRoot.TIME:
-            return millis_to_time(int(stripped) if stripped.isdigit() else parse_time_nanos(stripped) // 1_000_000)
+            if stripped.isdigit():
+                return millis_to_time(_fitting(int(stripped), 32, data_type))
+            millis, lost = divmod(parse_time_nanos(stripped), 1_000_000)
+            if lost:
+                raise ValueError(text)
+            return millis_to_time(millis)
         if root in TIMESTAMPS:
             ticks, lost = divmod(parse_timestamp_nanos(stripped), 1_000_000_000 // TICKS_PER_SECOND[unit_of(data_type)])
             if lost:
@@ -221,6 +227,28 @@ def parse_text(text: str, data_type: DataType) -> object:
     except (ValueError, InvalidOperation):
         raise _misfit(text, data_type) from None
     raise _misfit(text, data_type)
+
+
+def parse_literal(text: str, data_type: DataType) -> object:
+    """The value that a text of a person stands for: as `parse_text`, but never a number of days or milliseconds.
+
+    `2024` and `2024-05` are the first day of the year and of the month, as in Spark. Raises InvalidInputError.
+    """
+    root = data_type.root if isinstance(data_type, AtomicType) else None
+    if root is TypeRoot.DATE or root in TIMESTAMPS:
+        whole = whole_date(text.strip())
+        if "-" in whole[1:]:
+            return parse_text(whole, data_type)
+        raise _misfit(text, data_type)
+    if root is TypeRoot.TIME and ":" not in text:
+        raise _misfit(text, data_type)
+    return parse_text(text, data_type)
+
+
+def whole_date(text: str) -> str:
+    """`2024` and `2024-05` as the first day of the year or month; any other text as it is."""
+    begins = _BEGINNING_OF_DATE.fullmatch(text)
+    return text if begins is None else f"{begins[1]}-{begins[2] or '01'}-01"
 
 
 def parse_date(text: str) -> int:

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
 import interbed
 from interbed.cli import main
+from tests.support.tally import Tally
 
 ATOMIC = [
     "id INT NOT NULL", "bo BOOLEAN", "ti TINYINT", "sm SMALLINT", "bi BIGINT", "fl FLOAT", "do DOUBLE",
@@ -148,3 +150,90 @@ def test_a_table_is_made_of_a_file(lake: interbed.Catalog, tmp_path: Path) -> No
         (tmp_path / "hand.json").write_text(text)
         refused = run(lake, "create", "shop.w", "--schema", tmp_path / "hand.json")
         assert (refused.exit_code, "hand.json holds no schema" in refused.output) == (1, True), refused.output
+
+
+WRONG = [
+    ("INT", "2.9"),
+    ("INT", "-3.99"),
+    ("INT", "1e300"),
+    ("INT", "2147483648"),
+    ("INT", "true"),
+    ("INT", '"1"'),
+    ("BIGINT", "9223372036854775807.5"),
+    ("BIGINT", "1e400"),
+    ("DOUBLE", "9007199254740993"),
+    ("DOUBLE", "1e400"),
+    ("FLOAT", "1e300"),
+    ("FLOAT", "16777217"),
+    ("DECIMAL(5, 2)", "1.239"),
+    ("DECIMAL(5, 2)", "1e-200"),
+    ("DECIMAL(5, 2)", '"1000"'),
+    ("TIME(3)", '"01:02:03.1239"'),
+    ("TIME(3)", "5"),
+    ("TIMESTAMP(3)", '"2024-01-01 00:00:00.1239"'),
+    ("DATE", "2024"),
+    ("DATE", '"19723"'),
+    ("DATE", '"2024-02-30"'),
+    ("BOOLEAN", "1"),
+    ("STRING", "1"),
+    ("BYTES", '"?"'),
+    ("ROW<a INT>", '{"a": 1, "c": 99}'),
+    ("ROW<a INT>", '{"A": 1}'),
+    ("MAP<STRING, INT>", '{"a": 1, "a": 2}'),
+    ("MAP<INT, INT>", '{"1": 1, "01": 2}'),
+]
+
+
+@pytest.mark.parametrize("around", ["{}", "ARRAY<{}>", "MAP<STRING, {}>", "ROW<x {}>"])
+def test_json_values_that_a_column_does_not_hold_are_refused(
+    lake: interbed.Catalog, tmp_path: Path, around: str, tally: Tally
+) -> None:
+    texts = {"{}": "{}", "ARRAY<{}>": "[{}]", "MAP<STRING, {}>": '{{"k": {}}}', "ROW<x {}>": '{{"x": {}}}'}
+    for number, (kind, value) in enumerate(WRONG):
+        table = create(lake, f"shop.t{number}", "id INT NOT NULL", f"c {around.format(kind)}")
+        path = tmp_path / "a.json"
+        path.write_text('{"id": 1}\n{"id": 2, "c": ' + texts[around].format(value) + "}\n")
+        found = run(lake, "import", f"shop.t{number}", path)
+        assert found.exit_code == 1, (kind, value)
+        assert isinstance(found.exception, SystemExit), (kind, value, found.exception)
+        assert "line 2" in found.output or "row 1 (counted from 0)" in found.output, (kind, value, found.output)
+        assert table.latest_snapshot() is None
+    tally("wrong values in JSON files", len(WRONG))
+
+
+def test_json_numbers_are_taken_by_their_digits(lake: interbed.Catalog, tmp_path: Path) -> None:
+    create(lake, "shop.t", "id INT NOT NULL", "b BIGINT", "d DECIMAL(38, 18)", "f FLOAT", "g DOUBLE")
+    path = tmp_path / "a.json"
+    path.write_text(
+        '{"id": 1.0, "b": 9007199254740993.0, "d": 0.123456789012345678, "f": 0.1, "g": 1e300}\n'
+        '{"id": 2e0, "b": 9223372036854775807, "d": "1.5", "f": Infinity, "g": 9007199254740992}\n'
+    )
+    found = run(lake, "import", "shop.t", path)
+    assert found.exit_code == 0, found.output
+    first, second = rows(lake, "shop.t")
+    assert (first["b"], first["d"], first["g"]) == (2**53 + 1, Decimal("0.123456789012345678"), 1e300)
+    assert (second["b"], second["d"], second["f"]) == (2**63 - 1, Decimal("1.5"), float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("INT", pa.array([1, 2.5])),
+        ("INT", pa.array(["1", "2"])),
+        ("DATE", pa.array([datetime(2024, 1, 1), datetime(2024, 1, 1, 5)])),
+        ("TIMESTAMP(6)", pa.array([1, 2], pa.timestamp("us", "UTC"))),
+        ("FLOAT", pa.array([1, 1e300])),
+    ],
+)
+def test_values_of_typed_files_are_not_changed(
+    lake: interbed.Catalog, tmp_path: Path, kind: str, values: "pa.Array[Any]"
+) -> None:
+    table = create(lake, "shop.t", "id INT NOT NULL", f"c {kind}")
+    data = pa.table({"id": [1, 2], "c": values})
+    pyarrow.feather.write_feather(data, str(tmp_path / "a.arrow"))
+    pa.parquet.write_table(data, tmp_path / "a.parquet")
+    for name in ("a.arrow", "a.parquet"):
+        found = run(lake, "import", "shop.t", tmp_path / name)
+        assert found.exit_code == 1, found.output
+        assert "column 'c'" in found.output.replace("\n", " ")
+    assert table.latest_snapshot() is None
