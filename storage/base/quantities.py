@@ -5,38 +5,34 @@ import re
 from interbed.storage.base.errors import InvalidOptionError
 
 _MEMORY_UNITS = {
-    "": 1,
-    "b": 1,
-    "bytes": 1,
-    "k": 2**10,
-    "kb": 2**10,
-    "m": 2**20,
-    "mb": 2**20,
-    "g": 2**30,
-    "gb": 2**30,
-    "t": 2**40,
-    "tb": 2**40,
+    name: size
+    for size, names in {
+        1: ("", "b", "bytes"),
+        2**10: ("k", "kb", "kibibytes"),
+        2**20: ("m", "mb", "mebibytes"),
+        2**30: ("g", "gb", "gibibytes"),
+        2**40: ("t", "tb", "tebibytes"),
+    }.items()
+    for name in names
 }
-_TIME_UNITS_MILLIS = {
-    "": 1,
-    "ms": 1,
-    "msec": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "seconds": 1000,
-    "min": 60_000,
-    "minute": 60_000,
-    "minutes": 60_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "hours": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "days": 86_400_000,
+"""Paimon's units (org.apache.paimon.options.MemorySize)."""
+
+_TIME_UNITS_NANOS = {
+    name: nanos
+    for nanos, names in {
+        1: ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
+        1000: ("µs", "micro", "micros", "microsecond", "microseconds"),
+        1_000_000: ("", "ms", "msec", "milli", "millis", "millisecond", "milliseconds"),
+        1_000_000_000: ("s", "sec", "secs", "second", "seconds"),
+        60_000_000_000: ("m", "min", "minute", "minutes"),
+        3_600_000_000_000: ("h", "hour", "hours"),
+        86_400_000_000_000: ("d", "day", "days"),
+    }.items()
+    for name in names
 }
-_QUANTITY = re.compile(r"^\s*(\d{1,100})\s*([A-Za-z]*)\s*$")
+"""Paimon's units (org.apache.paimon.utils.TimeUtils), and `msec`."""
+
+_QUANTITY = re.compile(r"^\s*(\d{1,100})\s*([A-Za-zµ]*)\s*$")
 
 
 def parse_memory(key: str, value: str) -> int:
@@ -49,9 +45,9 @@ def parse_memory(key: str, value: str) -> int:
 
 
 def parse_duration_millis(key: str, value: str) -> int:
-    """A duration such as `8 min` in milliseconds."""
+    """A duration such as `8 min` in milliseconds; a shorter rest is cut off, as Java does."""
     match = _QUANTITY.match(value)
-    unit = _TIME_UNITS_MILLIS.get(match[2].lower()) if match else None
+    unit = _TIME_UNITS_NANOS.get(match[2].lower()) if match else None
     if match is None or unit is None:
         raise InvalidOptionError(f"Option '{key}' takes a duration such as '8 min', not '{value}'.")
-    return int(match[1]) * unit
+    return int(match[1]) * unit // 1_000_000
