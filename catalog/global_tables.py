@@ -108,7 +108,7 @@ class GlobalTable(RowsTable):
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
         return _kind_named(self.kind).rows(self.catalog, wanted)
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> "GlobalTable":
+    def copy(self, dynamic_options: Mapping[str, object]) -> "GlobalTable":
         """The same; no option changes what it shows."""
         return self
 

@@ -92,15 +92,21 @@ class TableStore:
     dynamic_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
-    def with_options(self, dynamic_options: Mapping[str, str]) -> "TableStore":
-        """The same table with more dynamic options.
+    def with_options(self, dynamic_options: Mapping[str, object]) -> "TableStore":
+        """The same table with more dynamic options; None is for an option that is to have its default.
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
-        from interbed.storage.meta.schema.option_changes import check_together
+        from interbed.storage.meta.schema.option_changes import check_dynamic_removal, check_together, option_text
 
-        check_together(self.schema, {**self.dynamic_options, **dynamic_options}, self.hooks.check_options)
-        return self._opened(self.schema, {**self.dynamic_options, **dynamic_options})
+        given = {key: None if value is None else option_text(key, value) for key, value in dynamic_options.items()}
+        removed = [key for key, value in given.items() if value is None]
+        check_dynamic_removal(self.schema, removed)
+        kept = {key: value for key, value in self.schema.options.items() if key not in removed}
+        schema = self.schema if len(kept) == len(self.schema.options) else replace(self.schema, options=kept)
+        dynamic = {key: value for key, value in {**self.dynamic_options, **given}.items() if value is not None}
+        check_together(schema, dynamic, self.hooks.check_options)
+        return self._opened(schema, dynamic)
 
     def with_schema(self, schema: TableSchema) -> "TableStore":
         """The same table read and written by another of its schemas, with the same dynamic options."""

@@ -36,6 +36,7 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.table.new_values import check_new_values
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 
 Rule = Callable[[TableSchema, CoreOptions], None]
@@ -61,6 +62,7 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
     options.check()
     if before is None or not _tells_input_with_vectors(before.core):
         _no_input_with_vectors(options)
+    check_new_values(schema, had)
     for rule in _RULES:
         rule(schema, options)
     if schema.has_primary_key:

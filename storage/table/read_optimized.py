@@ -34,7 +34,7 @@ class ReadOptimizedTable(Table):
         top = self.options.num_levels - 1
         return lambda level: level == top
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> "ReadOptimizedTable":
+    def copy(self, dynamic_options: Mapping[str, object]) -> "ReadOptimizedTable":
         return ReadOptimizedTable(self.name, at_snapshot(self.store.with_options(dynamic_options)))
 
     def scan(

@@ -125,8 +125,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         return levels_of(self.store, name=self.name, partitions=partitions, bucket=bucket)
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> "Table":
-        """The same table with options on top of its own, for this object only.
+    def copy(self, dynamic_options: Mapping[str, object]) -> "Table":
+        """The same table with options on top of its own, for this object only; None for an option's default.
 
         With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
         """

@@ -67,7 +67,7 @@ class ChangeView:
         """Those of the table."""
         return list(self.store.schema.partition_keys)
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> "ChangeView":
+    def copy(self, dynamic_options: Mapping[str, object]) -> "ChangeView":
         """The same with options on top, as Table.copy has them: `{"incremental-between": "2,5"}`."""
         return ChangeView(self.name, at_snapshot(self.store.with_options(dynamic_options)), self.packed)
 

@@ -166,6 +166,29 @@ for, it is text, an Arrow type or one of the classes below.
         ),
     ),
     Section(
+        "Values",
+        """\
+What is written is in the table as it was given, or it is refused with SchemaMismatchError, which names the column, the
+row (counted from 0) and the value. The same holds for the parts of lists, maps and rows.
+
+| from | to | |
+|---|---|---|
+| integers, decimals | integers, DECIMAL | if the value fits; `2.5` into INT is refused |
+| integers | FLOAT, DOUBLE | up to 2^24 and 2^53 |
+| floats | integers | whole numbers |
+| floats | DECIMAL | by their shortest text: `0.1` is 0.1; `1.239` into DECIMAL(5, 2) is refused |
+| floats, decimals | FLOAT, DOUBLE | the nearest value; a finite number beyond the range is refused |
+| text | text | never parsed: cast the column first |
+| bytes | BYTES; text, if they are UTF-8 | never parsed |
+| timestamps without a zone | TIMESTAMP; TIMESTAMP WITH LOCAL TIME ZONE, taken for UTC | if no digits are lost |
+| timestamps with a zone | TIMESTAMP WITH LOCAL TIME ZONE | refused for TIMESTAMP and DATE, which have no zone |
+| timestamps without a zone | DATE | at midnight |
+| dates | DATE, TIMESTAMP | |
+| rows | ROW | fields by name; absent ones are null, unknown ones are refused or added by `merge_schema` |
+| maps | MAP | a key that comes twice is refused |""",
+        (),
+    ),
+    Section(
         "Changing schemas",
         """\
 `table.update_schema()` is a block of changes, which become one new version of the schema when it ends, or none when it
@@ -251,7 +274,8 @@ def first_sentence(text: str) -> str:
 
 
 def _section(section: Section) -> str:
-    tables = [f"## {section.title}\n\n{section.text}\n\n{_table(section.names)}"]
+    names = f"\n{_table(section.names)}" if section.names else ""
+    tables = [f"## {section.title}\n\n{section.text}\n{names}"]
     for name in section.classes:
         rows = [
             f"| `{_call(owner, value)}` | {_words(owner, value)} |" for owner, value in members(getattr(interbed, name))

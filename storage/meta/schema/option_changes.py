@@ -3,7 +3,7 @@
 Source: paimon-core `schema.SchemaManager.checkAlterTableOption` and `CoreOptions.IMMUTABLE_OPTIONS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidOptionError
@@ -91,6 +91,22 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")
         if key != PATH:
             check_option(schema, key, value)
+
+
+def check_dynamic_removal(schema: TableSchema, keys: Iterable[str]) -> None:
+    """Refuse to leave options of the table aside by which its files are laid out; raises InvalidOptionError."""
+    for key in keys:
+        if key in schema.options and (key in IMMUTABLE_OPTIONS or key == BUCKET):
+            raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be left aside.")
+
+
+def option_text(key: str, value: object) -> str:
+    """An option's value as it is stored: `true` for True, digits for numbers; raises InvalidOptionError for others."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidOptionError(f"Option {key!r} takes a text, a number or a boolean, not {value!r}.")
 
 
 def check_together(schema: TableSchema, options: Mapping[str, str], rules: OptionRules) -> None:

@@ -57,7 +57,7 @@ class SystemTable(RowsTable):
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
         return SYSTEM_TABLES[self.kind].rows(self.store)
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> "SystemTable":
+    def copy(self, dynamic_options: Mapping[str, object]) -> "SystemTable":
         """The same with options on top: `{"scan.tag-name": "a"}` shows the files of the tag."""
         return SystemTable(self.name, at_snapshot(self.store.with_options(dynamic_options)), self.kind)
 

@@ -1,0 +1,42 @@
+"""Values of options that make a table which interbed can't read or write: refused where they are new.
+
+A table that Java Paimon made with one of them keeps it through other changes.
+"""
+
+from collections.abc import Mapping
+
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType
+from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+_SEQUENCE = "sequence.field"
+_KIND = "type"
+_BUCKET_FUNCTION = "bucket-function.type"
+
+
+def check_new_values(schema: TableSchema, before: Mapping[str, str] | None) -> None:
+    """Check the options that are new, or have other values than `before`.
+
+    Raises InvalidOptionError for sequence fields that have no order, NotSupportedError for kinds of tables and of
+    buckets that are not carried out.
+    """
+    new = {key: value for key, value in schema.options.items() if before is None or before.get(key) != value}
+    if _SEQUENCE in new:
+        _check_sequence(schema, new[_SEQUENCE])
+    if new.get(_KIND, "table").strip().lower() != "table":
+        raise NotSupportedError(f"Option '{_KIND}' = '{new[_KIND]}' makes no table of this format; use 'table'.")
+    if _BUCKET_FUNCTION in new and bucket_function(schema.core) is BucketFunction.HIVE:
+        raise NotSupportedError(f"Option '{_BUCKET_FUNCTION}' = 'hive' is not supported; use default or mod.")
+
+
+def _check_sequence(schema: TableSchema, value: str) -> None:
+    names = [part.strip() for part in value.split(",")]
+    if value.strip() and not all(names):
+        raise InvalidOptionError(f"Option '{_SEQUENCE}' = '{value}' has a comma without a column beside it.")
+    for name in names:
+        column = schema.by_name.get(name)
+        if column is not None and not isinstance(column.type, AtomicType):
+            raise InvalidOptionError(
+                f"Option '{_SEQUENCE}' names {name!r}, whose nested type {column.type} has no order here."
+            )

@@ -1,0 +1,90 @@
+"""Options as callers give them: booleans, numbers, None, and values that make no table."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+
+COLUMNS = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        pa.field("v", pa.int32()),
+        pa.field("list", pa.list_(pa.int32())),
+        pa.field("map", pa.map_(pa.string(), pa.int32())),
+        pa.field("row", pa.struct([("a", pa.int32())])),
+    ]
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> interbed.Catalog:
+    """A catalog with the database `d`."""
+    found = interbed.load_catalog(warehouse=tmp_path / "lake")
+    found.create_database("d")
+    return found
+
+
+def test_a_copy_takes_booleans_and_numbers_and_leaves_options_aside(catalog: interbed.Catalog) -> None:
+    table = catalog.create_table("d.t", COLUMNS, primary_keys=["id"], options={"write-only": "true", "bucket": "2"})
+    changed = table.copy({"read.batch-size": 7, "ignore-delete": True})
+    assert changed.store.options.raw["read.batch-size"] == "7"
+    assert changed.store.options.raw["ignore-delete"] == "true"
+    assert table.store.options.write_only
+    without = table.copy({"write-only": None, "read.batch-size": None})
+    assert not without.store.options.write_only
+    assert "write-only" not in without.store.options.raw
+    # It comes back with the table, and leaves the stored schema as it is.
+    assert (
+        without.copy({"read.batch-size": 7}).copy({"read.batch-size": None}).store.options.raw
+        == without.store.options.raw
+    )
+    assert catalog.get_table("d.t").store.options.write_only
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"read.batch-size": ["7"]}, "takes a text, a number or a boolean"),
+        ({"source.split.target-size": "many"}, "takes a size"),
+        ({"bucket": None}, "layout"),
+        ({"merge-engine": None}, "layout"),
+    ],
+)
+def test_a_copy_refuses_what_is_no_value_by_the_name_of_the_option(
+    catalog: interbed.Catalog, options: dict[str, object], text: str
+) -> None:
+    table = catalog.create_table(
+        "d.t", COLUMNS, primary_keys=["id"], options={"bucket": "2", "merge-engine": "partial-update"}
+    )
+    with pytest.raises(InvalidOptionError, match=next(iter(options))) as caught:
+        table.copy(options)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sequence.field": "list"},
+        {"sequence.field": "v,map"},
+        {"sequence.field": "row"},
+        {"sequence.field": "id,,v"},
+        {"sequence.field": "v,"},
+        {"type": "view"},
+        {"type": "format-table"},
+        {"type": "object-table"},
+        {"bucket-function.type": "hive"},
+    ],
+)
+def test_what_no_reader_could_read_is_not_made(catalog: interbed.Catalog, options: dict[str, str]) -> None:
+    with pytest.raises((InvalidOptionError, NotSupportedError), match=next(iter(options))):
+        catalog.create_table("d.t", COLUMNS, primary_keys=["id"], options=options)
+    assert catalog.list_tables("d") == []
+    table = catalog.create_table("d.t", COLUMNS, primary_keys=["id"])
+    if "sequence.field" in options:
+        change = interbed.SchemaChange.set_option("sequence.field", options["sequence.field"])
+        with pytest.raises(InvalidOptionError, match=r"sequence\.field"):
+            catalog.alter_table("d.t", change)
+        assert catalog.get_table("d.t").schema.id == table.schema.id
