@@ -20,6 +20,7 @@ from interbed.storage.meta.store import TableStore
 def create_tag(store: TableStore, tag: Tag) -> bool:
     """Make the tag; False when its name is taken. Raises SnapshotNotFoundError when its snapshot is going."""
     store.check_exclusive()
+    check_tag_name(tag.name)
     tags = TagManager(store.file_io, store.paths)
     with guarded(store, tag.snapshot):
         return tags.create(tag)
