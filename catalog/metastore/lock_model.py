@@ -14,6 +14,7 @@ once and always behind earlier locks, no two locks can wait for each other.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 
 class LockType(IntEnum):
@@ -160,9 +161,61 @@ class LockFigures:
     expired_total: int
 
 
+_PAIRS_MAX = 64
+"""Pairs of components that are compared one by one; of more, those of the earlier lock are indexed."""
+
+
 def is_blocked_by(request: LockRequest, components: tuple[LockComponent, ...]) -> bool:
     """Whether the request has to wait for an earlier lock with these components."""
-    return any(mine.conflicts_with(theirs) for mine in request.components for theirs in components)
+    if len(request.components) * len(components) <= _PAIRS_MAX:
+        return any(mine.conflicts_with(theirs) for mine in request.components for theirs in components)
+    index = _ComponentIndex(components)
+    return any(index.conflicts_with(mine) for mine in request.components)
+
+
+class _ComponentIndex:
+    """The components of a lock by what they name, one of each type: the time to compare two locks grows with their
+    sizes, not with the product of them.
+    """
+
+    def __init__(self, components: Iterable[LockComponent]) -> None:
+        self._databases: _Index[str] = {}
+        self._within_databases: _Index[str] = {}
+        self._tables: _Index[tuple[str, str]] = {}
+        self._within_tables: _Index[tuple[str, str]] = {}
+        self._partitions: _Index[tuple[str, str, str]] = {}
+        for each in components:
+            if each.table is None:
+                _add(self._databases, each.database, each)
+                continue
+            _add(self._within_databases, each.database, each)
+            if each.partition is None:
+                _add(self._tables, (each.database, each.table), each)
+            else:
+                _add(self._within_tables, (each.database, each.table), each)
+                _add(self._partitions, (each.database, each.table, each.partition), each)
+
+    def conflicts_with(self, mine: LockComponent) -> bool:
+        """Whether one of the components excludes this one."""
+        found = [self._databases.get(mine.database)]
+        if mine.table is None:
+            found.append(self._within_databases.get(mine.database))
+        else:
+            table = (mine.database, mine.table)
+            found.append(self._tables.get(table))
+            if mine.partition is None:
+                found.append(self._within_tables.get(table))
+            else:
+                found.append(self._partitions.get((*table, mine.partition)))
+        return any(mine.conflicts_with(theirs) for some in found if some for theirs in some.values())
+
+
+_K = TypeVar("_K")
+_Index = dict[_K, dict[LockType, LockComponent]]
+
+
+def _add(index: _Index[_K], key: _K, component: LockComponent) -> None:
+    index.setdefault(key, {}).setdefault(component.type, component)
 
 
 def blocking(request: LockRequest, earlier: Iterable[Lock]) -> Lock | None:

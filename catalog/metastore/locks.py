@@ -41,6 +41,11 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS = 300
 """Hive's default (`hive.txn.timeout`): clients send heartbeats with it in mind, Iceberg's every 240 s."""
 
+COMPONENTS_MAX = 10_000
+"""Components of one lock by default. Hive sends one for each partition that a query reads, unless
+`hive.locks.max.partitions` keeps them fewer.
+"""
+
 WAITING_RENEWAL_SECONDS_MAX = 5.0
 """A waiting lock's lease is written anew after this time, or after a twentieth of the lease if that is less: a hundred
 clients that ask ten times a second would be a thousand commits a second.
@@ -66,16 +71,27 @@ class LockService:
         *,
         lease_seconds: float = LEASE_SECONDS,
         disconnect_seconds: float = 0.0,
+        components_max: int = COMPONENTS_MAX,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._lease_ms = int(lease_seconds * 1000)
         self._disconnect_ms = int(disconnect_seconds * 1000)
+        self._components_max = components_max
         self._renewal_ms = int(min(lease_seconds / 20, WAITING_RENEWAL_SECONDS_MAX) * 1000)
         self._clock = clock
         self.mark = f"{os.urandom(4).hex()} "
         # Marks stand one behind the other, and none may be found across two of them.
         assert len(self.mark) == _MARK_CHARACTERS
+
+    def check_size(self, components: int) -> None:
+        """Refuse a lock of more components than are allowed. InvalidObjectError that names the limit."""
+        if components > self._components_max:
+            raise InvalidObjectError(
+                f"a lock of {components} components is too large: {self._components_max} are allowed "
+                "(lock_components_max of the server). Lock whole tables instead of their partitions: Hive does where a "
+                "query has more than hive.locks.max.partitions"
+            )
 
     def lock(self, request: LockRequest, *, process: str = "") -> Lock:
         """Ask for a lock; it is acquired or waits. The things it names need not exist. InvalidObjectError if it names
@@ -83,6 +99,7 @@ class LockService:
         """
         if not request.components:
             raise InvalidObjectError("a lock needs at least one component")
+        self.check_size(len(request.components))
         for component in request.components:
             if not component.database or (component.level != LockLevel.DB and not component.table):
                 raise InvalidObjectError(

@@ -17,6 +17,15 @@ TABLE_NAME_LENGTH_MAX = 256
 to live somewhere else.
 """
 
+PATTERN_CHARACTERS_MAX = 10_000
+"""Characters in a pattern of names; the name of a table has 256 at most."""
+PATTERN_ALTERNATIVES_MAX = 100
+"""Alternatives with `*` or `.` in a pattern. Each is tried on each name; those without are looked up, any number."""
+OBJECTS_MAX = 100_000
+"""Tables or partitions that one request lists by their names; Hive's clients ask for 300 at a time."""
+LISTED_MAX = 10_000
+"""Columns, tables or types of events that one request lists to have others left out."""
+
 _VALID_NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -48,6 +57,12 @@ def shortened(name: str | None) -> str:
     return text if len(text) <= 256 else f"{text[:256]}… ({len(text)} characters)"
 
 
+def check_number(what: str, number: int, most: int = OBJECTS_MAX) -> None:
+    """Refuse a request that lists too many names. MetastoreError that names the limit."""
+    if number > most:
+        raise MetastoreError(f"a request with {number} {what} is too large: {most} are allowed")
+
+
 def matches_everything(pattern: str | None) -> bool:
     """Whether the pattern selects every name, so that no comparison is needed. An absent pattern does."""
     return pattern is None or "*" in pattern.strip().split("|") or ".*" in pattern.strip().split("|")
@@ -75,9 +90,38 @@ def _literal(part: str) -> str:
 
 
 def matching(names: Iterable[str], pattern: str | None) -> list[str]:
-    """The names that the pattern selects, in their order."""
+    """The names, in lower case, that the pattern selects, in their order. MetastoreError as check_pattern raises it."""
+    check_pattern(pattern)
     if matches_everything(pattern):
         return list(names)
     assert pattern is not None
-    matcher = pattern_matcher(pattern)
-    return [name for name in names if matcher.fullmatch(name)]
+    alternatives = pattern.strip().lower().split("|")
+    wild = [alternative for alternative in alternatives if _has_wildcard(alternative)]
+    plain = frozenset(alternatives).difference(wild)
+    matcher = pattern_matcher("|".join(wild)) if wild else None
+    return [name for name in names if name in plain or (matcher is not None and matcher.fullmatch(name))]
+
+
+def check_pattern(pattern: str | None) -> None:
+    """Refuse a pattern that would take long to match. MetastoreError that names the limit."""
+    if pattern is None:
+        return
+    check_pattern_length(pattern)
+    alternatives = sum(_has_wildcard(alternative) for alternative in pattern.split("|"))
+    if alternatives > PATTERN_ALTERNATIVES_MAX:
+        raise MetastoreError(
+            f"a pattern of {alternatives} alternatives with wildcards has too many: "
+            f"{PATTERN_ALTERNATIVES_MAX} are allowed"
+        )
+
+
+def check_pattern_length(pattern: str) -> None:
+    """Refuse a pattern that is too long, whatever its wildcards are. MetastoreError that names the limit."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise MetastoreError(
+            f"a pattern of {len(pattern)} characters is too long: {PATTERN_CHARACTERS_MAX} are allowed"
+        )
+
+
+def _has_wildcard(alternative: str) -> bool:
+    return "*" in alternative or "." in alternative

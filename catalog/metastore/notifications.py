@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.errors import NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
-from interbed.catalog.metastore.names import normalized, shortened
+from interbed.catalog.metastore.names import LISTED_MAX, check_number, normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.store import Store, Transaction
 from interbed.catalog.metastore.tables.rules import table_not_found
@@ -48,6 +48,7 @@ class NotificationService:
         If those asked for have expired, the first id is not `last + 1`: Hive's clients take that for an error, and
         ours have to start anew.
         """
+        _check_listed(tables, types, skipped_types)
         bound = EVENTS_MAX if limit is None or limit <= 0 else min(limit, EVENTS_MAX)
         return self._store.read(
             lambda transaction: transaction.events.after(
@@ -73,6 +74,7 @@ class NotificationService:
         limit: int | None = None,
     ) -> int:
         """How many events come after one, up to another if that is given, and never more than `limit`."""
+        _check_listed(tables)
         found = self._store.read(
             lambda transaction: transaction.events.count(
                 last,
@@ -119,3 +121,9 @@ class NotificationService:
         """Remove the events that are older, and return their number. To be called now and then."""
         before = int(self._clock() - keep_seconds)
         return self._store.write(lambda transaction: transaction.events.expire(before))
+
+
+def _check_listed(tables: Collection[str], *types: Collection[str]) -> None:
+    check_number("names of tables", len(tables), LISTED_MAX)
+    for each in types:
+        check_number("types of events", len(each), LISTED_MAX)

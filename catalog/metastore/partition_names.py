@@ -4,9 +4,10 @@ Characters that a path cannot hold, or that separate, are written as `%` and two
 Hive's. A null or empty value is written as __HIVE_DEFAULT_PARTITION__.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
-from interbed.catalog.metastore.errors import InvalidPartitionError, NoSuchObjectError
+from interbed.catalog.metastore.errors import InvalidPartitionError, MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.settings import DEFAULT_PARTITION_NAME
@@ -14,7 +15,11 @@ from interbed.catalog.metastore.settings import DEFAULT_PARTITION_NAME
 NAME_BYTES_MAX = 2000
 """Bytes of a name: Hive's own database ends at 767 characters, PostgreSQL's index not far beyond 2,600 bytes."""
 
+NAME_CHARACTERS_MAX = 3 * NAME_BYTES_MAX
+"""Characters of a name as a client writes it: it may escape more of them than is needed."""
+
 _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\{[]^\x7f")
+_ESCAPE = re.compile("%([0-9a-fA-F]{2})")
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 
 
@@ -53,21 +58,17 @@ def escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
+def check_length(name: str) -> None:
+    """Refuse a name that no partition can have. MetastoreError that names the limit."""
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise MetastoreError(
+            f"a partition's name of {len(name)} characters is too long: {NAME_CHARACTERS_MAX} are allowed"
+        )
+
+
 def unescaped(text: str) -> str:
     """The text that a part of a name stands for; a `%` without two hexadecimal digits stands for itself."""
-    if "%" not in text:
-        return text
-    result: list[str] = []
-    position = 0
-    while position < len(text):
-        digits = text[position + 1 : position + 3]
-        if text[position] == "%" and len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-            result.append(chr(int(digits, 16)))
-            position += 3
-        else:
-            result.append(text[position])
-            position += 1
-    return "".join(result)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _listed(texts: Iterable[str]) -> str:

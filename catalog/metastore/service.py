@@ -10,7 +10,7 @@ from interbed.catalog.metastore.directories.deletions import Deletions
 from interbed.catalog.metastore.directories.guard import DATABASES, WAREHOUSE, DeletionGuard
 from interbed.catalog.metastore.directories.locations import LocationRules, parsed
 from interbed.catalog.metastore.functions import FunctionService
-from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
+from interbed.catalog.metastore.locks import COMPONENTS_MAX, LEASE_SECONDS, LockService
 from interbed.catalog.metastore.notifications import NotificationService
 from interbed.catalog.metastore.partitions.changes import PartitionService
 from interbed.catalog.metastore.queries.runtime_stats import RuntimeStatisticsService
@@ -33,6 +33,7 @@ class Metastore:
         *,
         lease_seconds: float = LEASE_SECONDS,
         disconnect_seconds: float = 0.0,
+        lock_components_max: int = COMPONENTS_MAX,
         clock: Callable[[], float] = time.time,
         config: ConfigValues | None = None,
         trash: Trash | None = None,
@@ -63,4 +64,10 @@ class Metastore:
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(store, clock=clock)
-        self.locks = LockService(store, lease_seconds=lease_seconds, disconnect_seconds=disconnect_seconds, clock=clock)
+        self.locks = LockService(
+            store,
+            lease_seconds=lease_seconds,
+            disconnect_seconds=disconnect_seconds,
+            components_max=lock_components_max,
+            clock=clock,
+        )

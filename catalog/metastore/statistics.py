@@ -22,7 +22,7 @@ from interbed.catalog.metastore.column_statistics import (
 )
 from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.model import MetastoreColumn, MetastoreTable
-from interbed.catalog.metastore.names import normalized, shortened
+from interbed.catalog.metastore.names import LISTED_MAX, check_number, normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, values_in_name
 from interbed.catalog.metastore.store import Store, Stored, Transaction
@@ -297,6 +297,7 @@ def _stored_name(keys: Sequence[MetastoreColumn], name: str) -> str:
 
 def _lower(columns: Sequence[str] | None) -> list[str] | None:
     # An empty list asks for nothing in particular: for all.
+    check_number("names of columns", len(columns or ()), LISTED_MAX)
     return None if not columns else [column.lower() for column in columns]
 
 

@@ -124,6 +124,10 @@ class ServerSettings:
             SECONDS_OR_NONE,
         ),
     )
+    lock_components_max: int = field(
+        default=10_000,
+        metadata=_about("Components of one lock; a request with more is refused.", integer(1, 10**6, "a number")),
+    )
     transport: Literal["buffered", "framed"] = field(
         default="buffered", metadata=_about("How Thrift's messages are packed.", choice("buffered", "framed"))
     )

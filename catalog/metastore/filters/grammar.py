@@ -11,7 +11,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
-from interbed.catalog.metastore.errors import BadFilterError
+from interbed.catalog.metastore.errors import BadFilterError, MetastoreError
 from interbed.catalog.metastore.filters.partition_values import (
     NO_VALUE,
     KeyKind,
@@ -31,7 +31,7 @@ from interbed.catalog.metastore.filters.tree import (
     opposite,
 )
 from interbed.catalog.metastore.model import MetastoreColumn
-from interbed.catalog.metastore.names import shortened
+from interbed.catalog.metastore.names import check_pattern_length, shortened
 from interbed.catalog.metastore.partition_names import unescaped
 from interbed.catalog.metastore.settings import DEFAULT_PARTITION_NAME
 
@@ -201,6 +201,10 @@ class _Builder(Transformer[Token, Any]):
         negative, (literal,) = _split_not(rest)
         if key.kind is not KeyKind.TEXT or isinstance(literal, int):
             raise BadFilterError(_UNSUPPORTED)
+        try:
+            check_pattern_length(literal)
+        except MetastoreError as error:
+            raise BadFilterError(f"Error parsing partition filter; {error}") from error
         return LikePattern(position=key.position, pattern=like_pattern(literal), negated=negative)
 
     def like_reversed(self, _: str | int, key: _Key) -> PartitionFilter:

@@ -16,9 +16,9 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
-from interbed.catalog.metastore.errors import BadFilterError
+from interbed.catalog.metastore.errors import BadFilterError, MetastoreError
 from interbed.catalog.metastore.model import MetastoreTable
-from interbed.catalog.metastore.names import shortened
+from interbed.catalog.metastore.names import check_pattern_length, shortened
 
 TablePredicate = Callable[[MetastoreTable], bool]
 
@@ -27,6 +27,9 @@ FIELD_PARAMETERS = "hive_filter_field_params__"
 FIELD_LAST_ACCESS = "hive_filter_field_last_access__"
 
 FILTER_CHARACTERS_MAX = 100_000
+"""Longer filters are refused."""
+COMPARISONS_MAX = 100
+"""Comparisons in a filter, each of which is made with every table of the database."""
 
 _GRAMMAR = r"""
     ?start: disjunction
@@ -73,7 +76,11 @@ def compile_table_filter(text: str) -> TablePredicate:
     if len(text) > FILTER_CHARACTERS_MAX:
         raise BadFilterError(f"the filter has {len(text)} characters; at most {FILTER_CHARACTERS_MAX} are read")
     try:
-        predicate: TablePredicate = _Compiler().transform(_parser().parse(text))
+        tree = _parser().parse(text)
+        comparisons = sum(1 for _ in tree.scan_values(_is_field))
+        if comparisons > COMPARISONS_MAX:
+            raise BadFilterError(f"the filter has {comparisons} comparisons; at most {COMPARISONS_MAX} are allowed")
+        predicate: TablePredicate = _Compiler().transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, BadFilterError):
             raise error.orig_exc from error
@@ -82,6 +89,10 @@ def compile_table_filter(text: str) -> TablePredicate:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BadFilterError(f"Error parsing filter {shortened(text)}: {first_line}") from error
     return predicate
+
+
+def _is_field(value: Any) -> bool:
+    return isinstance(value, Token) and value.type == "NAME"
 
 
 @v_args(inline=True)
@@ -104,6 +115,10 @@ class _Compiler(Transformer[Token, TablePredicate]):
         value = _reader(str(name))
         if str(name) == FIELD_LAST_ACCESS:
             raise BadFilterError(f"LIKE cannot be used with {FIELD_LAST_ACCESS}, which is a number")
+        try:
+            check_pattern_length(str(literal))
+        except MetastoreError as error:
+            raise BadFilterError(f"Error parsing filter: {error}") from error
         matcher = _like(str(literal))
         return lambda table: (text := value(table)) is not None and matcher.fullmatch(str(text)) is not None
 

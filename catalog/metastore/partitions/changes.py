@@ -1,14 +1,12 @@
-"""Partitions: add, alter, rename, drop. Reading is in partition_reads.py, exchange in partition_exchange.py.
+"""Partitions: add, alter, rename, exchange, mark. Reads are in reads.py, what removes partitions in drops.py.
 
 A partition is known by its name within its table (partition_names.py).
 """
 
 import dataclasses
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
@@ -23,40 +21,28 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.metastore.filters.partition_expression import required_filter
 from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import shortened
-from interbed.catalog.metastore.partition_names import NAME_BYTES_MAX, partition_name, values_of_name
+from interbed.catalog.metastore.partition_names import NAME_BYTES_MAX, partition_name
+from interbed.catalog.metastore.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
 from interbed.catalog.metastore.partitions.exchange import exchange_partitions
 from interbed.catalog.metastore.partitions.reads import (
     Found,
-    PartitionReads,
     TableKey,
-    canonical_names,
-    find_partition,
     find_table,
     name_of_spec,
     values_in_name,
 )
-from interbed.catalog.metastore.partitions.truncate import truncate_partitions
 from interbed.catalog.metastore.store import Store, Stored, Transaction
-from interbed.catalog.metastore.tables.rules import owns_data, skips_trash
 from interbed.catalog.metastore.warehouse import Warehouse, child
 
 __all__ = ["Found", "PartitionService", "TableKey"]
 
-logger = logging.getLogger(__name__)
-
-_ORIGINAL_LOCATION = "original_location"
-
-LOCATIONS_JUDGED_AT_ONCE = 1000
-"""Directories of dropped partitions that are deleted after one look at the partitions that there are by then."""
-
 _NO_TABLE = "Unable to add partition because table or database do not exist"
 
 
-class PartitionService(PartitionReads):
+class PartitionService(PartitionDrops):
     """The calls about partitions. Each takes the table as (catalog, database, name) and returns it beside what was
     asked for.
     """
@@ -70,10 +56,8 @@ class PartitionService(PartitionReads):
         clock: Callable[[], float] = time.time,
         request_max: int | None = None,
     ) -> None:
-        super().__init__(store, request_max=request_max)
+        super().__init__(store, deletions, clock=clock, request_max=request_max)
         self._warehouse = warehouse
-        self._deletions = deletions
-        self._clock = clock
 
     def add(
         self, key: TableKey, partitions: Sequence[MetastorePartition], *, if_not_exists: bool = False
@@ -191,77 +175,6 @@ class PartitionService(PartitionReads):
 
         carry_out(self._store, work, self._deletions.guard)
 
-    def drop(
-        self,
-        key: TableKey,
-        values: Sequence[str] | None,
-        name: str | None = None,
-        *,
-        delete_data: bool,
-        purge: bool = False,
-    ) -> None:
-        """Drop one partition, by values or by name, with its data if the table owns it, past the trash if `purge`.
-        NoSuchObjectError.
-        """
-
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str]]:
-            table = self._table_to_change(transaction, key)
-            keys = table.value.partition_keys
-            wanted = values if values is not None else values_in_name(keys, name or "")
-            stored = find_partition(transaction, table, wanted)
-            self._remove(transaction, table, [stored.value])
-            return table.value, self._left_alone(transaction, table, [stored.value], delete_data)
-
-        table, left = self._store.write(work)
-        self._discard(table, left, purge)
-
-    def drop_names(
-        self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool, purge: bool = False
-    ) -> Found:
-        """Drop the partitions of these names, all or none. NoSuchObjectError if one is missing, unless `if_exists`."""
-
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition], list[str]]:
-            table = self._table_to_change(transaction, key)
-            keys = table.value.partition_keys
-            if not if_exists:
-                # A name that no partition can have is missing, too.
-                canonical = list({partition_name(keys, values_of_name(keys, name)): None for name in names})
-            else:
-                canonical = canonical_names(keys, names)
-            found = list(transaction.partitions.select(table.id, canonical))
-            if len(found) < len(canonical) and not if_exists:
-                raise NoSuchObjectError("Some partitions to drop are missing")
-            self._remove(transaction, table, found)
-            return table.value, found, self._left_alone(transaction, table, found, delete_data)
-
-        table, dropped, left = self._store.write(work)
-        self._discard(table, left, purge)
-        return table, dropped
-
-    def drop_expressions(
-        self, key: TableKey, expressions: Sequence[bytes], *, delete_data: bool, if_exists: bool, purge: bool = False
-    ) -> Found:
-        """Drop the partitions that any of the expressions selects, all or none. BadFilterError if one cannot be read;
-        NoSuchObjectError if one selects none, unless `if_exists`.
-        """
-
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition], list[str]]:
-            table = self._table_to_change(transaction, key)
-            found: dict[tuple[str, ...], MetastorePartition] = {}
-            for expression in expressions:
-                where = required_filter(expression, table.value.partition_keys)
-                selected = list(transaction.partitions.select(table.id, where=where))
-                if not selected and not if_exists:
-                    raise NoSuchObjectError("Some partitions to drop are missing")
-                found.update((each.values, each) for each in selected)
-            dropped = list(found.values())
-            self._remove(transaction, table, dropped)
-            return table.value, dropped, self._left_alone(transaction, table, dropped, delete_data)
-
-        table, dropped, left = self._store.write(work)
-        self._discard(table, left, purge)
-        return table, dropped
-
     def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
         """Move the partitions with these values, which begin with the first key's, from one table to another of the
         same columns and keys, with their directory. MetastoreError, and nothing is moved.
@@ -281,18 +194,6 @@ class PartitionService(PartitionReads):
 
         self._store.write(work)
 
-    def truncate(self, key: TableKey, names: Sequence[str] | None = None) -> None:
-        """Delete the data of the partitions of these names, or of all. MetastoreError, NoSuchObjectError."""
-        truncate_partitions(self._store, self._deletions, self._clock, key, names)
-
-    def purge(self, limit: int | None = None) -> int:
-        """Remove some of the partitions that dropped tables left behind; 0 when none is left. To be called now and
-        then.
-        """
-        return self._store.write(
-            lambda transaction: transaction.partitions.purge() if limit is None else transaction.partitions.purge(limit)
-        )
-
     def _looked_at(
         self, key: TableKey, partitions: Sequence[MetastorePartition]
     ) -> tuple[MetastoreTable, list[str], set[str]]:
@@ -307,10 +208,6 @@ class PartitionService(PartitionReads):
             return self._store.read(work)
         except NoSuchObjectError as error:
             raise InvalidObjectError(_NO_TABLE) from error
-
-    def _table_to_change(self, transaction: Transaction, key: TableKey) -> Stored[MetastoreTable]:
-        # Holding the table keeps a drop or a rename of it from passing between our reads and writes.
-        return find_table(transaction, key, for_update=True)
 
     def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
         """The partition of that name with a location and times."""
@@ -352,14 +249,6 @@ class PartitionService(PartitionReads):
             transaction.events.append(events.add_partition(table.value, added))
         return taken
 
-    def _remove(
-        self, transaction: Transaction, table: Stored[MetastoreTable], dropped: Sequence[MetastorePartition]
-    ) -> None:
-        keys = table.value.partition_keys
-        transaction.partitions.remove(table.id, [partition_name(keys, each.values) for each in dropped])
-        if dropped:
-            transaction.events.append(events.drop_partition(table.value, dropped))
-
     def _merged(self, old: MetastorePartition, changed: MetastorePartition) -> MetastorePartition:
         storage = changed.storage if changed.storage is not None else old.storage
         before = old.storage.location if old.storage is not None else None
@@ -396,38 +285,6 @@ class PartitionService(PartitionReads):
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
 
-    def _left_alone(
-        self,
-        transaction: Transaction,
-        table: Stored[MetastoreTable],
-        dropped: Sequence[MetastorePartition],
-        delete_data: bool,
-    ) -> list[str]:
-        """The directories that nobody needs any more, now that these partitions are removed."""
-        if not delete_data or not owns_data(table.value):
-            return []
-        places = [
-            (partition_name(table.value.partition_keys, partition.values), location)
-            for partition in dropped
-            if (location := _data_location(partition, table.value)) is not None
-        ]
-        shared = transaction.partitions.shared(table.id, places)
-        for location in sorted(shared):
-            logger.warning("the data in %s was left alone: it is that of other partitions, too", location)
-        return list(dict.fromkeys(location for _, location in places if location not in shared))
-
-    def _discard(self, table: MetastoreTable, locations: Sequence[str], purge: bool) -> None:
-        past_trash = skips_trash(table, purge=purge)
-        for start in range(0, len(locations), LOCATIONS_JUDGED_AT_ONCE):
-            part = locations[start : start + LOCATIONS_JUDGED_AT_ONCE]
-            table_id, used = self._store.read(partial(_used_again, dropped=table, locations=part))
-            claim = Claim(table_id=table_id, apart=table.location)
-            for location in part:
-                if location in used:
-                    logger.warning("the data in %s was left alone: a partition was added there", location)
-                elif self._deletions.discard(location, claim, purge=past_trash):
-                    self._deletions.remove_empty_parents(location, claim, below=table.location)
-
     def _linked(self, table: MetastoreTable, new: Sequence[tuple[str, MetastorePartition]]) -> dict[str, str]:
         """Where the locations of partitions lead by links, by their names, if they are not below their table's."""
         return {
@@ -449,34 +306,9 @@ class PartitionService(PartitionReads):
 
     def _check_archive(self, partition: MetastorePartition, before: MetastorePartition | None) -> None:
         """InvalidLocationError if the directory of an archived partition is not taken, unless it is stored already."""
-        original = partition.parameters.get(_ORIGINAL_LOCATION)
-        if original and (before is None or original != before.parameters.get(_ORIGINAL_LOCATION)):
+        original = partition.parameters.get(ORIGINAL_LOCATION)
+        if original and (before is None or original != before.parameters.get(ORIGINAL_LOCATION)):
             self._warehouse.qualified(original)
-
-
-def _used_again(
-    transaction: Transaction, dropped: MetastoreTable, locations: Sequence[str]
-) -> tuple[int | None, set[str]]:
-    """The id of the table that partitions were dropped from, if it is still there, and those of the locations that
-    partitions of it have by now.
-    """
-    table = transaction.tables.find(dropped.catalog, dropped.database, dropped.name)
-    if table is None or table.value.number != dropped.number:
-        return None, set()
-    return table.id, transaction.partitions.shared(table.id, [("", location) for location in locations])
-
-
-def _data_location(partition: MetastorePartition, table: MetastoreTable) -> str | None:
-    """Where the partition's files are: of one that Hive has archived the directory that holds the archive, if it is in
-    the table's.
-    """
-    if partition.parameters.get("is_archived", "").lower() == "true":
-        original = partition.parameters.get(_ORIGINAL_LOCATION)
-        if original and table.location is not None and files.contains(table.location, original):
-            return original
-        if original:
-            logger.warning("the data in %s was left alone: it is not in the directory of the table", original)
-    return partition.storage.location if partition.storage is not None else None
 
 
 def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:

@@ -12,8 +12,14 @@ from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.partition_expression import parse_expression
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, filter_of_values
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable
-from interbed.catalog.metastore.names import normalized, shortened
-from interbed.catalog.metastore.partition_names import parsed_name, partition_name, values_of_name
+from interbed.catalog.metastore.names import check_number, normalized, shortened
+from interbed.catalog.metastore.partition_names import (
+    NAME_CHARACTERS_MAX,
+    check_length,
+    parsed_name,
+    partition_name,
+    values_of_name,
+)
 from interbed.catalog.metastore.store import Store, Stored, Transaction
 from interbed.catalog.metastore.tables.rules import table_not_found
 
@@ -176,6 +182,10 @@ class PartitionReads:
             raise MetastoreError("the request has no partition keys whose values are asked for")
         table = self._store.read(lambda transaction: find_table(transaction, key)).value
         positions = {column.name.lower(): number for number, column in enumerate(table.partition_keys)}
+        if len(columns) > len(positions) or len(order) > len(positions):
+            raise MetastoreError(
+                f"the request asks for {max(len(columns), len(order))} keys and the table has {len(positions)}"
+            )
         unknown = [name for name in (*columns, *order) if name.lower() not in positions]
         if unknown:
             raise MetastoreError(f"{shortened(unknown[0])} is not a partitioning key for the table")
@@ -240,15 +250,19 @@ def values_in_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...
     """The values of a name. MetastoreError if it is empty, NoSuchObjectError if it lacks a key."""
     if not name:
         raise MetastoreError("Partition name is invalid. ")
+    check_length(name)
     return values_of_name(keys, name)
 
 
 def canonical_names(keys: Sequence[MetastoreColumn], names: Sequence[str]) -> list[str]:
     """The names as they are stored, each once, without those that no partition can have. A client may order or escape
-    a name otherwise than we do: it means its values.
+    a name otherwise than we do: it means its values. MetastoreError for too many of them.
     """
+    check_number("names of partitions", len(names))
     canonical: dict[str, None] = {}
     for name in names:
+        if len(name) > NAME_CHARACTERS_MAX:
+            continue
         # A name with more keys than the table has means another table's partition, which is not to be dropped here.
         if sum(part != "" for part in name.split("/")) != len(keys) or not _spelled(keys, name):
             continue

@@ -18,6 +18,9 @@ from datetime import UTC, date, datetime, timedelta
 
 YEAR_MIN, YEAR_MAX = 1970, 2099
 
+CHARACTERS_MAX = 256
+"""Characters in a schedule, as Hive's own database has it: the rules for days are tried on each day until one fits."""
+
 _MONTHS = {
     "JAN": 1,
     "FEB": 2,
@@ -87,6 +90,8 @@ class CronSchedule:
 
 def parse_schedule(text: str) -> CronSchedule:
     """Read a schedule. ScheduleError."""
+    if len(text) > CHARACTERS_MAX:
+        raise ScheduleError(f"a schedule of {len(text)} characters is too long: {CHARACTERS_MAX} are allowed")
     fields = text.upper().split()
     if len(fields) not in (6, 7):
         raise ScheduleError(f"a schedule has 6 or 7 fields, this one has {len(fields)}")

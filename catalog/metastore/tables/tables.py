@@ -26,7 +26,7 @@ from interbed.catalog.metastore.model import (
     StorageDescriptor,
     TableMeta,
 )
-from interbed.catalog.metastore.names import matching, normalized, shortened
+from interbed.catalog.metastore.names import check_number, matching, normalized, shortened
 from interbed.catalog.metastore.store import Stored, Transaction
 from interbed.catalog.metastore.tables.alter import TableAlterations
 from interbed.catalog.metastore.tables.rules import (
@@ -102,6 +102,7 @@ class TableService(TableAlterations):
         """The tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
         if not names:
             return []
+        check_number("names of tables", len(names))
         keys = [normalized(name) for name in names]
 
         def work(transaction: Transaction) -> list[MetastoreTable]:
@@ -175,10 +176,11 @@ class TableService(TableAlterations):
             metas = transaction.tables.metas(catalog)
             databases = set(matching({meta.database for meta in metas}, database_pattern))
             names = set(matching({meta.name for meta in metas}, pattern))
+            wanted = frozenset(types)
             chosen = [
                 meta
                 for meta in metas
-                if meta.database in databases and meta.name in names and (not types or meta.table_type in types)
+                if meta.database in databases and meta.name in names and (not wanted or meta.table_type in wanted)
             ]
             # Who owns a table stands among what is kept of it as a whole, which is read of the chosen ones alone.
             owned = {

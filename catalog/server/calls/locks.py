@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from interbed.catalog.metastore.errors import MetastoreError, NoSuchLockError, NoSuchTransactionError
+from interbed.catalog.metastore.errors import (
+    InvalidObjectError,
+    MetastoreError,
+    NoSuchLockError,
+    NoSuchTransactionError,
+)
 from interbed.catalog.metastore.lock_model import Lock, LockComponent, LockState
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.service import Metastore
@@ -10,6 +15,7 @@ from interbed.catalog.server.calls.lock_clients import LockClients
 from interbed.catalog.server.session import current_link
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.convert import split_catalog
+from interbed.catalog.server.structs.errors import UndeclaredError
 from interbed.thrift_idl.hive_metastore import ttypes
 
 
@@ -23,9 +29,14 @@ class LockHandler:
     def lock(self, rqst: Any) -> Any:
         _refuse_transaction(rqst.txnid)
         try:
+            # Before the components are decoded, which takes longer than to count them.
+            self._locks.check_size(len(rqst.component or ()))
             request = convert.lock_request_from_thrift(rqst)
         except ValueError as error:
             raise MetastoreError(f"a lock with an unknown type or level: {error}") from error
+        except InvalidObjectError as error:
+            # The call declares no exception for it.
+            raise UndeclaredError(str(error)) from error
         lock = self._locks.lock(request, process=self._clients.process())
         self._clients.touch(lock.id)
         return _lock_response(lock)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
-from interbed.catalog.metastore.partition_names import parsed_name, partition_name
+from interbed.catalog.metastore.partition_names import check_length, parsed_name, partition_name
 from interbed.catalog.metastore.partitions.reads import Found, TableKey
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs.convert import partition_to_thrift
@@ -186,10 +186,10 @@ class PartitionReadHandler:
         return ttypes.GetPartitionsResponse(partitionSpec=specs)
 
     def partition_name_to_vals(self, part_name: str) -> list[str]:
-        return [value for _, value in parsed_name(part_name or "")]
+        return [value for _, value in _parsed(part_name)]
 
     def partition_name_to_spec(self, part_name: str) -> dict[str, str]:
-        return dict(parsed_name(part_name or ""))
+        return dict(_parsed(part_name))
 
     def partition_name_has_valid_characters(self, part_vals: list[str], throw_exception: bool) -> bool:
         # There is no pattern of allowed values (hive.metastore.partition.name.whitelist.pattern): any may be one.
@@ -222,6 +222,11 @@ class PartitionReadHandler:
             return structure
 
         return Streamed(list(zip(names, partitions, strict=True)), make)
+
+
+def _parsed(name: str | None) -> list[tuple[str, str]]:
+    check_length(name or "")
+    return parsed_name(name or "")
 
 
 def _given(names: list[str] | None) -> list[str]:

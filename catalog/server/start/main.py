@@ -120,6 +120,7 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
                 normalized_location(settings.warehouse),
                 lease_seconds=settings.lock_lease_seconds,
                 disconnect_seconds=settings.lock_disconnect_seconds,
+                lock_components_max=settings.lock_components_max,
                 config=ConfigValues(client_values(settings)),
                 trash=trash_for(settings),
                 partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,

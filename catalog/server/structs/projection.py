@@ -14,10 +14,13 @@ from typing import Any
 from thrift.Thrift import TType
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.names import shortened
+from interbed.catalog.metastore.names import LISTED_MAX, check_number, check_pattern_length, shortened
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _Tree = dict[str, "_Tree"]
+
+FIELD_CHARACTERS_MAX = 256
+"""Characters in a dotted name of a field; Hive's structures have names of 50."""
 
 
 _MANY_VALUED = frozenset(
@@ -86,8 +89,11 @@ def table_projection(spec: Any) -> Projection:
 
 
 def _tree(fields: Sequence[str]) -> _Tree:
+    check_number("fields", len(fields), LISTED_MAX)
     tree: _Tree = {}
     for field in fields:
+        if len(field) > FIELD_CHARACTERS_MAX:
+            raise MetastoreError(f"Invalid field name: {shortened(field)}")
         node = tree
         for part in field.split("."):
             node = node.setdefault(part, {})
@@ -132,6 +138,7 @@ def _projected(structure: Any, tree: _Tree) -> Any:
 def _matcher(pattern: str | None) -> re.Pattern[str] | None:
     if not pattern:
         return None
+    check_pattern_length(pattern)
     # Each part between two stars is matched once and for all, so that no pattern takes more than quadratic time.
     parts = ["".join("." if char == "_" else re.escape(char) for char in part) for part in pattern.split("%")]
     if len(parts) == 1:

@@ -11,6 +11,7 @@ from interbed.catalog.metastore.lock_model import (
     LockState,
     LockType,
     blocking,
+    is_blocked_by,
 )
 
 
@@ -37,6 +38,13 @@ requests = st.lists(components(), min_size=1, max_size=3).map(
 @given(components(), components())
 def test_conflict_is_mutual(left: LockComponent, right: LockComponent) -> None:
     assert left.conflicts_with(right) == right.conflicts_with(left)
+
+
+@given(st.lists(components(), min_size=8, max_size=12), st.lists(components(), min_size=9, max_size=12))
+def test_long_locks_are_compared_as_short_ones(mine: list[LockComponent], theirs: list[LockComponent]) -> None:
+    request = LockRequest(components=tuple(mine), user="u", host="h")
+    expected = any(left.conflicts_with(right) for left in mine for right in theirs)
+    assert is_blocked_by(request, tuple(theirs)) == expected
 
 
 @given(st.lists(requests, max_size=8))
