@@ -23,6 +23,7 @@ from interbed.catalog.identifier import (
 )
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.links import is_link, link_above
 from interbed.storage.base.fileio.resolve import file_io_for, renames_directories, respelled
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore
@@ -191,6 +192,17 @@ class Entries:
     def path(self, location: str) -> str:
         """A location as our FileIO needs it."""
         return file_io_for(location, self.options.raw)[1]
+
+    def link_to(self, directory: str) -> str | None:
+        """The symbolic link by which the directory of a table is reached; None without one.
+
+        Where the warehouse itself is has no say; links are looked for below it, and at the database's own location.
+        """
+        database = directory.rstrip("/").rpartition("/")[0]
+        for path in (directory, database):
+            if path and path != self.warehouse and is_link(self.file_io, path):
+                return path
+        return link_above(self.file_io, directory, self.warehouse)
 
     def _environment(self, identifier: Identifier, entry: Any, schema: TableSchema) -> StoreEnvironment:
         pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")

@@ -54,7 +54,6 @@ from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
-from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -223,16 +222,25 @@ class HiveTables:
             except TableNotFoundError:
                 # The one who dropped it may have been killed.
                 directory = entries.path(entries.new_table_location(identifier))
-                self.remove_dropped(identifier, directory)
-                remove_dropped(entries.file_io, directory)
+                if entries.link_to(directory) is None:
+                    self.remove_dropped(identifier, directory)
+                    remove_dropped(entries.file_io, directory)
                 raise
             if is_external(found):
                 self._drop(identifier, found)
                 return
-            if is_link(entries.file_io, directory := entries.path(entries.locations.of(found))):
+            directory = entries.path(entries.locations.of(found))
+            if (link := entries.link_to(directory)) is not None:
                 # Nothing is written or deleted where a link leads to.
                 self._drop(identifier, found)
-                remove_link(entries.file_io, directory)
+                if link == directory:
+                    remove_link(entries.file_io, directory)
+                else:
+                    _log.warning(
+                        "Dropped '%s' and left its files: %s is a symbolic link, and nothing is deleted through one.",
+                        identifier,
+                        link,
+                    )
                 return
             self._renames.finish(identifier, found)
             directory = entries.path(entries.locations.of(found))

@@ -256,6 +256,37 @@ def test_a_table_that_is_a_link_goes_alone_also_in_a_metastore(server: str, tmp_
     assert content(root) == before
 
 
+@pytest.mark.parametrize("drop", ["table", "cascade", "no such table"])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in the warehouse", "elsewhere"])
+def test_nothing_behind_a_database_that_is_a_link_is_dropped_in_a_metastore(
+    server: str, tmp_path: Path, drop: str, elsewhere: bool
+) -> None:
+    options = {"warehouse": str(tmp_path / "lake"), "metastore": "hive", "uri": server}
+    name = f"links_{drop.replace(' ', '_')}_{elsewhere}".lower()
+    place = tmp_path / "elsewhere" / "x" if elsewhere else tmp_path / "lake" / f"{name}.db"
+    with interbed.load_catalog("lake", **options) as catalog:
+        catalog.create_database(name, properties={"location": str(place)} if elsewhere else None)
+        catalog.create_table(f"{name}.t", COLUMNS).append(ROWS)
+        catalog.create_table(f"{name}.dropped", COLUMNS).append(ROWS)
+        # What a drop that was killed has left: the note, and no first schema.
+        remains = place / "dropped"
+        (remains / ".dropped").write_text("")
+        (remains / "schema" / "schema-0").rename(remains / "notes")
+        place.rename(tmp_path / "moved")
+        place.symlink_to(tmp_path / "moved")
+        before = content(tmp_path / "moved")
+        catalog.client.drop_table(name, "dropped", delete_data=False)  # type: ignore[attr-defined]
+        if drop == "table":
+            catalog.drop_table(f"{name}.t")
+            assert catalog.list_tables(name) == []
+        elif drop == "cascade":
+            catalog.drop_database(name, cascade=True)
+            assert not os.path.lexists(place)
+        else:
+            catalog.drop_table(f"{name}.dropped", ignore_if_not_exists=True)
+    assert content(tmp_path / "moved") == before
+
+
 def test_a_file_that_arrives_while_a_table_is_moved_out_of_sight_stays(
     lake: FileSystemCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,13 @@ class LocationRules:
             return False
 
 
+def has_controls(text: str) -> bool:
+    """Whether a text has a character that no location has: controls, separators of lines, lone surrogates."""
+    return not text.isprintable() and any(
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text
+    )
+
+
 def is_of_kernel(place: LocationPlace) -> bool:
     """Whether a local place is in /proc, /sys or /dev, other than /dev/shm."""
     path = place.path
@@ -231,7 +238,7 @@ def is_of_kernel(place: LocationPlace) -> bool:
 def _check_text(location: str) -> None:
     if len(location) > LENGTH_MAX:
         raise InvalidLocationError(f"a location of {len(location)} characters is too long: {LENGTH_MAX} are allowed")
-    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in location):
+    if has_controls(location):
         raise InvalidLocationError(f"the location {_shown(location)} has a control character in it")
 
 

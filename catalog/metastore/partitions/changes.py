@@ -13,6 +13,7 @@ from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import statistics_to_keep
 from interbed.catalog.metastore.directories.deletions import Deletions
 from interbed.catalog.metastore.directories.guard import Claim
+from interbed.catalog.metastore.directories.locations import has_controls
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -320,6 +321,9 @@ def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
         raise MetastoreError(f"the partition name {shortened(name)} has more than {NAME_BYTES_MAX} bytes")
     if "\0" in name:
         raise MetastoreError(f"a NUL character cannot be in a partition's value: {shortened(name)!r}")
+    if has_controls(name):
+        # Those of ASCII are escaped, as Hive escapes them. Of others there is no escape, and no location has them.
+        raise MetastoreError(f"a control character cannot be in a partition's value: {shortened(name)!r}")
     return name
 
 

@@ -64,6 +64,9 @@ def normalize_path(path: str) -> str:
         raise InvalidInputError(f"{shown!r} is not a location; write it as {scheme}://bucket-or-host/path.")
     normal = f"{one_scheme(scheme)}:{rest.rstrip('/')}"
     _check_authority(normal)
+    if ".." in normal and ".." in normal.split("/"):
+        # A store has no such directory, and HDFS and others follow it to one above.
+        raise InvalidInputError(f"The location {normal} leads to a directory above by '..': write it without.")
     return normal
 
 

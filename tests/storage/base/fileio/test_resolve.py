@@ -1,10 +1,14 @@
 """Spellings of locations."""
 
+from collections.abc import Callable
+
 import pytest
 
+import interbed
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for, normalize_path, respelled
+from interbed.storage.table.opening import open_store
 
 
 @pytest.mark.parametrize("path", ["/lake/db.db", "file:/lake/db.db", "file:///lake/db.db", "file://host/lake/db.db/"])
@@ -77,6 +81,36 @@ def test_a_location_has_no_keys_in_it(location: str) -> None:
 @pytest.mark.parametrize("location", ["hdfs:///lake", "abfss://c@account.dfs.core.windows.net/w", "s3://lake/a@b:c"])
 def test_what_only_looks_like_it_is_taken(location: str) -> None:
     assert normalize_path(location) == location
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://lake/../other",
+        "s3a://lake/w/../../other/t",
+        "s3://lake/w/..",
+        "s3://../w",
+        "hdfs://host/w/../../etc",
+        "hdfs:///../w",
+        "gs://lake/..",
+        "abfss://c@account.dfs.core.windows.net/w/../x",
+        "memory://w/../x",
+    ],
+)
+def test_no_location_in_a_store_leads_to_a_directory_above(location: str) -> None:
+    uses: list[Callable[[str], object]] = [
+        file_io_for,
+        open_store,
+        lambda path: interbed.load_catalog("lake", warehouse=path),
+        lambda path: interbed.load_table(path),
+    ]
+    for use in uses:
+        with pytest.raises(InvalidInputError, match=r"by '\.\.'"):
+            use(location)
+
+
+def test_dots_within_a_name_are_no_directory_above() -> None:
+    assert normalize_path("s3://lake/a..b/..c/d../...") == "s3://lake/a..b/..c/d../..."
 
 
 @pytest.mark.parametrize("path", ["", "s3:/bucket", "s3://", "nosuchscheme://x/y"])
