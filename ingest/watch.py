@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from interbed.catalog.cli.long_run import served_metrics, shown_line
 from interbed.ingest.job import Ingestion
+from interbed.storage.base.plain_text import escaped
 
 
 class IngestMetrics:
@@ -23,7 +24,7 @@ class IngestMetrics:
         yield CounterMetricFamily("interbed_ingest_commits", "Commits made.", value=result.commits)
         rows = CounterMetricFamily("interbed_ingest_rows", "Rows committed.", labels=["table"])
         for name, count in sorted(result.rows.items()):
-            rows.add_metric([name], count)
+            rows.add_metric([escaped(name)], count)
         yield rows
         # Its name ends with the unit, as Prometheus wants it: a metric has one unit, whatever it is of.
         unit = result.lag_unit.value

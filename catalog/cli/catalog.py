@@ -6,6 +6,7 @@ import click
 
 from interbed.catalog.cli.common import done, json_flag, show, show_json
 from interbed.catalog.cli.group import CatalogChoice, CatalogGroup, pairs
+from interbed.catalog.printing import print_line, print_lines
 
 
 @click.group(cls=CatalogGroup)
@@ -26,7 +27,7 @@ def list_databases(chosen: CatalogChoice, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        click.echo("\n".join(found) or "no databases")
+        print_lines(found, empty="no databases")
 
 
 @catalog.command("create-database")
@@ -89,9 +90,9 @@ def show_configuration(chosen: CatalogChoice, as_json: bool) -> None:
     if as_json:
         show_json({"catalog": name, "options": shown})
         return
-    click.echo(f"catalog {name}")
+    print_line(f"catalog {name}")
     for key, setting in shown.items():
-        click.echo(f"  {key} = {setting['value']}  ({setting['source']})")
+        print_line(f"  {key} = {setting['value']}  ({setting['source']})")
 
 
 @catalog.command()

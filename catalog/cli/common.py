@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from interbed.catalog.cli.group import pairs
+from interbed.catalog.printing import print_text
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -46,7 +47,10 @@ def names(given: Iterable[str]) -> list[str]:
 
 def show(view: Printable, as_json: bool) -> None:
     """Print a view."""
-    click.echo(json.dumps(view.to_json(), indent=2) if as_json else str(view))
+    if as_json:
+        show_json(view.to_json())
+    else:
+        print_text(str(view))
 
 
 def show_json(value: object) -> None:
@@ -59,4 +63,4 @@ def done(what: str, result: dict[str, object], as_json: bool) -> None:
     if as_json:
         show_json(result)
     else:
-        click.echo(what)
+        print_text(what)

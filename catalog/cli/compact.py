@@ -13,6 +13,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, partition_options, partition_spec, show
 from interbed.catalog.cli.group import CatalogChoice, pairs, with_catalog
+from interbed.catalog.printing import markup_of
 
 if TYPE_CHECKING:
     from interbed.catalog.table_compaction import CompactionScope
@@ -114,7 +115,7 @@ def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
         def show(name: str, done: int, total: int) -> None:
             seen[name] = None
             place = f"compacting {name}" + (f" ({len(seen)} of {tables})" if tables > 1 else "")
-            progress.update(task, description=place, completed=done, total=total)
+            progress.update(task, description=markup_of(place), completed=done, total=total)
 
         yield show
 

@@ -9,6 +9,7 @@ import click
 from interbed.catalog.cli import iceberg_tables
 from interbed.catalog.cli.common import json_flag, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import escaped, print_line, print_lines
 
 if TYPE_CHECKING:
     from interbed.storage.base.types.data_type import DataField
@@ -34,7 +35,7 @@ def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as
     elif all_kinds and kinds:
         _lines([[name, kinds[name]] for name in sorted(kinds)], indent="")
     else:
-        click.echo("\n".join(found) or "no tables")
+        print_lines(found, empty="no tables")
 
 
 @click.command()
@@ -63,18 +64,18 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    click.echo(f"table     {found['table']}")
+    print_line(f"table     {found['table']}")
     for key in ("format", "comment", "location", "problem"):
         if found.get(key):
-            click.echo(f"{key:<8}  {found[key]}")
-    click.echo(f"schema    {found['schema']}")
-    click.echo(f"snapshot  {_state(found)}")
-    click.echo("columns")
+            print_line(f"{key:<8}  {found[key]}")
+    print_line(f"schema    {found['schema']}")
+    print_line(f"snapshot  {_state(found)}")
+    print_line("columns")
     _lines([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]])
     own = set(found["own"])
     for heading, keys in (("options", set(found["options"]) - own), ("your own properties", own)):
         if keys:
-            click.echo(heading)
+            print_line(heading)
             _lines([[key, found["options"][key]] for key in sorted(keys)])
 
 
@@ -90,7 +91,7 @@ def schema(chosen: CatalogChoice, name: str, as_json: bool) -> None:
             return
         from interbed.catalog.cli.forms.column_text import column_text
 
-        click.echo("\n".join(map(column_text, opened.schema.fields)))
+        print_lines(map(column_text, opened.schema.fields), empty="")
 
 
 def _state(found: dict[str, Any]) -> str:
@@ -181,9 +182,10 @@ def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Seq
 
 def _lines(rows: list[list[str]], indent: str = "  ") -> None:
     """Columns below each other, two blanks between them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo(indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    shown = [[escaped(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        print_line(indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from interbed.catalog.command_group import SuggestingGroup
+from interbed.catalog.printing import print_line
 
 if TYPE_CHECKING:
     from interbed.catalog.api import Catalog
@@ -166,6 +167,6 @@ def _show_requests(*, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"store": report.to_json(), "localCache": asdict(cached)}), err=True)
         return
-    click.echo(f"store: {report}", err=True)
+    print_line(f"store: {report}", err=True)
     if cached.hits or cached.misses:
-        click.echo(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)
+        print_line(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)

@@ -9,6 +9,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import escaped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,13 +52,13 @@ def _parts(name: str, found: "TableHealth", *, all_buckets: bool) -> "list[Rende
 
     snapshot = "no snapshot" if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
     colour = "green" if found.score >= _GOOD else "yellow" if found.score >= _FAIR else "red"
-    head = Text.assemble(f"{name}, {snapshot}: ", (f"{found.score} of 100", f"bold {colour}"))
+    head = Text.assemble(f"{escaped(name)}, {snapshot}: ", (f"{found.score} of 100", f"bold {colour}"))
     reasons = Table.grid(padding=(0, 2, 0, 0))
     for reason in found.reasons:
-        reasons.add_row(Text(f"  -{reason.points}", colour), reason.name, Text(reason.text))
+        reasons.add_row(Text(f"  -{reason.points}", colour), reason.name, Text(escaped(reason.text)))
     figures = Table.grid(padding=(0, 2, 0, 0))
     for what, text in _figures(found):
-        figures.add_row(Text(f"  {what}", "dim"), Text(text))
+        figures.add_row(Text(f"  {what}", "dim"), Text(escaped(text)))
     parts: list[RenderableType] = [head, *([reasons] if found.reasons else []), figures]
     due = sorted((b for b in found.by_bucket if b.pending_bytes), key=_worst_first)
     shown = due if all_buckets else due[:BUCKETS_SHOWN]
@@ -98,6 +99,7 @@ def _figures(found: "TableHealth") -> list[tuple[str, str]]:
 
 def _buckets(buckets: "list[BucketHealth]") -> "RenderableType":
     from rich.table import Table
+    from rich.text import Text
 
     from interbed.storage.views.levels.words import size_text
 
@@ -106,5 +108,5 @@ def _buckets(buckets: "list[BucketHealth]") -> "RenderableType":
         shown.add_column(heading, justify="left" if heading == "partition" else "right")
     for b in buckets:
         figures = (b.bucket, b.runs, b.files, b.small_files, f"{b.read_amplification:.2f}", f"{b.delete_ratio:.1%}")
-        shown.add_row(b.partition_name, *map(str, figures), size_text(b.pending_bytes))
+        shown.add_row(Text(escaped(b.partition_name)), *map(str, figures), size_text(b.pending_bytes))
     return shown

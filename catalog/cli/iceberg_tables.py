@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import click
 
+from interbed.catalog.printing import print_line
 from interbed.storage.base.errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def show_snapshots(table: "IcebergTable", as_json: bool) -> None:
     for snapshot in found:
         operation = "" if snapshot.summary is None else snapshot.summary.operation.value
         rows = _figure(snapshot, "total-records")
-        click.echo(
+        print_line(
             f"{snapshot.snapshot_id:>19}  {operation:<9}  {_time(snapshot.timestamp_ms)}  "
             f"{'?' if rows is None else rows} records{_before_deletes(_figure(snapshot, 'total-delete-files'))}"
         )

@@ -9,6 +9,7 @@ import click
 
 from interbed.catalog.cli.common import done, json_flag, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import markup_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,5 +111,5 @@ def shown_rows(what: str) -> "Iterator[Callable[[int], None]]":
 
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,} rows"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(markup_of(what), total=None)
         yield lambda rows: progress.update(task, completed=rows)

@@ -12,6 +12,7 @@ import click
 from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockState
+from interbed.catalog.printing import escaped, print_line, print_text
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.catalog.server.settings import without_password
 
@@ -78,7 +79,7 @@ def list_locks(
     if as_json:
         click.echo(json.dumps([lock.to_json(now) for lock in found], indent=2))
     elif not found:
-        click.echo("No locks.")
+        print_line("No locks.")
     else:
         _table(
             ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "WAITS FOR"],
@@ -124,13 +125,13 @@ def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
         return
     for depth, each in enumerate(chain):
         arrow = "" if depth == 0 else "   " * (depth - 1) + "└─ waits for "
-        click.echo(f"{arrow}{_line(each, now)}")
+        print_line(f"{arrow}{_line(each, now)}")
     others = [each for each in in_the_way if each not in chain]
     if others:
-        click.echo(f"It has to wait for {_ids(others)} as well.")
+        print_line(f"It has to wait for {_ids(others)} as well.")
     if after:
-        click.echo(f"Waited for by {_ids(after)}.")
-    click.echo(way_out)
+        print_line(f"Waited for by {_ids(after)}.")
+    print_text(way_out)
 
 
 @locks.command()
@@ -152,9 +153,9 @@ def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
     if as_json:
         click.echo(json.dumps({"released": lock.to_json(now), "waited_for_by": next_ids}, indent=2))
         return
-    click.echo(f"Released {_line(lock, now)}.")
+    print_line(f"Released {_line(lock, now)}.")
     if next_ids:
-        click.echo(f"Lock {next_ids[0]} was waiting for it and gets its turn when its client asks again.")
+        print_line(f"Lock {next_ids[0]} was waiting for it and gets its turn when its client asks again.")
 
 
 @contextmanager
@@ -238,6 +239,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in [header, *rows]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    shown = [header, *([escaped(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from interbed.catalog.printing import escaped
 from interbed.storage.base.fileio.cached.counts import COUNTER
 from interbed.storage.base.fileio.stores.tally import requests_so_far
 
@@ -57,11 +58,11 @@ def shown_line(line: Callable[[], str], *, thread_name: str) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    with Live(Text(line()), console=console, auto_refresh=False, transient=True) as live:
+    with Live(Text(escaped(line())), console=console, auto_refresh=False, transient=True) as live:
 
         def renew() -> None:
             while not done.wait(1 / REFRESH_PER_SECOND):
-                live.update(Text(line()), refresh=True)
+                live.update(Text(escaped(line())), refresh=True)
 
         thread = threading.Thread(target=renew, name=thread_name, daemon=True)
         thread.start()

@@ -7,6 +7,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import print_line, print_lines
 
 
 def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: str) -> None:
@@ -14,7 +15,7 @@ def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: s
     if as_json:
         show_json({"snapshot": snapshot_id})
     else:
-        click.echo(without if snapshot_id is None else f"{done} snapshot {snapshot_id}")
+        print_line(without if snapshot_id is None else f"{done} snapshot {snapshot_id}")
 
 
 @click.command("create-automatic-tags")
@@ -28,7 +29,7 @@ def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> No
     if as_json:
         show_json(made)
     else:
-        click.echo(f"made {', '.join(made)}" if made else "no tag is due")
+        print_line(f"made {', '.join(made)}" if made else "no tag is due")
 
 
 @click.command("compact-manifests")
@@ -53,7 +54,7 @@ def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_
     if as_json:
         show_json(gone)
     else:
-        click.echo("\n".join(gone) or "all files are there")
+        print_lines(gone, empty="all files are there")
 
 
 @click.command("mark-partition-done")
@@ -66,7 +67,7 @@ def mark_partition_done(chosen: CatalogChoice, name: str, partitions: tuple[str,
     with chosen.catalog(name) as catalog:
         done = catalog.mark_partitions_done(name, specs)
     for spec in done:
-        click.echo("marked " + "/".join(f"{key}={value}" for key, value in spec.items()))
+        print_line("marked " + "/".join(f"{key}={value}" for key, value in spec.items()))
 
 
 @click.command("clear-consumers")
@@ -82,7 +83,7 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
     if as_json:
         show_json(gone)
     else:
-        click.echo(f"forgot {', '.join(gone)}" if gone else "no such consumer")
+        print_line(f"forgot {', '.join(gone)}" if gone else "no such consumer")
 
 
 @click.command("publish-log")
@@ -127,7 +128,7 @@ def purge(chosen: CatalogChoice, name: str) -> None:
     """Delete all that a table has but its schema; nobody may write to it meanwhile."""
     with chosen.table(name) as opened:
         opened.purge_files()
-    click.echo(f"{name} is empty")
+    print_line(f"{name} is empty")
 
 
 CARE_COMMANDS: tuple[click.Command, ...] = (

@@ -9,6 +9,7 @@ import click
 from interbed.catalog.cli.common import json_flag, show, show_json
 from interbed.catalog.cli.group import pairs
 from interbed.catalog.command_group import SuggestingGroup
+from interbed.catalog.printing import print_text
 
 if TYPE_CHECKING:
     from interbed.storage.views.simulate.simulation import Simulation
@@ -115,4 +116,4 @@ def _show(simulations: "Sequence[Simulation]", as_json: bool, *, compare: bool) 
     elif as_json:
         show_json([s.to_json() for s in simulations])
     else:
-        click.echo(compared(simulations))
+        print_text(compared(simulations))

@@ -27,6 +27,7 @@ from interbed.catalog.cli.maintenance import CARE_COMMANDS
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.cli.rows import ROW_COMMANDS
 from interbed.catalog.cli.version import VERSION_COMMANDS
+from interbed.catalog.printing import print_line, print_lines
 from interbed.storage.base.errors import NotSupportedError
 
 
@@ -109,7 +110,7 @@ def snapshots(chosen: CatalogChoice, name: str, as_json: bool) -> None:
         return
     for s in found:
         when = datetime.fromtimestamp(s.time_millis / 1000, UTC).isoformat(timespec="seconds")
-        click.echo(
+        print_line(
             f"{s.id:>6}  {s.commit_kind:<9}  {when}  {s.delta_record_count:+d} of {s.total_record_count} records"
         )
 
@@ -137,7 +138,7 @@ def compact(
         if as_json:
             show_json([plan.to_json() for plan in outcome.plans])
         else:
-            click.echo("\n".join(map(str, outcome.plans)) or "nothing to compact")
+            print_lines(map(str, outcome.plans), empty="nothing to compact")
     elif outcome.result is not None:
         show(outcome.result, as_json)
 

@@ -10,6 +10,7 @@ import click
 from interbed.catalog.cli.common import json_flag, show, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
 from interbed.catalog.cli.iceberg_tables import is_of_iceberg, refuse_options
+from interbed.catalog.printing import print_line, print_lines
 from interbed.storage.base.clock import moment_millis
 from interbed.storage.meta.options.partition_time import ExpirationStrategy
 
@@ -49,7 +50,7 @@ def tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
         return
     for tag in found:
         span = "" if tag["retained_seconds"] is None else f", from {tag['created']} for {tag['retained_seconds']:g} s"
-        click.echo(f"{tag['tag']}: snapshot {tag['snapshot']}, {tag['records']} records{span}")
+        print_line(f"{tag['tag']}: snapshot {tag['snapshot']}, {tag['records']} records{span}")
 
 
 @click.command("create-tag")
@@ -75,7 +76,7 @@ def create_tag(
             made = opened.create_tag(tag, snapshot, time_retained=time_retained)
         else:
             made = opened.create_tag_from_timestamp(tag, timestamp, time_retained=time_retained)
-    click.echo(f"{tag} is snapshot {made.snapshot.id}")
+    print_line(f"{tag} is snapshot {made.snapshot.id}")
 
 
 @click.command("replace-tag")
@@ -88,7 +89,7 @@ def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None
     """Make a tag stand for another snapshot."""
     with chosen.table(name) as opened:
         made = opened.replace_tag(tag, snapshot, time_retained=time_retained)
-    click.echo(f"{tag} is snapshot {made.snapshot.id}")
+    print_line(f"{tag} is snapshot {made.snapshot.id}")
 
 
 @click.command("rename-tag")
@@ -124,7 +125,7 @@ def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_jso
     if as_json:
         show_json(gone)
     else:
-        click.echo(f"deleted {', '.join(gone)}" if gone else "no tag to expire")
+        print_line(f"deleted {', '.join(gone)}" if gone else "no tag to expire")
 
 
 @click.command()
@@ -138,7 +139,7 @@ def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        click.echo("\n".join(found) or "no branches")
+        print_lines(found, empty="no branches")
 
 
 @click.command("create-branch")
@@ -182,7 +183,7 @@ def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> No
     """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
     with chosen.table(name) as opened:
         snapshot_id = opened.merge_branch(branch, into)
-        click.echo("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
+        print_line("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
 @click.command("fast-forward")
@@ -220,7 +221,7 @@ def rollback(
             newest = opened.rollback_to_watermark(watermark)
         else:
             newest = opened.rollback_to(tag if tag is not None else snapshot or 0)
-    click.echo(f"the newest snapshot is {newest.id}")
+    print_line(f"the newest snapshot is {newest.id}")
 
 
 @click.command("expire-snapshots")
@@ -277,9 +278,9 @@ def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_jso
         show_json(gone)
         return
     for spec in gone:
-        click.echo(("would drop " if dry_run else "dropped ") + "/".join(f"{k}={v}" for k, v in spec.items()))
+        print_line(("would drop " if dry_run else "dropped ") + "/".join(f"{k}={v}" for k, v in spec.items()))
     if not gone:
-        click.echo("no partition to expire")
+        print_line("no partition to expire")
 
 
 @click.command("remove-orphan-files")
@@ -309,7 +310,7 @@ def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        click.echo("\n".join(f"{who}: next is snapshot {number}" for who, number in found.items()) or "no consumers")
+        print_lines((f"{who}: next is snapshot {number}" for who, number in found.items()), empty="no consumers")
 
 
 @click.command("reset-consumer")

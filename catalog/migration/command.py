@@ -15,6 +15,7 @@ import click
 
 from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.printing import print_line, print_text
 
 if TYPE_CHECKING:
     from interbed.catalog.migration.compare import Difference
@@ -117,7 +118,10 @@ def import_(
                     dry_run=dry_run,
                     progress=progress.advance,
                 ).run()
-    click.echo(json.dumps(summary.to_json(), indent=2) if as_json else str(summary))
+    if as_json:
+        click.echo(json.dumps(summary.to_json(), indent=2))
+    else:
+        print_text(str(summary))
     if not summary.succeeded:
         sys.exit(1)
 
@@ -154,7 +158,7 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
         found = (_print_json if as_json else _print_lines)(differences, looked_at, left_source, right_source)
         if not as_json:
             total = sum(looked_at.values())
-            click.echo(
+            print_line(
                 f"{found or 'no'} difference{'' if found == 1 else 's'} in {total:,} objects, "
                 f"{time.monotonic() - started:.1f} s"
             )
@@ -187,7 +191,7 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
 
         write_lines(records(), sys.stdout)
         for note in source.notes:
-            click.echo(f"note: {note}", err=True)
+            print_line(f"note: {note}", err=True)
 
 
 def _print_lines(
@@ -207,10 +211,10 @@ def _print_lines(
                 problem = f"cannot be compared: {each.left} | {each.right}"
         else:
             problem = f"{each.field}: {_text(each.left)} | {_text(each.right)}"
-        click.echo(f"{each.key.kind} {each.key} {problem}")
+        print_line(f"{each.key.kind} {each.key} {problem}")
     for source in (left, right):
         for note in source.notes:
-            click.echo(f"note: {note}")
+            print_line(f"note: {note}")
     return found
 
 

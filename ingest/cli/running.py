@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.printing import print_line
+
 if TYPE_CHECKING:
     from interbed.ingest.job import Ingestion
 
@@ -34,7 +36,7 @@ def run(job: "Ingestion", given: Mapping[str, Any]) -> None:
         return
     rows = sum(result.rows.values())
     bad = f", {result.bad} of them bad" if result.bad else ""
-    click.echo(
+    print_line(
         f"read {result.messages} messages{bad}; committed {rows} rows of {len(result.rows)} tables in "
         f"{result.commits} commits"
     )

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import escaped
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from interbed.catalog.api import Catalog
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.api import Journal
@@ -50,13 +53,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: S
     """Print a table, in colour on a terminal; columns in `right` are aligned to that side."""
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(header_style="bold")
     for name in head:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else Text(*cell) for cell in row))
+        table.add_row(*(_text_of(cell) for cell in row))
     width = None if Console().is_terminal else _WIDTH_OF_A_PIPE
     Console(width=width, markup=False, highlight=False).print(table)
 
@@ -69,8 +71,14 @@ def print_facts(facts: Sequence[tuple[str, Cell]]) -> None:
     console = Console(markup=False, highlight=False, soft_wrap=True)
     longest = max((len(name) for name, _ in facts), default=0)
     for name, cell in facts:
-        value = Text(cell) if isinstance(cell, str) else Text(*cell)
+        value = _text_of(cell)
         console.print(Text.assemble((f"{name:<{longest}}  ", "bold"), value))
+
+
+def _text_of(cell: Cell) -> "Text":
+    from rich.text import Text
+
+    return Text(escaped(cell)) if isinstance(cell, str) else Text(escaped(cell[0]), cell[1])
 
 
 def score_cell(score: float | None) -> Cell:

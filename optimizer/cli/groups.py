@@ -6,6 +6,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show_json
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import print_line
 from interbed.optimizer.cli.common import Cell, ago, db_option, looking, print_table, size_cell
 from interbed.storage.base.clock import now_millis
 
@@ -39,7 +40,7 @@ def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
         )
         return
     if not found:
-        click.echo("no scheduler has told its groups yet")
+        print_line("no scheduler has told its groups yet")
         return
     rows: list[list[Cell]] = [
         [
@@ -56,7 +57,7 @@ def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
     ]
     print_table(("group", "policy", "window", "workers", "threads", "memory", "tables", "running"), rows)
     for name in sorted(set(tables) - {group.name for group in found}):
-        click.echo(f"{tables[name]} table(s) ask for the group '{name}', which there is not: nothing is done for them")
+        print_line(f"{tables[name]} table(s) ask for the group '{name}', which there is not: nothing is done for them")
 
 
 @click.command()
@@ -75,7 +76,7 @@ def workers(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
         show_json([{name: worker.to_json()[name] for name in shown} for worker in found])
         return
     if not found:
-        click.echo("no workers")
+        print_line("no workers")
         return
     rows: list[list[Cell]] = [
         [

@@ -4,6 +4,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show_json
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import print_line
 from interbed.optimizer.cli.common import db_option, looking, print_processes
 from interbed.storage.base.clock import now_millis
 
@@ -28,4 +29,4 @@ def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None,
     elif found:
         print_processes(found, now_millis(), with_table=name is None)
     else:
-        click.echo("nothing was done yet")
+        print_line("nothing was done yet")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.cli.group import CatalogChoice, pairs
+from interbed.catalog.printing import print_line
 from interbed.optimizer.cli.common import db_option
 
 if TYPE_CHECKING:
@@ -168,12 +169,12 @@ def run(
         if as_json:
             _print_json({"event": "listening", "uri": listening.uri})
         else:
-            click.echo(f"optimizer listening on {listening.uri}")
+            print_line(f"optimizer listening on {listening.uri}")
         sys.stdout.flush()
         with shown_duty(duty):
             left = service.run()
     for table, why in sorted(left.items()):
-        click.echo(f"{table} {why}", err=True)
+        print_line(f"{table} {why}", err=True)
     if left:
         raise click.exceptions.Exit(1)
 
@@ -218,7 +219,7 @@ def _print_process(process: "Process", as_json: bool) -> None:
     figures = process.figures
     bytes_moved = f", {figures.bytes_in:,} bytes became {figures.bytes_out:,}" if figures.files_in else ""
     failure = f": {process.failure}" if process.failure else ""
-    click.echo(
+    print_line(
         f"{process.table}: {process.kind} {process.state} in {process.seconds:.1f} s{bytes_moved} "
         f"({process.reason}){failure}"
     )

@@ -7,6 +7,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show_json
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import print_line
 from interbed.optimizer.cli.common import (
     Cell,
     db_option,
@@ -51,9 +52,9 @@ def status(chosen: CatalogChoice, names: Sequence[str], limit: int, db: str | No
             right=("score", "reads", "pending", "failures"),
         )
     for name in sorted(set(wanted or ()) - {line.state.name for line in found.tables}):
-        click.echo(f"{name}: no scheduler has seen it yet")
+        print_line(f"{name}: no scheduler has seen it yet")
     if len(found.tables) > limit:
-        click.echo(f"the worst {limit} of {len(found.tables)} tables are shown; --limit shows more")
+        print_line(f"the worst {limit} of {len(found.tables)} tables are shown; --limit shows more")
 
 
 def _workers(found: "OptimizerStatus") -> str:

@@ -6,6 +6,7 @@ import click
 
 from interbed.catalog.cli.common import json_flag, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.printing import print_line
 from interbed.optimizer.cli.common import (
     Cell,
     ago,
@@ -61,7 +62,7 @@ def why(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None
     rows = [_kind(kind, now) for kind in found.kinds]
     print_table(("kind", "verdict", "by", "last", "next check"), rows)
     if found.processes:
-        click.echo("what was done last")
+        print_line("what was done last")
         print_processes(found.processes, now, with_table=False)
 
 
@@ -89,7 +90,7 @@ def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_
         show_json([process.to_json() for process in found])
         return
     if not found:
-        click.echo("nothing is due; `interbed optimizer why` says what becomes due when")
+        print_line("nothing is due; `interbed optimizer why` says what becomes due when")
     for process in found:
         _show_process(process)
 
@@ -141,16 +142,16 @@ def _show_process(process: "DryProcess") -> None:
     need = process.need
     options = "".join(f", {key} = {value}" for key, value in need.options.items())
     if not need.kind.is_compaction:
-        click.echo(f"{need.kind.value}: {need.reason}; one task, which finds by itself what there is to do")
+        print_line(f"{need.kind.value}: {need.reason}; one task, which finds by itself what there is to do")
         return
     if not process.tasks:
-        click.echo(f"{need.kind.value}: {need.reason}; there is nothing to do")
+        print_line(f"{need.kind.value}: {need.reason}; there is nothing to do")
         return
-    click.echo(
+    print_line(
         f"{need.kind.value}: {need.reason}{options}; {len(process.tasks)} task(s) read {size_cell(process.bytes)}"
     )
     shown = process.tasks[:_TASKS_SHOWN]
     rows = [(task.kind, task.place, str(task.files), size_cell(task.bytes)) for task in shown]
     print_table(("task", "place", "files", "bytes"), rows, right=("files", "bytes"))
     if len(process.tasks) > len(shown):
-        click.echo(f"{len(shown)} of {len(process.tasks)} tasks are shown; --json has all")
+        print_line(f"{len(shown)} of {len(process.tasks)} tasks are shown; --json has all")

@@ -13,6 +13,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.duty import Duty
+from interbed.storage.base.plain_text import escaped
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
 """Ranges of scores, by their greatest; 100 is a table in perfect shape."""
@@ -74,13 +75,13 @@ class OptimizerMetrics:
             "interbed_optimizer_processes", "Processes that have ended.", labels=["group", "kind", "state"]
         )
         for (group, kind, state), count in sorted(ended.processes.items()):
-            processes.add_metric([group, kind, state], count)
+            processes.add_metric([escaped(group), kind, state], count)
         yield processes
         seconds = CounterMetricFamily(
             "interbed_optimizer_work_seconds", "Time of workers that processes took.", labels=["group", "table"]
         )
         for (group, table), value in sorted(ended.seconds.items()):
-            seconds.add_metric([group, table], value)
+            seconds.add_metric([escaped(group), escaped(table)], value)
         yield seconds
         for name, text, values in (
             ("interbed_optimizer_read_bytes", "Bytes of files that were compacted.", ended.bytes_in),
@@ -89,7 +90,7 @@ class OptimizerMetrics:
         ):
             counter = CounterMetricFamily(name, text, labels=["group"])
             for group, number in sorted(values.items()):
-                counter.add_metric([group], number)
+                counter.add_metric([escaped(group)], number)
             yield counter
 
 
@@ -105,7 +106,7 @@ def _of_tables(tables: list[TableState]) -> Iterator[Metric]:
         "interbed_optimizer_tables", "Tables, by their score: 100 is perfect shape.", labels=["group", "score"]
     )
     for (group, score), count in sorted(counts.items()):
-        by_score.add_metric([group, score], count)
+        by_score.add_metric([escaped(group), score], count)
     yield by_score
     for name, text, values in (
         ("interbed_optimizer_tables_needing", "Tables that need something.", needing),
@@ -113,7 +114,7 @@ def _of_tables(tables: list[TableState]) -> Iterator[Metric]:
     ):
         gauge = GaugeMetricFamily(name, text, labels=["group"])
         for group, number in sorted(values.items()):
-            gauge.add_metric([group], number)
+            gauge.add_metric([escaped(group)], number)
         yield gauge
 
 
@@ -123,14 +124,14 @@ def _of_workers(workers: list[Worker], tasks: dict[str, tuple[int, int]]) -> Ite
         counts[worker.group] += 1
     there = GaugeMetricFamily("interbed_optimizer_workers", "Workers that are registered.", labels=["group"])
     for group, count in sorted(counts.items()):
-        there.add_metric([group], count)
+        there.add_metric([escaped(group)], count)
     yield there
     gauge = GaugeMetricFamily(
         "interbed_optimizer_tasks", "Tasks of processes: waiting for a worker, running.", labels=["group", "state"]
     )
     for group, (waiting, running) in sorted(tasks.items()):
-        gauge.add_metric([group, "waiting"], waiting)
-        gauge.add_metric([group, "running"], running)
+        gauge.add_metric([escaped(group), "waiting"], waiting)
+        gauge.add_metric([escaped(group), "running"], running)
     yield gauge
 
 

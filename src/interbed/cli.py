@@ -14,6 +14,7 @@ import click
 import interbed
 from interbed.catalog.cli.group import with_catalog
 from interbed.catalog.command_group import SuggestingGroup
+from interbed.catalog.printing import readable
 from interbed.storage.base.errors import InterbedError
 
 _COMMANDS = {
@@ -66,7 +67,7 @@ class _Group(SuggestingGroup):
         try:
             return super().invoke(ctx)
         except InterbedError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(readable(str(error))) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

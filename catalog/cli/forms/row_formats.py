@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from interbed.catalog.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.cli.row_options import ROWS_SHOWN
+from interbed.catalog.printing import escaped, print_line, readable
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
@@ -30,7 +31,7 @@ def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, 
     with _sink(output) as sink:
         rows = _WRITERS[form](reader, sink)
     if output is not None:
-        click.echo(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
+        print_line(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*reader.schema.names)
+    table = Table(*map(escaped, reader.schema.names))
     shown, more = 0, False
     # Row by row, because that is how a table is drawn; there are few.
     for batch in reader:
@@ -71,13 +72,13 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
         if more:
             break
     if not reader.schema.names:
-        click.echo(f"{shown} rows without columns")
+        print_line(f"{shown} rows without columns")
         return
     terminal = Console().is_terminal
     # A pipe has no width: a line for each row, so that others can cut it into fields.
     Console(width=None if terminal else max(80, _widest(table)), markup=False, highlight=False).print(table)
     rows = "1 row" if shown == 1 else f"{shown} rows"
-    click.echo(f"the first {rows}; --limit shows more" if more else rows)
+    print_line(f"the first {rows}; --limit shows more" if more else rows)
 
 
 def _widest(table: Any) -> int:
@@ -91,8 +92,8 @@ def _cell(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        return value
-    return _bare(shown_value(value)) if isinstance(value, dict | list | bytes | bool) else str(value)
+        return readable(value)
+    return escaped(_bare(shown_value(value)) if isinstance(value, dict | list | bytes | bool) else str(value))
 
 
 def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:

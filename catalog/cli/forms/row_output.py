@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from interbed.catalog.cli.row_options import ROWS_SHOWN
+from interbed.catalog.printing import escaped, print_line
 from interbed.storage.base.row.kind import RowKind
 
 
@@ -27,16 +28,18 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
     shown = ROWS_SHOWN if limit is None else limit
     table = RichTable()
     for name in (ROW_KIND, *(n for n in reader.schema.names if n != ROW_KIND)):
-        table.add_column("" if name == ROW_KIND else name)
+        table.add_column("" if name == ROW_KIND else escaped(name))
     for row in itertools.islice(rows, shown):
         kind = row.pop(ROW_KIND)
-        table.add_row(kind, *("" if v is None else v if isinstance(v, str) else shown_value(v) for v in row.values()))
+        table.add_row(
+            kind, *("" if v is None else escaped(v if isinstance(v, str) else shown_value(v)) for v in row.values())
+        )
     if not table.row_count and shown:
-        click.echo("no changes")
+        print_line("no changes")
         return
     Console(width=None if Console().is_terminal else 120, markup=False).print(table)
     if next(rows, None) is not None:
-        click.echo(f"only the first {shown} rows are shown; --limit shows more")
+        print_line(f"only the first {shown} rows are shown; --limit shows more")
 
 
 def json_line(row: object) -> str:

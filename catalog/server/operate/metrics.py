@@ -33,6 +33,7 @@ from interbed.catalog.server.edge.budgets import EdgeFigures
 from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import shortened
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.storage.base.plain_text import escaped
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -237,7 +238,8 @@ class ServerMetrics:
             self._stores_before = (stores.timeouts_total, stores.refused_total)
 
     def _bounded(self, method: str) -> str:
-        name = shortened(method)
+        # A text with a character that UTF-8 has not would fail the whole page.
+        name = escaped(shortened(method))
         if name not in self._unknown_names:
             if len(self._unknown_names) >= UNKNOWN_METHODS_MAX:
                 return "other"

@@ -13,6 +13,7 @@ import click
 
 from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.printing import print_line
 from interbed.catalog.server.settings import (
     SETTINGS,
     ServerSettings,
@@ -83,7 +84,7 @@ def config(outer: dict[str, Any], /, *, as_json: bool, **given: Any) -> None:
     texts = {name: "" if value is None else str(value) for name, value in values.items()}
     wide, value_width = max(map(len, texts)), max(map(len, texts.values()))
     for name, text in texts.items():
-        click.echo(f"{name:<{wide}}  {text:<{value_width}}  {sources[name]}")
+        print_line(f"{name:<{wide}}  {text:<{value_width}}  {sources[name]}")
 
 
 def main() -> None:

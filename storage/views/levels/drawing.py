@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from interbed.storage.base.plain_text import escaped
 from interbed.storage.views.levels.tree import BucketTree, TreeRun
 from interbed.storage.views.levels.words import age_text, size_text
 
@@ -39,7 +40,7 @@ class LevelsDrawing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """See rich."""
         width = min(_GREATEST_BAR, max(_LEAST_BAR, options.max_width - _FIGURES_WIDTH))
-        yield Text(self.title, style="bold")
+        yield Text(escaped(self.title), style="bold")
         for tree in self.trees:
             yield Text()
             yield _heading(tree)
@@ -61,7 +62,7 @@ def _heading(tree: BucketTree) -> Text:
     styles = {"in shape": "green", "writers wait": "bold red"}
     style = styles.get(tree.state, "yellow")
     return Text.assemble(
-        (tree.name, "bold"),
+        (escaped(tree.name), "bold"),
         f"   {tree.rows:,} records, {size_text(tree.bytes)}\n",
         "sorted runs ",
         (f"{tree.gauge} {len(tree.runs)}, {tree.state}", style),
@@ -70,7 +71,7 @@ def _heading(tree: BucketTree) -> Text:
 
 
 def _columns(tree: BucketTree, width: int) -> Text:
-    least, greatest = f"{tree.keys}: {tree.least_key}", tree.greatest_key
+    least, greatest = escaped(f"{tree.keys}: {tree.least_key}"), escaped(tree.greatest_key)
     space = width - len(least) - len(greatest)
     ends = f"{least}{' ' * space}{greatest}" if space > 0 else f"{least} … {greatest}"
     return Text(f"{'level':>6}{'records':>12}{'size':>11}{'age':>9}  {ends}", style="dim", no_wrap=True)

@@ -9,10 +9,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.plain_text import escaped
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -102,12 +104,12 @@ class TableLevels:
         return f"{self.table}, {snapshot}"
 
     def __str__(self) -> str:
-        view = RichTable(title=self.title, title_justify="left")
+        view = RichTable(title=Text(escaped(self.title)), title_justify="left")
         for name in ("partition", "bucket", "level", "sorted runs", "files", "rows", "deletes", "KiB"):
             view.add_column(name, justify="left" if name == "partition" else "right")
         for s in self.levels:
             cells = (s.bucket, s.level, s.runs, s.files, f"{s.rows:,}", f"{s.deletes:,}", f"{s.bytes / 1024:,.0f}")
-            view.add_row(s.partition or "", *(str(c) for c in cells))
+            view.add_row(Text(escaped(s.partition or "")), *(str(c) for c in cells))
         target = StringIO()
         Console(file=target, width=120, color_system=None).print(view)
         return target.getvalue().rstrip()

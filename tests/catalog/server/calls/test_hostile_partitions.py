@@ -43,7 +43,7 @@ def _hive_name(text: str) -> str:
 
 def _tree(root: Path, besides: Path) -> set[str]:
     """Files and directories below `root`, but not those of a directory."""
-    found = set()
+    found: set[str] = set()
     for directory, names, files in os.walk(root):
         names[:] = [name for name in names if Path(directory, name) != besides]
         found.update(os.path.join(directory, name) for name in (*names, *files))
