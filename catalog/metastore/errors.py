@@ -12,6 +12,7 @@
       NoSuchTransactionError      a transaction was named; interbed has none
       NoSuchLockError             the lock was released or its lease ran out
       ConfigValueError            a configuration key that clients may not read
+      UnstorableTextError         a text has a character that the database does not keep
       OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be taken back
 
 The server maps each to the exception of Hive's interface (server/errors.py); the message is shown to users, and for a
@@ -65,6 +66,10 @@ class NoSuchLockError(MetastoreError):
 
 class ConfigValueError(MetastoreError):
     """The configuration key may not be read by clients."""
+
+
+class UnstorableTextError(MetastoreError):
+    """A text of the request has a character that the database does not keep."""
 
 
 class OutcomeUnknownError(MetastoreError):

@@ -8,9 +8,10 @@ runs READ COMMITTED with explicit row locks, named at the calls that take them.
 
 import logging
 import random
+import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -19,7 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from interbed.catalog.metastore.errors import MetastoreError, OutcomeUnknownError
+from interbed.catalog.metastore.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
 from interbed.catalog.repository.connections.database_file import DatabaseFile
 from interbed.catalog.repository.connections.postgres import postgres_defaults
 from interbed.catalog.repository.connections.units import FILE, MANAGED, LateError, Readers, Writer
@@ -124,6 +125,8 @@ class SqlUnits(Generic[S]):
             try:
                 return run(work)
             except (SQLAlchemyError, sqlite3.Error, LateError) as error:
+                if (field := _field_with_nul(error)) is not None:
+                    raise UnstorableTextError(f"{field} cannot contain NUL, which PostgreSQL does not keep") from error
                 if attempt == ATTEMPTS_MAX or not _is_retryable(error):
                     raise DatabaseError(f"{self._called} failed: {_summary(error)}") from error
                 logger.warning("attempt %d of %d failed, trying again: %s", attempt, ATTEMPTS_MAX, _summary(error))
@@ -229,6 +232,20 @@ def _is_retryable(error: Exception) -> bool:
         return str(state).startswith(_RETRYABLE_SQLSTATES)
     # SQLite's: another process writes.
     return isinstance(original, sqlite3.OperationalError) and ("locked" in str(original) or "busy" in str(original))
+
+
+def _field_with_nul(error: Exception) -> str | None:
+    """The column that a text with a NUL was for, if PostgreSQL's driver has refused the statement for it."""
+    if not isinstance(error, DBAPIError) or "NUL (0x00)" not in str(error.orig):
+        return None
+    given = error.params if isinstance(error.params, Sequence) else [error.params]
+    for parameters in given:
+        for name, value in parameters.items() if isinstance(parameters, Mapping) else ():
+            texts = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(text, str) and "\0" in text for text in texts):
+                # Parameters are numbered where a column has several.
+                return re.sub(r"(_\d+)+$", "", str(name))
+    return "a text"
 
 
 def _summary(error: Exception) -> str:

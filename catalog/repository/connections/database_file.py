@@ -6,6 +6,8 @@ last connection. SQLite gives -wal and -shm the mode of the file.
 
 import os
 import sqlite3
+import stat
+from contextlib import suppress
 
 MODE = 0o600
 """Metadata may name what not everybody is to know, and parameters of tables may hold secrets."""
@@ -48,6 +50,22 @@ class DatabaseFile:
         return LostFileError(
             f"{self._path} {what} while it was open: nothing more is read or written; put it back and restart"
         )
+
+
+def readable_by_others(path: str) -> str | None:
+    """A warning if users other than the owner may read the database, its log or its index; None if none may.
+
+    The files keep the mode that they have: an administrator may mean it.
+    """
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(file).st_mode)
+            if mode & (stat.S_IRGRP | stat.S_IROTH):
+                return (
+                    f"other users of this machine may read {file} (mode {mode:04o}), which holds all metadata, secrets "
+                    f"in parameters included: chmod 600 {path}*, unless that is meant"
+                )
+    return None
 
 
 def _identity(path: str) -> tuple[int, int]:

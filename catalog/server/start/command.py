@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from interbed.catalog.server.settings import (
     shown,
     warnings_for,
 )
+from interbed.storage.base.errors import InterbedError
 
 if TYPE_CHECKING:
     from interbed.catalog.server.start.main import Server
@@ -103,6 +105,8 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
 
 def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     # A command that only prints its help imports none of this.
+    from interbed.catalog.repository.connections.database_file import readable_by_others
+    from interbed.catalog.repository.engine import parse_database_url
     from interbed.catalog.server.operate.logs import configure_logging
     from interbed.catalog.server.start.deadline import end_at_last
     from interbed.catalog.server.start.descriptors import allow_connections
@@ -111,6 +115,11 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     configure_logging(settings.log_level, settings.log_format)
     for warning in warnings_for(settings, sources):
         logger.warning("%s", warning)
+    with suppress(MetastoreError, InterbedError):
+        # What is wrong with the url is said when it is opened.
+        url = parse_database_url(settings.db)
+        if url.get_backend_name() == "sqlite" and (exposed := readable_by_others(url.database or "")) is not None:
+            logger.warning("%s", exposed)
     allow_connections(settings.connections_max)
 
     def ready(running: "Server") -> None:

@@ -11,6 +11,7 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.engine import DatabaseError
 from interbed.catalog.repository.session import SqlStore
+from tests.support.servers.metastore import metastore_under_test
 
 
 @pytest.fixture
@@ -42,6 +43,20 @@ def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     schema.upgrade(store.engine)
     store.close()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o640, True), (0o604, True), (0o700, False)])
+def test_a_server_warns_of_a_database_that_others_may_read(tmp_path: Path, mode: int, warns: bool) -> None:
+    db = f"sqlite:///{tmp_path / 'metastore.db'}"
+    with metastore_under_test(db, tmp_path):
+        pass
+    assert "may read" not in (tmp_path / "server.log").read_text()
+    (tmp_path / "metastore.db").chmod(mode)
+    with metastore_under_test(db, tmp_path):
+        pass
+    log = (tmp_path / "server.log").read_text()
+    assert (f"may read {tmp_path}/metastore.db (mode {mode:04o})" in log) == warns
+    assert stat.S_IMODE((tmp_path / "metastore.db").stat().st_mode) == mode
 
 
 LOSSES: list[tuple[str, Callable[[Path], object]]] = [

@@ -2,6 +2,7 @@
 or an expression if somebody put them there unquoted. On SQLite and PostgreSQL.
 """
 
+import re
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -155,6 +156,47 @@ def test_no_name_makes_any_call_fail_unclearly(raw: Any, here: str, name: str, m
     assert not (metastore.warehouse.parent / "etc").exists()
     log = (metastore.warehouse.parent / "server.log").read_text()
     assert "Traceback" not in log
+
+
+NUL = "a\x00b"
+
+WITH_NUL: dict[str, Callable[[Any], Any]] = {
+    "comment": lambda c: c.create_table(table("here", "new", parameters={"comment": NUL})),
+    "owner_name": lambda c: c.create_database(ttypes.Database(name="new", ownerName=NUL, ownerType=1, parameters={})),
+    "column_name": lambda c: c.delete_table_column_statistics("here", "t", NUL, "hive"),
+    "user_name": lambda c: c.lock(lock_request(lock_component(ttypes.LockType.SHARED_READ, "d", "t"), user=NUL)),
+    "table_name": lambda c: c.lock(lock_request(lock_component(ttypes.LockType.SHARED_READ, "d", NUL))),
+    "name": lambda c: c.get_table(NUL, NUL),
+    "type": lambda c: c.get_next_notification(ttypes.NotificationEventRequest(lastEvent=0, eventTypeSkipList=[NUL])),
+    "schedule": lambda c: c.scheduled_query_maintenance(
+        ttypes.ScheduledQueryMaintenanceRequest(
+            type=ttypes.ScheduledQueryMaintenanceRequestType.CREATE,
+            scheduledQuery=ttypes.ScheduledQuery(
+                scheduleKey=ttypes.ScheduledQueryKey("nul", "here"), enabled=False, schedule=NUL, query=NUL, user=NUL
+            ),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("call", WITH_NUL.values(), ids=WITH_NUL)
+def test_a_nul_that_the_database_does_not_keep_is_refused_by_its_field(
+    raw: Any, here: str, call: Callable[[Any], Any], metastore: MetastoreUnderTest
+) -> None:
+    assert raw.get_all_tables(here) == ["t"]
+    refusal = _refusal(call, raw)
+    if refusal is not None and metastore.db.startswith("postgresql"):
+        message = refusal.message or ""
+        if "NUL" in message:
+            assert re.search(r"\b\w+ cannot contain NUL, which PostgreSQL does not keep", message), message
+        assert "database failed" not in message
+    for lock in raw.show_locks(ttypes.ShowLocksRequest()).locks:
+        raw.unlock(ttypes.UnlockRequest(lockid=lock.lockid))
+    _refusal(lambda client: client.drop_database("new", True, True), raw)
+    _refusal(lambda client: client.drop_table("here", "new", True), raw)
+    log = (metastore.warehouse.parent / "server.log").read_text()
+    assert "Traceback" not in log
+    assert "database failed" not in log
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, LONG])
