@@ -3,6 +3,8 @@
 That is one change of the line (storage.meta.snapshot.line_journal): who was killed in between is finished by the next
 one who opens the table, and readers see the rows of before or of after. Data files of what was taken back stay until
 orphan files are removed. Source: paimon-core's RollbackHelper.
+
+`repair_earliest` moves the other end: the hint of the earliest snapshot, past a gap that lost files have left.
 """
 
 from contextlib import suppress
