@@ -3,20 +3,21 @@
 A partition's row held one document; now it holds what is searched for in columns, and shares its storage descriptor
 with the table's other partitions. Rows are carried over both ways, some thousands at a time.
 
+The search forms of values are frozen here as they were at this revision.
+
 Revision ID: 0003
 Revises: 0002
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
+from datetime import date, datetime
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-
-from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.partition_names import parsed_name
 
 revision = "0003"
 down_revision = "0002"
@@ -27,6 +28,16 @@ ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 ORDERED = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 KEYS = 4
 ROWS = 2000
+
+NO_VALUE = ""
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+DIGITS_MAX, NUMBER_CHARACTERS_MAX = 22, 64
+INTEGRAL = ("tinyint", "smallint", "int", "integer", "bigint")
+DIGITS = re.compile(r"[+-]?[0-9]+")
+DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?", re.DOTALL)
+TIMESTAMP = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}:\d{1,2}:\d{1,2})(?:\.(\d{1,9}))?)?")
+COMPLEMENT = str.maketrans("0123456789", "9876543210")
+ESCAPE = re.compile("%([0-9a-fA-F]{2})")
 
 
 def upgrade() -> None:
@@ -185,14 +196,14 @@ def _carry_up() -> None:
     for table in tables:
         document = json.loads(table.document)
         root = (document.get("storage") or {}).get("location")
-        kinds = [kind_of_type(key[1]) for key in document.get("partition_keys", ())]
+        types = [_plain_type(key[1]) for key in document.get("partition_keys", ())]
         set_id = _inserted("partition_sets", table_id=table.id, location=root)
         storages: dict[str, int] = {}
         for rows in _pages("SELECT id, name, document FROM partitions_aside WHERE table_id = :owner", table.id):
             new = []
             for row in rows:
                 fields = json.loads(row.document)
-                forms = [search_form(kind, value) for kind, value in zip(kinds, fields["values"], strict=False)]
+                forms = [search_form(kind, value) for kind, value in zip(types, fields["values"], strict=False)]
                 storage = fields.get("storage")
                 location = storage.pop("location", None) if storage is not None else None
                 new.append(
@@ -278,7 +289,58 @@ def _inserted(table: str, **values: Any) -> int:
 
 
 def _told(name: str) -> list[str]:
-    return [value for _, value in parsed_name(name)]
+    values = []
+    for part in name.split("/"):
+        _, equals, value = part.partition("=")
+        if equals:
+            values.append(ESCAPE.sub(lambda match: chr(int(match[1], 16)), value))
+    return values
+
+
+def _plain_type(text: str | None) -> str:
+    return (text or "string").partition("(")[0].strip().lower()
+
+
+def search_form(plain_type: str, value: str) -> str:
+    """A value of a partition's key as text whose order is that of the values; NO_VALUE for what is none of its type."""
+    if plain_type in INTEGRAL:
+        fits = DIGITS.fullmatch(value) and len(value) <= NUMBER_CHARACTERS_MAX
+        return _integral_form(int(value)) if fits else NO_VALUE
+    if plain_type == "date":
+        return _date_form(value)
+    if plain_type == "timestamp":
+        return _timestamp_form(value)
+    return value or DEFAULT_PARTITION
+
+
+def _integral_form(number: int) -> str:
+    digits = str(abs(number))
+    if len(digits) > DIGITS_MAX:
+        return NO_VALUE
+    if number < 0:
+        return chr(ord("W") - len(digits)) + digits.translate(COMPLEMENT)
+    return chr(ord("a") + len(digits)) + digits
+
+
+def _date_form(text: str) -> str:
+    match = DATE.fullmatch(text)
+    try:
+        return NO_VALUE if match is None else date(int(match[1]), int(match[2]), int(match[3])).isoformat()
+    except ValueError:
+        return NO_VALUE
+
+
+def _timestamp_form(text: str) -> str:
+    match = TIMESTAMP.fullmatch(text)
+    if match is None:
+        return NO_VALUE
+    day = _date_form(match[1])
+    try:
+        clock = datetime.strptime(match[2] or "00:00:00", "%H:%M:%S").strftime("%H:%M:%S")
+    except ValueError:
+        return NO_VALUE
+    fraction = (match[3] or "").rstrip("0")
+    return f"{day} {clock}{'.' + fraction if fraction else ''}" if day else NO_VALUE
 
 
 def _relative(root: str | None, name: str, location: str | None) -> str | None:

@@ -9,20 +9,18 @@ directory only if it is empty.
 import logging
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 
 from interbed.catalog.files.database_file import FILE_NAME
+from interbed.catalog.files.own_directory import delete_own_directory
 from interbed.catalog.files.table_files import (
     DROPPED,
     delete_table_files,
     is_hidden,
     remove_link,
     surveyed,
-    without_foreign,
 )
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.deleting import delete_all_files
 from interbed.storage.base.fileio.links import is_link
 from interbed.storage.version.own_files import OwnFiles
 from interbed.storage.version.own_names import shortened
@@ -31,7 +29,6 @@ _log = logging.getLogger(__name__)
 
 _OF_TABLES = (DROPPED, ".staged", ".unfinished")
 """Directories beside the tables whose entries are like tables' directories."""
-_TRIES = 5
 
 
 def drop_with_tables(file_io: FileIO, directory: str, tables: Sequence[str]) -> None:
@@ -87,28 +84,7 @@ def _delete_moved(file_io: FileIO, moved: str) -> None:
 
 def _delete(file_io: FileIO, directory: str) -> list[str]:
     """Delete what is known in the directory, and the directory if nothing else is in it; what is foreign there."""
-    for attempt in range(1, _TRIES + 1):
-        found = _survey(file_io, directory)
-        file_io.delete_quietly(found.files)
-        left = without_foreign(found.directories, found.foreign)
-        if file_io.scheme == "file":
-            # Quietly, so that each is not synced by itself.
-            file_io.delete_quietly(left)
-        if found.foreign:
-            return found.foreign
-        try:
-            file_io.delete(directory)
-        except StorageAccessError:
-            # Somebody writes into it, or its directories are there without files.
-            if attempt == _TRIES:
-                delete_all_files(file_io, found.files)
-                raise
-            for path in left:
-                with suppress(StorageAccessError, FileNotFoundError):
-                    file_io.delete(path)
-        else:
-            break
-    return []
+    return delete_own_directory(file_io, directory, lambda: _survey(file_io, directory))
 
 
 def _survey(file_io: FileIO, directory: str) -> OwnFiles:

@@ -13,11 +13,12 @@ of that name.
 import logging
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from interbed.catalog.errors import TableExistsError
+from interbed.catalog.files.own_directory import delete_own_directory, without_foreign
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.at_once import asked_at_once
@@ -30,7 +31,6 @@ from interbed.storage.version.own_names import OF_TABLE, shortened
 
 _log = logging.getLogger(__name__)
 
-_DELETE_TRIES = 5
 _BATCH = 1000
 _FIRST_SCHEMA = "schema/schema-0"
 DROPPED = ".dropped"
@@ -135,18 +135,6 @@ def _say_left(location: str, foreign: Sequence[str]) -> None:
         location,
         shortened(foreign, location),
     )
-
-
-def without_foreign(directories: Sequence[str], foreign: Sequence[str]) -> list[str]:
-    """The directories that hold nothing foreign, each before the one that it is in."""
-    holding = {above for path in foreign for above in _above(path)}
-    return [path for path in reversed(directories) if path not in holding]
-
-
-def _above(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def drop_directory(file_io: FileIO, location: str) -> bool:
@@ -271,21 +259,10 @@ def _delete_tree(file_io: FileIO, path: str) -> bool:
 
     The schemas go last, for they say how files are named. Raises StorageAccessError for what is the table's and stays.
     """
-    for attempt in range(1, _DELETE_TRIES + 1):
-        found = surveyed(file_io, path)
-        schemas = f"{path}/schema/"
-        found.files.sort(key=lambda file: file.startswith(schemas))
-        file_io.delete_quietly(found.files)
-        # Quietly, so that each is not synced by itself: what comes back after a power cut is out of sight.
-        file_io.delete_quietly(without_foreign(found.directories, found.foreign))
-        if found.foreign:
-            _say_left(path, found.foreign)
-            return False
-        try:
-            file_io.delete(path)
-        except StorageAccessError:
-            if attempt == _DELETE_TRIES:
-                raise
-        else:
-            break
-    return True
+    schemas = f"{path}/schema/"
+    foreign = delete_own_directory(
+        file_io, path, lambda: surveyed(file_io, path), last=lambda file: file.startswith(schemas)
+    )
+    if foreign:
+        _say_left(path, foreign)
+    return not foreign

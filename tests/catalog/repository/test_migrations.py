@@ -1,5 +1,6 @@
 """The database's schema: up, down, and equal to the models, on SQLite and PostgreSQL."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_migrations_make_exactly_the_models(store: SqlStore) -> None:
     with store.engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
     assert differences == []
+
+
+def test_no_migration_depends_on_code_that_changes() -> None:
+    versions = list((Path(__file__).parents[3] / "alembic" / "versions").glob("*.py"))
+    assert len(versions) >= 9
+    for version in versions:
+        assert not re.search(r"^\s*(from|import) interbed\b", version.read_text(), re.MULTILINE), version.name
 
 
 def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Path) -> None:

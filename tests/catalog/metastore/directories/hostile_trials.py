@@ -1,6 +1,6 @@
 """What the tests of hostile locations in this directory share: a metastore with objects of others, and the trials.
 
-The calls are those of the services, without a network. With a server: tests/catalog/server/calls/test_hostile_locations.py.
+The calls are those of the services, without a network. tests/catalog/server/calls has a test with a server.
 """
 
 import dataclasses
