@@ -1,7 +1,7 @@
-"""Names that are not one component of a path, or that people can't tell from others: what no database or table has.
+"""Names that are not one component of a path, or that look like others: no database or table may have them.
 
-`NAMES` is for databases, tables and views; `leading_out` are those of them that name a directory elsewhere, which
-nothing that takes a name may follow.
+`NAMES` is for databases, tables and views. `LEADING_OUT` are those that name a directory elsewhere, which no call may
+follow.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ LEADING_OUT = tuple(dict.fromkeys(_leading_out()))
 """Names that lead, or would on some system, into another directory."""
 
 NAMES = tuple(dict.fromkeys((*LEADING_OUT, *_not_names())))
-"""All of them."""
+"""All hostile names of databases, tables and views."""
 
 TABLES = tuple(dict.fromkeys((*NAMES, ".hidden", "a.b", "t$", "t$branch_", "t$$", "$", "t$branch_../x", "t$../../x")))
-"""What no table has as its name either, for a dot leads to another table and a `$` to a branch."""
+"""Hostile names of tables: a dot in a name separates databases, and a `$` a branch or a system table."""

@@ -1,8 +1,8 @@
-"""Which directories may be deleted, emptied or moved: decided again right before that happens, whatever was stored.
+"""Checks before a directory is deleted, emptied or moved, whatever was checked when its location was stored.
 
-A directory may go if it lies strictly below one of the roots, if nothing else that is registered is in it or around it,
-and if it holds nothing of the server. Local ones are judged with the links of their path followed, and by inode. What
-cannot be judged stays.
+A directory may be deleted if it lies strictly below one of the roots, if no other registered object is in it or above
+it, and if it holds no file of the server. Local directories are compared with symbolic links resolved, and by inode. A
+directory that cannot be checked is kept.
 """
 
 import os
@@ -37,9 +37,11 @@ class DirectoryKeptError(MetastoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """For what a directory is to be deleted. `table_id` is a table that is still registered, whose places are no
-    obstacle, but for the location `apart`, which the directory must not hold; `made` are the directories that the
-    server made for its database, and `is_home` says that one of these may go itself.
+    """The object that a directory is deleted for.
+
+    `table_id` is a table that is still registered: its places do not prevent the deletion, except the location
+    `apart`, which the directory must not hold. `made` are the directories that the server created for its database;
+    with `is_home` one of these may be deleted itself.
     """
 
     table_id: int | None = None
@@ -53,7 +55,7 @@ NO_CLAIM = Claim()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A directory as it was found: its place, and of a local one the place without links and the inode."""
+    """A directory that exists: its place, and for a local one the place with links resolved and the inode."""
 
     location: str
     place: LocationPlace
@@ -72,8 +74,8 @@ class Directory:
 
 
 class DeletionGuard:
-    """Decides for one server. `roots` are locations and the words above; `protected` paths of local files and
-    directories that the server needs.
+    """The checks of one server. `roots` are locations, WAREHOUSE or DATABASES; `protected` are paths of local files
+    and directories that the server needs.
     """
 
     def __init__(
@@ -86,8 +88,8 @@ class DeletionGuard:
         self._protected = [os.path.abspath(each) for each in protected]
 
     def look(self, location: str) -> Directory | None:
-        """What is at a location; None if a local one has nothing there. DirectoryKeptError for a link and for what
-        cannot be judged.
+        """Return the directory at a location; None if a local one does not exist. DirectoryKeptError for a symbolic
+        link and for a directory that cannot be checked.
         """
         try:
             place = parsed(location)
@@ -137,7 +139,7 @@ class DeletionGuard:
             place = parsed(location)
             real = resolved(place) if place.is_local else self._with_host(place)
         except (InvalidLocationError, OSError, ValueError) as error:
-            raise DirectoryKeptError(f"{location} cannot be judged: {error}") from error
+            raise DirectoryKeptError(f"{location} cannot be checked: {error}") from error
         if place.is_local and is_of_kernel(real):
             raise DirectoryKeptError(f"{location} is in a directory of the kernel")
         target = Directory(location=location, place=place, real=real)
@@ -239,7 +241,7 @@ def _resolved(place: LocationPlace) -> LocationPlace:
 def _directories_of_process() -> list[str]:
     """The directories that the process works in and that its user lives in."""
     found = ["/", os.path.expanduser("~"), "/home", "/root", "/tmp", "/usr", "/etc", "/var"]
-    # It may have been deleted by another process: then nothing is left to protect.
+    # Another process may have deleted it. Then nothing is left to protect.
     with suppress(OSError):
         found.append(os.getcwd())
     return found

@@ -1,4 +1,4 @@
-"""Locations as clients give them: which are taken, and the one spelling by which they are compared.
+"""Locations of clients: validation, and the normal form by which they are compared.
 
 A location is an absolute local path, `file:/path`, or a URI with a path (`hdfs://host/path`, `s3a://bucket/path`).
 Nothing in it is percent-decoded. What is stored is the client's text with an absolute form: Hive's clients compare it.
@@ -25,7 +25,7 @@ NAME_BYTES_MAX = 255
 """Bytes in the name of a local directory, as file systems have room for."""
 
 KEY_LENGTH_MAX = 600
-"""Characters of a place by which it is found: an index of PostgreSQL has room for so many, whichever they are."""
+"""Characters of a place that are indexed. PostgreSQL limits the bytes of an index entry to about 2,700."""
 
 SCHEMES = (
     *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs"),
@@ -41,7 +41,7 @@ _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes with a container before the @."""
 
 _DEFAULT_PORTS = {"hdfs": ("8020", "9000"), "webhdfs": ("9870", "50070"), "alluxio": ("19998",)}
-"""Ports that a name node listens on where none is named. Two locations that differ in them may be one."""
+"""Default ports of name nodes. Two locations that differ in them alone are one."""
 
 _ONE_STORE = {"abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 """Schemes that are other names of one, beside those of one_scheme."""
@@ -165,7 +165,7 @@ def stored_place(location: str) -> LocationPlace | None:
 
 
 def place_key(text: str | None) -> str | None:
-    """The beginning of a place's text that a database's index has room for."""
+    """Return the part of a place's text that is indexed."""
     return None if text is None else text[:KEY_LENGTH_MAX]
 
 
@@ -176,7 +176,7 @@ def resolved(place: LocationPlace) -> LocationPlace:
 
 
 def made_places(locations: Sequence[str]) -> tuple[str, ...]:
-    """The texts of the places of directories that were just made, links followed."""
+    """Return the normal forms of directories that were just created, with symbolic links resolved."""
     found = []
     for location in locations:
         place = parsed(location)
