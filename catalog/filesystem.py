@@ -20,7 +20,7 @@ from interbed.catalog.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
-from interbed.catalog.options import CatalogOptions
+from interbed.catalog.options import CatalogOptions, LockMode
 from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
@@ -56,7 +56,7 @@ class FileSystemCatalog(Catalog):
         super().__init__(name, options)
         if not options.warehouse:
             raise InvalidOptionError("A file-system catalog needs the option 'warehouse', its root directory.")
-        if options.lock_enabled:
+        if options.lock_mode is LockMode.TRUE:
             raise InvalidOptionError(
                 "A file-system catalog has nowhere to keep locks; leave 'lock.enabled' out or set 'metastore' = 'hive'."
             )

@@ -17,6 +17,14 @@ class MetastoreKind(StrEnum):
     HIVE = "hive"
 
 
+class LockMode(StrEnum):
+    """Which changes of a table hold its lock in the metastore."""
+
+    TRUE = "true"
+    FALSE = "false"
+    AUTO = "auto"
+
+
 KNOWN = frozenset(
     {
         "type",
@@ -103,9 +111,11 @@ class CatalogOptions:
         return self.raw.get("hive-conf-dir")
 
     @property
-    def lock_enabled(self) -> bool | None:
-        """Whether commits hold a catalog lock; None leaves it to the catalog: on for Hive, off for file systems."""
-        return self._core.boolean("lock.enabled", False) if "lock.enabled" in self.raw else None
+    def lock_mode(self) -> LockMode | None:
+        """Whether commits and changes of tables hold a catalog lock; with `auto` commits to a local file system hold
+        none. None leaves it to the catalog: `true` for Hive, none for file systems.
+        """
+        return self._core.choice("lock.enabled", LockMode.TRUE) if "lock.enabled" in self.raw else None
 
     @property
     def lock_acquire_timeout_millis(self) -> int:

@@ -64,6 +64,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.fileio.hdfs.settings",
         "base.fileio.links",
         "base.fileio.stores.hadoop_settings",
+        "base.fileio.file_lock",
         "base.fileio.resolve",
         "base.fileio.stores.tally",
         "base.fileio.writing",

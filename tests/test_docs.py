@@ -34,7 +34,7 @@ def test_the_table_of_options_has_type_default_and_meaning() -> None:
     assert [row.key for row in rows.values() if not row.meaning] == []
     catalog = {row.key: row for row in catalog_options()}
     assert catalog["metastore"][1:3] == ("filesystem | hive", "filesystem")
-    assert catalog["lock.enabled"][1:3] == ("boolean", "")
+    assert catalog["lock.enabled"][1:3] == ("true | false | auto", "")
 
 
 def test_decisions_are_numbered_and_have_all_sections() -> None:

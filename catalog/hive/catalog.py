@@ -20,8 +20,8 @@ from interbed.catalog.errors import (
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.databases import HiveDatabases
 from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.locking.settings import LockSettings
 from interbed.catalog.hive.partitions import MetastorePartitions
-from interbed.catalog.hive.publisher import LockSettings
 from interbed.catalog.hive.registration import is_of_iceberg, is_partitioned_in_metastore
 from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.hive.repair import MetastoreRepair
@@ -29,7 +29,7 @@ from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
 from interbed.catalog.identifier import Identifier, TableName, branch_to_alter
-from interbed.catalog.options import CatalogOptions
+from interbed.catalog.options import CatalogOptions, LockMode
 from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTable
@@ -55,7 +55,7 @@ class HiveCatalog(Catalog):
             settings.uri, timeout_seconds=settings.timeout_seconds, transport=settings.transport
         )
         lock = LockSettings(
-            enabled=True if options.lock_enabled is None else options.lock_enabled,
+            mode=options.lock_mode or LockMode.TRUE,
             acquire_timeout_seconds=options.lock_acquire_timeout_millis / 1000,
             check_max_sleep_seconds=options.lock_check_max_sleep_millis / 1000,
         )
@@ -271,7 +271,7 @@ class HiveCatalog(Catalog):
         # The rows first: what a process that dies has not taken away is an entry of a partition without rows, and not
         # rows that other engines do not find.
         super().drop_partitions(name, partitions)
-        with self._entries.lock.hold(self.client, name):
+        with self._entries.hold(name):
             # A writer that came in between has registered its partition anew, and that stays.
             filled = [p.spec for p in partitions_of(self.get_table(name))]
             registered.drop([spec for spec in specs if spec not in filled])

@@ -1,6 +1,8 @@
 """Looking up what a metastore has, and turning its locations into paths and back."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from interbed.catalog.errors import (
@@ -12,7 +14,9 @@ from interbed.catalog.errors import (
 from interbed.catalog.hive.change_mark import ChangeMark, MarkedChange, read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.location import Locations, same_location
-from interbed.catalog.hive.publisher import HivePublisher, LockSettings
+from interbed.catalog.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.hive.locking.settings import LockSettings
+from interbed.catalog.hive.publisher import HivePublisher
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
 from interbed.catalog.identifier import (
     DB_SUFFIX,
@@ -24,7 +28,7 @@ from interbed.catalog.identifier import (
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.links import is_link, link_above
-from interbed.storage.base.fileio.resolve import file_io_for, renames_directories, respelled
+from interbed.storage.base.fileio.resolve import file_io_for, local_path, renames_directories, respelled
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.table.opening import open_store, schema_manager
@@ -56,6 +60,32 @@ class Entries:
         warehouse = warehouse or self._warehouse_of_the_server()
         self.file_io, self.warehouse = file_io_for(warehouse, options.raw)
         self.warehouse_uri = self.uri(warehouse)
+
+    @contextmanager
+    def hold(self, identifier: Identifier) -> Iterator[HiveCatalogLock | None]:
+        """The locks of a table that is changed: the metastore's, which is yielded, and that of the table's directory.
+
+        Commits take the second one where `lock.enabled` is auto. None where locks are off. LockError.
+        """
+        with ExitStack() as locks:
+            held = locks.enter_context(self.lock.hold(self.client, identifier))
+            if held is not None:
+                for directory in self._local_directories(identifier):
+                    locks.enter_context(self.lock.of_directory(directory))
+            yield held
+
+    def _local_directories(self, identifier: Identifier) -> list[str]:
+        """Where the files of a table may be, as far as that is local: two places while a rename has not ended."""
+        try:
+            entry = self.client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return []
+        if not is_ours(entry):
+            return []
+        places = (self.locations.of(entry), (entry.parameters or {}).get(MOVED_FROM))
+        found = {os.path.realpath(path) for place in places if (path := local_path(place or "")) is not None}
+        # In one order, so that two changes never wait for each other.
+        return sorted(found)
 
     def database(self, name: str) -> Any:
         """The Database structure. DatabaseNotFoundError."""

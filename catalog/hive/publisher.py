@@ -10,8 +10,7 @@ are. By then the snapshot stands: what fails is logged, and the next commit or a
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Any
 
 from interbed.catalog.errors import CatalogError, TableNotFoundError
@@ -19,7 +18,8 @@ from interbed.catalog.hive.change_mark import read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.location import Locations, same_location
-from interbed.catalog.hive.lock import HiveCatalogLock
+from interbed.catalog.hive.locking.commit_lock import CommitLock
+from interbed.catalog.hive.locking.settings import LockSettings
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import (
     CURRENT_SNAPSHOT,
@@ -46,34 +46,6 @@ _log = logging.getLogger(__name__)
 _POINTER_TRIES = 5
 _CATCH_UP_MAX = 100
 """Snapshots whose partitions one commit registers; beyond that the lock would be held too long."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockSettings:
-    """Whether commits take the metastore's lock, and how long they wait for it."""
-
-    enabled: bool
-    acquire_timeout_seconds: float
-    check_max_sleep_seconds: float
-
-    def hold(
-        self, client: HiveMetastoreClient, identifier: Identifier
-    ) -> AbstractContextManager[HiveCatalogLock | None]:
-        """The table's lock as a context, which raises LockError; nothing where locks are off."""
-        return self.of(client, identifier) or nullcontext()
-
-    def of(self, client: HiveMetastoreClient, identifier: Identifier) -> HiveCatalogLock | None:
-        """The table's lock, which is not taken yet; None where locks are off."""
-        if not self.enabled:
-            return None
-        return HiveCatalogLock(
-            client,
-            # Metastores fold the names of tables; not all of them fold those of locks.
-            identifier.database.lower(),
-            identifier.table.lower(),
-            acquire_timeout_seconds=self.acquire_timeout_seconds,
-            check_max_sleep_seconds=self.check_max_sleep_seconds,
-        )
 
 
 class HivePublisher:
@@ -121,8 +93,8 @@ class HivePublisher:
         return self._kept is not None
 
     @property
-    def _kept(self) -> HiveCatalogLock | None:
-        kept: HiveCatalogLock | None = getattr(self._attempts, "kept", None)
+    def _kept(self) -> CommitLock | None:
+        kept: CommitLock | None = getattr(self._attempts, "kept", None)
         return kept
 
     def _release_kept(self) -> None:
@@ -148,7 +120,7 @@ class HivePublisher:
                 lock.release()
         return not is_lost
 
-    def _publish(self, snapshot: Snapshot, lock: HiveCatalogLock | None) -> bool:
+    def _publish(self, snapshot: Snapshot, lock: CommitLock | None) -> bool:
         if lock is not None and self._file_io.scheme == "file" and self._is_taken(snapshot.id):
             # The writer that had the lock before has made it: the metastore need not be asked whether to make it.
             return False
@@ -161,13 +133,13 @@ class HivePublisher:
             self._move_pointer(snapshot, entry)
         return created
 
-    def _kept_or_new_lock(self) -> HiveCatalogLock | None:
+    def _kept_or_new_lock(self) -> CommitLock | None:
         kept, self._attempts.kept = self._kept, None
         if kept is not None and kept.is_held:
             return kept
         if kept is not None:
             kept.release()
-        return self._lock.of(self._client, self._identifier)
+        return self._lock.of_commit(self._client, self._identifier, self._file_io, self._paths.location)
 
     def _is_taken(self, snapshot_id: int) -> bool:
         return self._file_io.exists(self._paths.snapshot(snapshot_id))

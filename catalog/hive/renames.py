@@ -39,7 +39,7 @@ class HiveRenames:
         with ExitStack() as locks:
             # In the order of their names, so that two renames never wait for each other.
             for name in sorted({old, new}, key=str):
-                locks.enter_context(self._entries.lock.hold(self._client, name))
+                locks.enter_context(self._entries.hold(name))
             found = self._entries.table(old)
             if self._entries.has_table(new):
                 raise TableExistsError(f"There is a table '{new}' in the metastore {self._client.uri} already.")
@@ -85,7 +85,7 @@ class HiveRenames:
         identifier = parse_table_name(mark.table)
         if self._entries.path(mark.source) != directory or not self._entries.has_table(identifier):
             return False
-        with self._entries.lock.hold(self._client, identifier):
+        with self._entries.hold(identifier):
             return self.finish(identifier, self._entries.table(identifier))
 
     def _rename_in_place(self, old: Identifier, new: Identifier, found: Any) -> None:

@@ -102,7 +102,7 @@ class MetastoreRepair:
         if self._dry_run:
             self._table(identifier)
             return
-        with self._entries.lock.hold(self._entries.client, identifier):
+        with self._entries.hold(identifier):
             self._table(identifier)
 
     def _table(self, identifier: Identifier) -> None:

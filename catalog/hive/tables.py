@@ -86,7 +86,7 @@ class HiveTables:
         external = path is not None or self.is_external_by_default(schema)
         entries = self._entries
         location = entries.free_table_location(identifier) if path is None else entries.uri(path)
-        with entries.lock.hold(self._client, identifier) as held:
+        with entries.hold(identifier) as held:
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
             # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
@@ -118,7 +118,7 @@ class HiveTables:
 
     def make_room(self, identifier: Identifier) -> None:
         """Take out of the way what killed processes have left where a new table's rows are to be written."""
-        with self._entries.lock.hold(self._client, identifier) as held:
+        with self._entries.hold(identifier) as held:
             if not self._entries.has_table(identifier):
                 directory = self._entries.path(self._entries.free_table_location(identifier))
                 self._clear(identifier, directory, locked=held is not None)
@@ -216,7 +216,7 @@ class HiveTables:
         """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
         entries = self._entries
         # No commit may be between its last look at the table and its snapshot when the table goes.
-        with entries.lock.hold(self._client, identifier):
+        with entries.hold(identifier):
             try:
                 found = entries.table(identifier)
             except TableNotFoundError:
@@ -301,7 +301,7 @@ class HiveTables:
         store = self._entries.open(identifier, self._entries.table(identifier))
         _check_change(store.schema, schema)
         publish_replacement(store, str(identifier), schema, fill)
-        with self._entries.lock.hold(self._client, identifier):
+        with self._entries.hold(identifier):
             try:
                 self.update(identifier, schema, previous=store.schema)
             except CatalogError as error:
@@ -314,7 +314,7 @@ class HiveTables:
         """Make a new version of the schema, and the metastore's copy of it; TableNotFoundError, InvalidInputError."""
         # The metastore replaces whole entries: without the lock, a commit that moves the pointer at the same time would
         # put the old columns back.
-        with self._entries.lock.hold(self._client, identifier) as held:
+        with self._entries.hold(identifier) as held:
             entry = self._entries.table(identifier)
             self._renames.finish(identifier, entry)
             store = self._entries.open(identifier, entry)

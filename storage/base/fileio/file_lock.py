@@ -67,8 +67,12 @@ class FileLock:
     def release(self) -> None:
         """Give the lock back, if it is held."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            try:
+                # A process that was forked meanwhile has the descriptor, too.
+                _fcntl.flock(self._descriptor, _fcntl.LOCK_UN)
+            finally:
+                os.close(self._descriptor)
+                self._descriptor = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,3 +81,28 @@ class FileLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class DirectoryLock(FileLock):
+    """The lock on a directory, which a rename of the directory takes along.
+
+    Where two machines share a file system, only some have it for both: NFS refuses it (OSError).
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
+
+    def take(self, timeout_seconds: float) -> bool:
+        """See FileLock; False as well when the path has come to name another directory meanwhile, or none."""
+        if not super().take(timeout_seconds):
+            return False
+        if not self._is_at_path():
+            self.release()
+        return self.is_held
+
+    def _is_at_path(self) -> bool:
+        try:
+            return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
+        except OSError:
+            return False

@@ -117,6 +117,20 @@ def renames_directories(file_io: FileIO) -> bool:
     return file_io.scheme in _RENAMING
 
 
+def locks_directories(file_io: FileIO) -> bool:
+    """Whether the operating system may lock a directory of the store (file_lock.DirectoryLock)."""
+    return file_io.scheme == "file"
+
+
+def local_path(location: str) -> str | None:
+    """The path of a location in the local file system; None for another one, or for what is no location."""
+    try:
+        path = normalize_path(location)
+    except InvalidInputError:
+        return None
+    return None if "://" in path else path
+
+
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path in the form that it takes.
 

@@ -21,7 +21,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.location import same_location
-from interbed.catalog.hive.lock import HiveCatalogLock
+from interbed.catalog.hive.locking.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

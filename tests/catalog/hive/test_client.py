@@ -22,7 +22,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError, parse_uri
-from interbed.catalog.hive.lock import CHECK_FAILURES_MAX, HiveCatalogLock
+from interbed.catalog.hive.locking.lock import CHECK_FAILURES_MAX, HiveCatalogLock
 from interbed.catalog.server.start.embedded import metastore
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes

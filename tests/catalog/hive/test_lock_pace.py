@@ -1,6 +1,6 @@
 """The pauses between two checks of a lock that waits."""
 
-from interbed.catalog.hive.lock_pace import PAUSE_SECONDS_MAX, CheckPace
+from interbed.catalog.hive.locking.lock_pace import PAUSE_SECONDS_MAX, CheckPace
 
 
 def test_pauses_grow_to_a_bound_that_is_shorter_than_a_commit_waits() -> None:

@@ -13,7 +13,7 @@ from interbed.catalog.errors import CatalogUnavailableError, TableNotFoundError
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.connection import TransportSettings
-from interbed.catalog.hive.lock import HiveCatalogLock
+from interbed.catalog.hive.locking.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
 from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.hive.connection import CallStateUnknownError, current_user
-from interbed.catalog.hive.lock_pace import CheckPace
+from interbed.catalog.hive.locking.lock_pace import CheckPace
 from interbed.thrift_idl.hive_metastore import ttypes
 
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""The locks of tables that a Hive metastore knows: the metastore's own, and of commits to a local directory."""
