@@ -89,19 +89,22 @@ def contention(kind: str, *, writers: int, killed: int, seconds: float) -> Conte
             began = time.time()
             time.sleep(seconds)
             ended = time.time()
-            victims = _kill(uri, started, killed)
-            killed_at = time.time()
-            left = [log for number, log in enumerate(logs) if started[number] not in victims]
-            _until(lambda: any(end > killed_at for _, end in _commits(left)), LATE_SECONDS_MAX * 4)
-            time.sleep(seconds)
-            stopped = time.time()
+            left: list[Path] = []
+            killed_at = stopped = ended
+            if killed:
+                victims = _kill(uri, started, killed)
+                killed_at = time.time()
+                left = [log for number, log in enumerate(logs) if started[number] not in victims]
+                _until(lambda: any(end > killed_at for _, end in _commits(left)), LATE_SECONDS_MAX * 4)
+                time.sleep(seconds)
+                stopped = time.time()
         finally:
             for process in started:
                 process.kill()
                 process.wait(timeout=LATE_SECONDS_MAX)
         before = [each for each in _commits(logs) if began <= each[1] <= ended]
         after = [each for each in _commits(left) if each[1] > killed_at]
-        first = min(end for _, end in after)
+        first = min((end for _, end in after), default=killed_at)
     return Contention(
         server=kind,
         writers=writers,
@@ -109,8 +112,8 @@ def contention(kind: str, *, writers: int, killed: int, seconds: float) -> Conte
         longest_seconds=max((end - begin for begin, end in before), default=ended - began),
         killed=killed,
         seconds_to_next_commit=first - killed_at,
-        commits_a_second_after=sum(end > first for _, end in after) / (stopped - first),
-        longest_seconds_after=max(end - max(begin, first) for begin, end in after),
+        commits_a_second_after=sum(end > first for _, end in after) / (stopped - first) if after else 0.0,
+        longest_seconds_after=max((end - max(begin, first) for begin, end in after), default=0.0),
     )
 
 

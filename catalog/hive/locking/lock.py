@@ -1,14 +1,19 @@
 """The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
 
 One EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when the lock is
-granted. Any other is asked again after pauses that grow to two seconds (lock_pace.py). While the lock is held, a thread
-sends heartbeats, five in a lease (300 s by default in every metastore), so that it outlasts a long commit; and more
-where a metastore drops the locks of broken connections sooner, because this client's come and go. Paimon sends none; a
-commit of an hour would lose its lock there.
+granted. Hive's answers at once. There a request that is not granted is withdrawn and made again after a pause, for up
+to 30 s; from then on it stays in the queue and is checked (lock_pace.py). Hive serves `lock` and `unlock` one by one,
+but a check_lock keeps its row of the database locked while it waits for another one, so that checks that meet fail on
+Derby.
+
+While the lock is held, a thread sends heartbeats, five in a lease (300 s by default in every metastore), so that it
+outlasts a long commit; and more where a metastore drops the locks of broken connections sooner, because this client's
+come and go. Paimon sends none; a commit of an hour would lose its lock there.
 """
 
 import logging
 import os
+import random
 import socket
 import threading
 import time
@@ -20,7 +25,7 @@ from typing import Any, Self, TypeVar
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
 from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.hive.connection import CallStateUnknownError, current_user
-from interbed.catalog.hive.locking.lock_pace import CheckPace
+from interbed.catalog.hive.locking.lock_pace import CheckPace, RequestPace
 from interbed.thrift_idl.hive_metastore import ttypes
 
 T = TypeVar("T")
@@ -40,10 +45,21 @@ GRACE_HEARTBEATS = 2
 
 GRACE_HEARTBEAT_SECONDS_MIN = 0.1
 
-CHECK_FAILURES_MAX = 5
-"""How many checks of a lock that is waited for may fail in a row."""
+REQUEST_SECONDS_MAX = 30.0
+"""How long requests are withdrawn and made again. Later the place in the queue counts more, beside Java's writers."""
 
-REFUSALS_MAX = 5
+UNLOCKS = 2
+"""Hive 4.0.1 may answer an unlock that its database made it repeat, and keep the lock all the same."""
+
+CHECK_FAILURES_MAX = 6
+"""How many checks of a lock that is waited for may fail in a row: its request stays in the queue."""
+
+BACKOFF_SECONDS_MAX = 2.0
+
+REQUEST_REFUSALS_MAX = 4
+"""How often a metastore may refuse a request that it has not entered into the queue."""
+
+REFUSALS_MAX = 8
 """How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
 
 _FIRST_BACKOFF_SECONDS = 0.1
@@ -74,6 +90,8 @@ class HiveCatalogLock:
         # By this the lock is found again if the reply to its request gets lost.
         self._agent = f"interbed-{os.getpid()}-{uuid.uuid4()}"
         self._lock_id: int | None = None
+        self._requested_id: int | None = None
+        self._server_wait_seconds = 0.0
         self._may_have_strays = False
         self._lost: str | None = None
         self._released = threading.Event()
@@ -94,14 +112,18 @@ class HiveCatalogLock:
             raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
         deadline = time.monotonic() + self._acquire_timeout_seconds
         pause_seconds = self._heartbeat_seconds or _heartbeat_seconds(self._client)
+        self._server_wait_seconds = _configured(self._client.lock_wait_seconds) or 0.0
         response = self._request()
-        lock_id: int = response.lockid
         try:
+            if not self._server_wait_seconds:
+                response = self._request_again(response, deadline)
             response = self._wait(response, deadline)
         except BaseException:
-            # Also when the wait is interrupted: a request that is left behind would hold back everybody after it.
-            self._unlock(lock_id)
+            # Also when the wait is interrupted: a request that is left behind holds back all requests after it.
+            if self._requested_id is not None:
+                self._unlock(self._requested_id)
             raise
+        lock_id: int = response.lockid
         if response.state != ttypes.LockState.ACQUIRED:
             holder = self._holder(lock_id)
             self._unlock(lock_id)
@@ -157,6 +179,24 @@ class HiveCatalogLock:
             hostname=socket.gethostname(),
             agentInfo=self._agent,
         )
+        refusals = 0
+        while True:
+            try:
+                response = self._entered(request)
+            except CatalogUnavailableError:
+                raise
+            except CatalogError as error:
+                refusals += 1
+                if refusals > REQUEST_REFUSALS_MAX:
+                    raise
+                logger.info("the request for the lock of %s.%s: %s", self._database, self._table, error)
+                time.sleep(_backoff_seconds(refusals))
+            else:
+                self._requested_id = response.lockid
+                return response
+
+    def _entered(self, request: Any) -> Any:
+        """The LockResponse of a request that is in the metastore's queue, which happens once, whatever is raised."""
         try:
             return self._client.lock(request)
         except CallStateUnknownError:
@@ -169,10 +209,11 @@ class HiveCatalogLock:
             raise
         except CatalogError:
             # A request is entered before it is looked whether the lock is free. When the second step fails, as for
-            # a deadlock in Hive's database, the request stays in the queue, ahead of everybody who comes later.
+            # a deadlock in Hive's database, the request stays in the queue, ahead of all later ones.
             for element in self._own():
                 logger.info("lock %d of %s.%s was entered, but failed", element.lockid, self._database, self._table)
                 return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            # It was not entered, so that another request does not come twice.
             raise
 
     def _own(self) -> list[Any]:
@@ -189,13 +230,28 @@ class HiveCatalogLock:
         except CatalogError as error:
             logger.warning("could not look for lost locks of %s.%s: %s", self._database, self._table, error)
 
+    def _request_again(self, response: Any, deadline: float) -> Any:
+        """Withdraw a request that is not granted and make another one after a pause; the last response."""
+        pace = RequestPace(longest_seconds=self._check_max_sleep_seconds)
+        until = min(time.monotonic() + REQUEST_SECONDS_MAX, deadline)
+        request_seconds = 0.0
+        while response.state == ttypes.LockState.WAITING and (left := until - time.monotonic()) > 0:
+            if self._may_have_strays:
+                self._release_strays(response.lockid)
+            if not self._unlock(response.lockid):
+                # It is still in the queue, ahead of a new one.
+                return response
+            self._requested_id = None
+            time.sleep(min(pace.pause_seconds(request_seconds), left))
+            began = time.monotonic()
+            response = self._request()
+            request_seconds = time.monotonic() - began
+        return response
+
     def _wait(self, response: Any, deadline: float) -> Any:
         if response.state != ttypes.LockState.WAITING:
             return response
-        pace = CheckPace(
-            longest_seconds=self._check_max_sleep_seconds,
-            server_wait_seconds=_configured(self._client.lock_wait_seconds) or 0.0,
-        )
+        pace = CheckPace(longest_seconds=self._check_max_sleep_seconds, server_wait_seconds=self._server_wait_seconds)
         failures = 0
         # A metastore that waits is asked at once.
         pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
@@ -245,10 +301,12 @@ class HiveCatalogLock:
         seconds = max(0.0, time.time() - (holder.acquiredat or 0) / 1000)
         return f": lock {holder.lockid} is held by {holder.user} on {holder.hostname} since {seconds:.0f} s"
 
-    def _unlock(self, lock_id: int) -> None:
+    def _unlock(self, lock_id: int) -> bool:
+        """Release a lock, or withdraw a request; whether the metastore did. What stays is logged."""
         try:
-            # A lock that stays, even one that only waits, holds back everybody after it.
-            _insisting(lambda: self._client.unlock(lock_id))
+            for _ in range(1 if self._server_wait_seconds else UNLOCKS):
+                # A lock that stays, even one that only waits, holds back all requests after it.
+                _insisting(lambda: self._client.unlock(lock_id))
         except CatalogError as error:
             logger.warning(
                 "could not release lock %d of %s.%s, its lease will end it: %s",
@@ -257,6 +315,8 @@ class HiveCatalogLock:
                 self._table,
                 error,
             )
+            return False
+        return True
 
     def _beat(self, lock_id: int, pause_seconds: float) -> None:
         while not self._released.wait(pause_seconds):
@@ -307,4 +367,5 @@ def _insisting(call: Callable[[], T]) -> T:
 
 
 def _backoff_seconds(failures: int) -> float:
-    return _FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1)
+    # Callers that collided must not collide again.
+    return min(_FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1), BACKOFF_SECONDS_MAX) * random.uniform(0.5, 1.0)
