@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
-from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, LockRequest, LockType
+from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
@@ -21,16 +21,22 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_held_and_waiting_locks_survive_the_way_down_and_up(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if backend == "sqlite":
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+    """An empty database of the current version."""
+    if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'metastore.db'}"
     else:
         url = new_database(request.getfixturevalue("postgres_url"))
-    store = SqlStore(url)
-    schema.upgrade(store.engine)
+    opened = SqlStore(url)
+    try:
+        schema.upgrade(opened.engine)
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlStore) -> None:
     locks = LockService(store)
     whole = LockComponent(type=LockType.SHARED_WRITE, level=LockLevel.DB, database="a")
     table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t", operation=2)
@@ -48,4 +54,44 @@ def test_held_and_waiting_locks_survive_the_way_down_and_up(
     assert locks.show() == before
     with store.engine.connect() as connection:
         assert connection.execute(text("SELECT id, database_name, table_name FROM locks ORDER BY id")).all() == names
-    store.close()
+
+
+def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_again(store: SqlStore) -> None:
+    now = 1_000.0
+    locks = LockService(store, lease_seconds=300, disconnect_seconds=5, clock=lambda: now)
+    table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t")
+    request = LockRequest(components=(table,), user="u", host="h", agent="x")
+    held = locks.lock(request, process=locks.mark).id
+    waits = locks.lock(request, process=locks.mark).id
+    locks.disconnect([waits])
+
+    schema.downgrade(store.engine, "0007")
+    columns = {column["name"] for column in inspect(store.engine).get_columns("locks")}
+    assert "id" in columns
+    assert not columns & {"processes", "orphaned_at_ms"}
+    with store.engine.begin() as connection:
+        assert connection.execute(text("SELECT id FROM locks ORDER BY id")).scalars().all() == [held, waits]
+
+    schema.upgrade(store.engine)
+    assert schema.is_current(store.engine)
+    found = [lock for lock, _ in locks.show()]
+    assert [lock.id for lock in found] == [held, waits]
+    assert [lock.request for lock in found] == [request, request]
+    assert [(lock.processes, lock.orphaned_at_ms) for lock in found] == [("", None), ("", None)]
+
+    # Of no lock a connection is known: the lease decides, and not the time since a connection broke.
+    now += 100
+    locks.disconnect([held, waits])
+    now += 100
+    assert locks.expire() == 0
+    # From its next call on a client's connection counts.
+    locks.heartbeat(held, process=locks.mark)
+    locks.disconnect([held])
+    assert [lock.orphaned_at_ms for lock, _ in locks.show()] == [1_200_000, None]
+    now += 6
+    assert locks.expire() == 1
+    assert locks.check_lock(waits, process=locks.mark).state == LockState.ACQUIRED
+    # The lease of the other one was not renewed by the migration.
+    now += 301
+    assert locks.expire() == 1
+    assert locks.show() == []
