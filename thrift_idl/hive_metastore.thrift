@@ -1480,6 +1480,8 @@ struct ShowLocksResponseElement {
   14: optional i64 blockedByExtId,
   15: optional i64 blockedByIntId,
   16: optional i64 lockIdInternal,
+  // interbed's own: when the last connection of the lock's client broke, in milliseconds since the epoch.
+  64: optional i64 orphanedAt,
 }
 
 struct ShowLocksResponse {

@@ -15,7 +15,7 @@ from interbed.catalog.errors import CatalogError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import Lock, LockComponent, LockLevel, LockState, LockType
-from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
+from interbed.catalog.metastore.locks import DISCONNECT_SECONDS, LEASE_SECONDS, LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.engine import parse_database_url
 from interbed.catalog.repository.session import SqlStore
@@ -28,6 +28,9 @@ CHAIN_MAX = 1000
 class LockView:
     """One lock. Times are milliseconds since the epoch, None where the metastore does not say; `waits_for` is the id
     of the first lock in its way.
+
+    `orphaned_ms` is when the last connection of its client broke, None while there is one or where that is unknown. The
+    metastore drops such a lock after `disconnect_seconds`; 0: only its lease counts.
     """
 
     id: int
@@ -40,20 +43,36 @@ class LockView:
     heartbeat_ms: int | None
     lease_seconds: float
     waits_for: int | None
+    orphaned_ms: int | None = None
+    disconnect_seconds: float = 0.0
 
     def age_seconds(self, now: float) -> float | None:
         """Since when it is held; for one that waits, since it was asked for."""
         return None if self.since_ms is None else max(0.0, now - self.since_ms / 1000)
 
     def lease_left_seconds(self, now: float) -> float | None:
-        """How long it is kept if its holder says nothing any more."""
+        """How long its lease lasts without a heartbeat."""
         if self.heartbeat_ms is None:
             return None
         return max(0.0, self.heartbeat_ms / 1000 + self.lease_seconds - now)
 
+    def orphaned_seconds(self, now: float) -> float | None:
+        """For how long its client has had no connection; None for a lock that is no orphan."""
+        return None if self.orphaned_ms is None else max(0.0, now - self.orphaned_ms / 1000)
+
+    def dropped_in_seconds(self, now: float) -> float | None:
+        """When the metastore drops it, unless its client sends a heartbeat or connects again."""
+        left = self.lease_left_seconds(now)
+        orphaned = self.orphaned_seconds(now)
+        if orphaned is None or not self.disconnect_seconds:
+            return left
+        grace = max(0.0, self.disconnect_seconds - orphaned)
+        return grace if left is None else min(left, grace)
+
     def to_json(self, now: float) -> dict[str, Any]:
         """For programs."""
         age, left = self.age_seconds(now), self.lease_left_seconds(now)
+        orphaned, dropped_in = self.orphaned_seconds(now), self.dropped_in_seconds(now)
         return {
             "id": self.id,
             "state": self.state.name.lower(),
@@ -71,6 +90,8 @@ class LockView:
             "agent": self.agent,
             "age_seconds": None if age is None else round(age, 1),
             "lease_left_seconds": None if left is None else round(left, 1),
+            "orphaned_seconds": None if orphaned is None else round(orphaned, 1),
+            "dropped_in_seconds": None if dropped_in is None else round(dropped_in, 1),
             "waits_for": self.waits_for,
         }
 
@@ -88,7 +109,9 @@ class LockSource(Protocol):
 
 
 @contextmanager
-def open_source(uri: str | None, db: str | None, lease_seconds: float | None) -> Iterator[LockSource]:
+def open_source(
+    uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None = None
+) -> Iterator[LockSource]:
     """Locks of a metastore at a uri, or of an interbed server's database. CatalogError, MetastoreError."""
     if db is not None:
         url = parse_database_url(db)
@@ -101,19 +124,22 @@ def open_source(uri: str | None, db: str | None, lease_seconds: float | None) ->
                 raise MetastoreError(
                     "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
                 )
-            yield _Database(LockService(store, lease_seconds=lease_seconds or LEASE_SECONDS), lease_seconds)
+            yield _Database(
+                LockService(store, lease_seconds=lease_seconds or LEASE_SECONDS), lease_seconds, disconnect_seconds
+            )
         finally:
             store.close()
         return
     assert uri is not None
     with HiveMetastoreClient(uri, timeout_seconds=30) as client:
-        yield _Remote(client, lease_seconds)
+        yield _Remote(client, lease_seconds, disconnect_seconds)
 
 
 class _Database:
-    def __init__(self, locks: LockService, lease_seconds: float | None) -> None:
+    def __init__(self, locks: LockService, lease_seconds: float | None, disconnect_seconds: float | None) -> None:
         self._locks = locks
         self._lease_seconds = lease_seconds or LEASE_SECONDS
+        self._disconnect_seconds = DISCONNECT_SECONDS if disconnect_seconds is None else disconnect_seconds
 
     def locks(self) -> list[LockView]:
         return [self._view(lock, blocker) for lock, blocker in self._locks.show()]
@@ -134,22 +160,31 @@ class _Database:
             heartbeat_ms=lock.heartbeat_at_ms,
             lease_seconds=self._lease_seconds,
             waits_for=None if blocker is None else blocker.id,
+            orphaned_ms=lock.orphaned_at_ms,
+            disconnect_seconds=self._disconnect_seconds,
         )
 
 
 class _Remote:
-    def __init__(self, client: HiveMetastoreClient, lease_seconds: float | None) -> None:
+    def __init__(
+        self, client: HiveMetastoreClient, lease_seconds: float | None, disconnect_seconds: float | None
+    ) -> None:
         self._client = client
         self._lease_seconds = lease_seconds
+        self._disconnect_seconds = disconnect_seconds
 
     def locks(self) -> list[LockView]:
         elements: dict[int, list[Any]] = {}
         for element in self._client.show_locks():
             elements.setdefault(element.lockid, []).append(element)
         lease_seconds = self._lease_seconds if self._lease_seconds is not None else self._server_lease_seconds()
+        disconnect_seconds = self._disconnect_seconds
+        if disconnect_seconds is None:
+            disconnect_seconds = self._server_disconnect_seconds()
         views: list[LockView] = []
         for lock_id in sorted(elements):
-            views.append(_view(lock_id, elements[lock_id], lease_seconds, views))
+            view = _view(lock_id, elements[lock_id], lease_seconds, views)
+            views.append(dataclasses.replace(view, disconnect_seconds=disconnect_seconds))
         return views
 
     def release(self, lock_id: int) -> None:
@@ -161,6 +196,12 @@ class _Remote:
         except CatalogError:
             said = None
         return LEASE_SECONDS if said is None else said
+
+    def _server_disconnect_seconds(self) -> float:
+        try:
+            return self._client.lock_disconnect_seconds()
+        except CatalogError:
+            return 0.0
 
 
 def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: Sequence[LockView]) -> LockView:
@@ -180,6 +221,7 @@ def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: 
         heartbeat_ms=first.lastheartbeat or None,
         lease_seconds=lease_seconds,
         waits_for=next((element.blockedByExtId for element in elements if element.blockedByExtId), None),
+        orphaned_ms=first.orphanedAt or None,
     )
     if state == LockState.WAITING and view.waits_for is None:
         # Hive finds out only when the client asks again.

@@ -24,7 +24,7 @@ _IDS_SHOWN_MAX = 20
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _lease(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -36,9 +36,15 @@ def _lease(_context: click.Context, _parameter: click.Parameter, text: str | Non
 def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--lease-seconds",
-        callback=_lease,
+        callback=_seconds,
         metavar="SECONDS",
         help="The server's lock_lease_seconds; asked of the server with --uri, 300 with --db.",
+    )(command)
+    command = click.option(
+        "--disconnect-seconds",
+        callback=_seconds,
+        metavar="SECONDS",
+        help="The server's lock_disconnect_seconds; asked of the server with --uri, 5 with --db.",
     )(command)
     command = click.option(
         "--db", metavar="URL", help="The database of an interbed server: sqlite:///file.db or postgresql://…"
@@ -66,10 +72,19 @@ def locks() -> None:
 @click.argument("name", required=False, metavar="[DATABASE[.TABLE]]")
 @_json
 def list_locks(
-    uri: str | None, db: str | None, lease_seconds: float | None, waiting: bool, name: str | None, as_json: bool
+    uri: str | None,
+    db: str | None,
+    lease_seconds: float | None,
+    disconnect_seconds: float | None,
+    waiting: bool,
+    name: str | None,
+    as_json: bool,
 ) -> None:
-    """All locks, oldest first: what, who, since when, how long still, and what is waited for."""
-    found, now = _read(uri, db, lease_seconds)
+    """All locks, oldest first: what, who, since when, how long still, and what is waited for.
+
+    CLIENT is empty for a client that is connected, and for one of which the metastore does not know that.
+    """
+    found, now = _read(uri, db, lease_seconds, disconnect_seconds)
     if name is not None:
         database, _, table = name.lower().partition(".")
         found = [lock for lock in found if any(_is_about(part, database, table) for part in lock.components)]
@@ -82,7 +97,7 @@ def list_locks(
         print_line("No locks.")
     else:
         _table(
-            ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "WAITS FOR"],
+            ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "CLIENT", "WAITS FOR"],
             [
                 [
                     str(lock.id),
@@ -92,7 +107,8 @@ def list_locks(
                     lock.host,
                     lock.agent,
                     _duration(lock.age_seconds(now)),
-                    _duration(lock.lease_left_seconds(now)),
+                    _duration(lock.dropped_in_seconds(now)),
+                    _gone(lock, now),
                     "" if lock.waits_for is None else str(lock.waits_for),
                 ]
                 for lock in found
@@ -104,11 +120,18 @@ def list_locks(
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
+def explain(
+    uri: str | None,
+    db: str | None,
+    lease_seconds: float | None,
+    disconnect_seconds: float | None,
+    lock_id: int,
+    as_json: bool,
+) -> None:
     """Why a lock waits: the chain to the one that is held, its holder, and the way out."""
     from interbed.catalog.cli.lock_table import ahead, behind, chain_of
 
-    found, now = _read(uri, db, lease_seconds)
+    found, now = _read(uri, db, lease_seconds, disconnect_seconds)
     lock = _chosen(found, lock_id)
     chain = chain_of(lock, found)
     in_the_way, after = ahead(lock, found), behind(lock, found)
@@ -138,14 +161,21 @@ def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
+def release(
+    uri: str | None,
+    db: str | None,
+    lease_seconds: float | None,
+    disconnect_seconds: float | None,
+    lock_id: int,
+    as_json: bool,
+) -> None:
     """Take a lock from its holder, or a request out of the queue.
 
     The client is not notified: make sure that it has ended, or it will go on as if it held the lock.
     """
     from interbed.catalog.cli.lock_table import behind
 
-    with _source(uri, db, lease_seconds) as source:
+    with _source(uri, db, lease_seconds, disconnect_seconds) as source:
         found, now = source.locks(), time.time()
         lock = _chosen(found, lock_id)
         source.release(lock_id)
@@ -159,7 +189,9 @@ def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
 
 
 @contextmanager
-def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> "Iterator[LockSource]":
+def _source(
+    uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None
+) -> "Iterator[LockSource]":
     # Needs Thrift and SQL, which the help of a command does not wait for.
     from interbed.catalog.cli.lock_table import open_source
 
@@ -168,14 +200,16 @@ def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> "It
     if uri is None and db is None:
         uri = "thrift://localhost:9083"
     try:
-        with open_source(uri, db, lease_seconds) as source:
+        with open_source(uri, db, lease_seconds, disconnect_seconds) as source:
             yield source
     except MetastoreError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _read(uri: str | None, db: str | None, lease_seconds: float | None) -> "tuple[list[LockView], float]":
-    with _source(uri, db, lease_seconds) as source:
+def _read(
+    uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None
+) -> "tuple[list[LockView], float]":
+    with _source(uri, db, lease_seconds, disconnect_seconds) as source:
         return source.locks(), time.time()
 
 
@@ -189,15 +223,18 @@ def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
 
 def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, uri: str | None, db: str | None) -> str:
     if lock.state != LockState.WAITING:
-        return "It waits for nobody: it is held."
+        return f"It waits for nobody: it is held.{_orphan(lock, now)}"
     last = chain[-1]
     if last is lock:
         return "Nothing is in its way any more: it is granted when its client asks again."
     if last.state == LockState.WAITING:
         return f"Lock {last.id} waits for nothing any more: it is granted when its client asks again."
-    left = last.lease_left_seconds(now)
+    left = last.dropped_in_seconds(now)
     where = f" --db {without_password(db)}" if db is not None else f" --uri {uri}" if uri is not None else ""
     runs_out = "" if left is None else f", or wait: it runs out in {_duration(left)} unless that client renews it"
+    orphan = _orphan(last, now)
+    if orphan:
+        return f"In the way is lock {last.id}.{orphan} To drop it now: interbed locks release {last.id}{where}"
     return (
         f"In the way is lock {last.id}, held by {last.user or 'somebody'} on {last.host or 'an unknown host'}"
         f"{f' ({last.agent})' if last.agent else ''}. Let that client end{runs_out}. If it has died: "
@@ -205,13 +242,31 @@ def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, uri: str
     )
 
 
+def _gone(lock: "LockView", now: float) -> str:
+    seconds = lock.orphaned_seconds(now)
+    return "" if seconds is None else f"gone for {_duration(seconds)}"
+
+
+def _orphan(lock: "LockView", now: float) -> str:
+    """A sentence about a lock whose client has no connection any more, after a blank; nothing for another lock."""
+    seconds = lock.orphaned_seconds(now)
+    if seconds is None:
+        return ""
+    return (
+        f" The last connection of its client ({lock.user or 'somebody'} on {lock.host or 'an unknown host'}) broke "
+        f"{_duration(seconds)} ago: the metastore drops it in {_duration(lock.dropped_in_seconds(now))} unless that "
+        "client connects again."
+    )
+
+
 def _line(lock: "LockView", now: float) -> str:
-    age, left = lock.age_seconds(now), lock.lease_left_seconds(now)
+    age, left = lock.age_seconds(now), lock.dropped_in_seconds(now)
     details = [
         f"{lock.user or '?'} on {lock.host or '?'}",
         lock.agent,
         "" if age is None else f"for {_duration(age)}",
         "" if left is None else f"lease left {_duration(left)}",
+        f"client {gone}" if (gone := _gone(lock, now)) else "",
     ]
     text = ", ".join(component.text for component in lock.components)
     return f"lock {lock.id} ({lock.state.name.lower()}): {text}; {', '.join(filter(None, details))}"

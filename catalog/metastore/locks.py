@@ -46,6 +46,9 @@ COMPONENTS_MAX = 10_000
 `hive.locks.max.partitions` keeps them fewer.
 """
 
+DISCONNECT_SECONDS = 5.0
+"""How long a server keeps a lock whose client has no connection any more, by default."""
+
 WAITING_RENEWAL_SECONDS_MAX = 5.0
 """A waiting lock's lease is written anew after this time, or after a twentieth of the lease if that is less: a hundred
 clients that ask ten times a second would be a thousand commits a second.

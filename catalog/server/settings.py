@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from interbed.catalog.metastore.locks import DISCONNECT_SECONDS
 from interbed.catalog.server import hive_site
 from interbed.catalog.server.setting_kinds import (
     BYTES,
@@ -111,7 +112,7 @@ class ServerSettings:
         default=300.0, metadata=_about("How long a lock is kept for a client that no longer says anything.", SECONDS)
     )
     lock_disconnect_seconds: float = field(
-        default=5.0,
+        default=DISCONNECT_SECONDS,
         metadata=_about(
             "How long a lock is kept when the last connection of its client has broken; 0: the lease decides.",
             SECONDS_OR_NONE,

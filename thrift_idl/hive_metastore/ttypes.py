@@ -21970,6 +21970,7 @@ class ShowLocksResponseElement(object):
      - blockedByExtId
      - blockedByIntId
      - lockIdInternal
+     - orphanedAt
 
     """
 
@@ -21990,10 +21991,11 @@ class ShowLocksResponseElement(object):
         'blockedByExtId',
         'blockedByIntId',
         'lockIdInternal',
+        'orphanedAt',
     )
 
 
-    def __init__(self, lockid=None, dbname=None, tablename=None, partname=None, state=None, type=None, txnid=None, lastheartbeat=None, acquiredat=None, user=None, hostname=None, heartbeatCount=None, agentInfo=None, blockedByExtId=None, blockedByIntId=None, lockIdInternal=None,):
+    def __init__(self, lockid=None, dbname=None, tablename=None, partname=None, state=None, type=None, txnid=None, lastheartbeat=None, acquiredat=None, user=None, hostname=None, heartbeatCount=None, agentInfo=None, blockedByExtId=None, blockedByIntId=None, lockIdInternal=None, orphanedAt=None,):
         self.lockid = lockid
         self.dbname = dbname
         self.tablename = tablename
@@ -22010,6 +22012,7 @@ class ShowLocksResponseElement(object):
         self.blockedByExtId = blockedByExtId
         self.blockedByIntId = blockedByIntId
         self.lockIdInternal = lockIdInternal
+        self.orphanedAt = orphanedAt
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -22100,6 +22103,11 @@ class ShowLocksResponseElement(object):
                     self.lockIdInternal = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 64:
+                if ftype == TType.I64:
+                    self.orphanedAt = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -22173,6 +22181,10 @@ class ShowLocksResponseElement(object):
         if self.lockIdInternal is not None:
             oprot.writeFieldBegin('lockIdInternal', TType.I64, 16)
             oprot.writeI64(self.lockIdInternal)
+            oprot.writeFieldEnd()
+        if self.orphanedAt is not None:
+            oprot.writeFieldBegin('orphanedAt', TType.I64, 64)
+            oprot.writeI64(self.orphanedAt)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -24797,6 +24809,54 @@ ShowLocksResponseElement.thrift_spec = (
     (14, TType.I64, 'blockedByExtId', None, None, ),  # 14
     (15, TType.I64, 'blockedByIntId', None, None, ),  # 15
     (16, TType.I64, 'lockIdInternal', None, None, ),  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    (64, TType.I64, 'orphanedAt', None, None, ),  # 64
 )
 all_structs.append(ShowLocksResponse)
 ShowLocksResponse.thrift_spec = (

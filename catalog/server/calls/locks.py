@@ -115,4 +115,5 @@ def _lock_element(lock: Lock, number: int, component: LockComponent, blocker: Lo
         agentInfo=request.agent,
         blockedByExtId=None if blocker is None else blocker.id,
         lockIdInternal=number,
+        orphanedAt=lock.orphaned_at_ms,
     )

@@ -1,6 +1,8 @@
 """`interbed locks` on a real server, through its port and in its database, on SQLite and PostgreSQL."""
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.cli import main
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
-from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request
+from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, metastore_under_test
 
 READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 
@@ -91,6 +93,43 @@ def test_explain_draws_the_chain_and_names_the_way_out(source: list[str], queue:
     view = json.loads(run("explain", *source, "--json", str(cat)))
     assert [each["id"] for each in view["chain"]] == [cat, ben, ann]
     assert (view["waits_for_all"], view["waited_for_by"]) == ([ben], [])
+
+
+def test_a_lock_whose_client_has_gone_is_named_with_the_time_when_it_is_dropped(
+    database_url: str, tmp_path: Path
+) -> None:
+    settings = ("--lock-disconnect-seconds", "250")
+    with (
+        metastore_under_test(database_url, tmp_path, *settings) as running,
+        HiveMetastoreClient(running.uri, timeout_seconds=30) as waiting,
+    ):
+        with HiveMetastoreClient(running.uri, timeout_seconds=30) as gone:
+            held = gone.lock(lock_request(lock_component(EXCLUSIVE, "d", "t"), user="ann", host="far")).lockid
+            assert json.loads(run("list", "--uri", running.uri, "--json"))[0]["orphaned_seconds"] is None
+        waits = waiting.lock(lock_request(lock_component(EXCLUSIVE, "d", "t"), user="ben")).lockid
+        for source in (["--uri", running.uri], ["--db", running.db, "--disconnect-seconds", "250"]):
+            deadline = time.monotonic() + 60
+            while (found := json.loads(run("list", *source, "--json")))[0]["orphaned_seconds"] is None:
+                assert time.monotonic() < deadline
+            assert [each["id"] for each in found] == [held, waits]
+            assert 150 < found[0]["dropped_in_seconds"] <= 250 < found[0]["lease_left_seconds"] <= 300
+            assert found[1]["orphaned_seconds"] is None
+            assert found[1]["dropped_in_seconds"] == found[1]["lease_left_seconds"]
+            header, first, second = run("list", *source).splitlines()
+            assert header.split()[-3:] == ["CLIENT", "WAITS", "FOR"]
+            assert re.search(r"4m\d\ds +gone for \d+s$", first)
+            assert "gone" not in second
+            text = run("explain", *source, str(waits))
+            assert re.search(rf"lock {held} \(acquired\): .*, client gone for \d+s\n", text)
+            assert re.search(
+                rf"In the way is lock {held}\. The last connection of its client \(ann on far\) broke \d+s ago: the "
+                rf"metastore drops it in 4m\d\ds unless that client connects again\. To drop it now: interbed locks "
+                rf"release {held} ",
+                text,
+            )
+            assert "The last connection of its client" in run("explain", *source, str(held))
+        run("release", "--uri", running.uri, str(held))
+        assert waiting.check_lock(waits).state == LockState.ACQUIRED
 
 
 def test_release_takes_a_lock_away_and_the_next_gets_its_turn(
