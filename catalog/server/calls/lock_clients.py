@@ -1,12 +1,13 @@
-"""The clients of locks that have a connection to this process: which connection spoke of which lock, and who waits.
+"""Which connections of this process use which locks, and the `check_lock` requests that wait for a lock.
 
-A connection speaks of a lock when it asks for it, checks it or renews it. When the last one of this process has ended,
-the database is informed (LockService.disconnect), which knows those of other processes.
+A connection uses a lock when it requests it, checks it or renews it. When the last such connection of this process has
+ended, that is recorded in the database (LockService.disconnect), which knows the connections of other processes.
 
-`check_lock` of a waiting lock is answered when it is granted, or after a bounded wait. One thread of the process asks
-the database for all that wait here, by one query, whether the lock directly before each is still there; only a request
-for which it is not is served again. So the order of arrival stays what lock_model.py says, and many that wait cost
-little. A connection that speaks of several locks is not kept waiting: it may hold the very lock that it waits for.
+`check_lock` of a waiting lock is answered when the lock is granted, or after a bounded wait. One thread of the process
+serves all waiting requests: it asks the database in one query whether the lock directly before each of them still
+exists, and only a request whose predecessor is gone is served again. So locks are granted in the order of
+lock_model.py, and many waiting requests cost little. A connection that uses several locks is answered without waiting,
+because it may hold the lock that it waits for.
 """
 
 import logging
@@ -25,10 +26,10 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02
-"""Time between two looks of the thread while requests wait: locks are released by other processes, too."""
+"""Time between two queries of the thread while requests wait: other processes release locks, too."""
 
 FAILURE_PAUSE_SECONDS = 1.0
-"""Time until the database is asked again after an error."""
+"""Time between an error of the database and the next query."""
 
 STOP_SECONDS_MAX = 5.0
 
@@ -37,7 +38,7 @@ _PRUNED_AT_LEAST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """A request that is served again when the lock before it is gone, or at a time of the monotonic clock."""
+    """A waiting request, which is served again when lock `blocked_by` is gone, or at `until` of the monotonic clock."""
 
     link: ClientLink
     blocked_by: int
@@ -46,7 +47,7 @@ class Waiter:
 
 
 class LockConnections:
-    """Which open connections have spoken of which locks. Safe for many threads."""
+    """Open connections by the locks that they use, and the reverse. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -58,7 +59,7 @@ class LockConnections:
         return len(self._links)
 
     def touch(self, link: ClientLink, lock_id: int) -> None:
-        """The connection speaks of the lock. It may have ended meanwhile."""
+        """Record that the connection uses the lock. The connection may have ended meanwhile."""
         with self._guard:
             if link.is_closed:
                 if lock_id not in self._links:
@@ -68,7 +69,7 @@ class LockConnections:
             self._links.setdefault(lock_id, set()).add(link)
 
     def close(self, link: ClientLink) -> None:
-        """The connection has ended."""
+        """Remove a connection that has ended; locks without another one become orphans."""
         with self._guard:
             for lock_id in self._locks.pop(link, ()):
                 links = self._links[lock_id]
@@ -78,12 +79,12 @@ class LockConnections:
                     self._orphans.add(lock_id)
 
     def orphan(self, lock_id: int) -> None:
-        """The last connection that spoke of the lock has ended."""
+        """Record that no connection uses the lock any more."""
         with self._guard:
             self._orphans.add(lock_id)
 
     def forget(self, lock_id: int) -> None:
-        """The lock is gone."""
+        """Remove a lock that is gone."""
         with self._guard:
             self._orphans.discard(lock_id)
             for link in self._links.pop(lock_id, ()):
@@ -93,31 +94,31 @@ class LockConnections:
                     del self._locks[link]
 
     def known(self) -> list[int]:
-        """All locks that an open connection spoke of."""
+        """Return the locks that open connections use."""
         with self._guard:
             return list(self._links)
 
     def has(self, lock_id: int) -> bool:
-        """Whether an open connection spoke of the lock."""
+        """Whether an open connection uses the lock."""
         with self._guard:
             return lock_id in self._links
 
-    def speaks_of_one(self, link: ClientLink) -> bool:
-        """Whether there is one lock at most that the connection spoke of."""
+    def uses_one_lock(self, link: ClientLink) -> bool:
+        """Whether the connection uses at most one lock."""
         with self._guard:
             return len(self._locks.get(link, ())) <= 1
 
     def take_orphans(self) -> list[int]:
-        """The locks whose last connection has ended since this was asked last."""
+        """Return and clear the locks whose last connection has ended since the previous call."""
         with self._guard:
             orphans, self._orphans = self._orphans, set()
         return [lock_id for lock_id in orphans if not self.has(lock_id)]
 
 
 class LockClients:
-    """The connections of this process that speak of locks, and the thread that serves those that wait.
+    """The connections of this process that use locks, and the thread that serves waiting requests.
 
-    With `wait_seconds` 0 nobody waits. `clock` is monotonic and there for tests, as is `step`.
+    With `wait_seconds` 0 no request waits. `clock` is monotonic; tests inject it, and call `step` themselves.
     """
 
     def __init__(
@@ -135,52 +136,55 @@ class LockClients:
         self._prune_at = _PRUNED_AT_LEAST
         self._guard = threading.Lock()
         self._waiters: list[Waiter] = []
-        self._stirred = threading.Event()
-        self._ending = threading.Event()
+        self._wakeup = threading.Event()
+        self._stopping = threading.Event()
         self._thread: SupervisedThread | None = None
         self._deaths = deaths if deaths is not None else ThreadDeaths()
 
     def process(self) -> str:
-        """The mark that the current call leaves on a lock; see LockService."""
+        """Return the mark of the current call for its lock; see LockService."""
         link = current_link.get()
         if link is None:
             return ""
         return self._locks.mark if link.speaks_for_client else LEASE_ONLY
 
     def touch(self, lock_id: int) -> None:
-        """The connection of the current call speaks of the lock: for a lock that is known, before the database learns
-        of it, so that the end of another connection in between is put right (`step`).
+        """Record that the connection of the current call uses the lock.
+
+        For an existing lock this happens before the database is updated, so that `step` repairs the mark when another
+        connection ends in between.
         """
         link = current_link.get()
         if link is None or not link.speaks_for_client:
             return
         self._connections.touch(link, lock_id)
         if link.is_closed:
-            self._stir()
+            self._wake_thread()
 
     def closed(self, link: ClientLink) -> None:
-        """A connection has ended; from any thread."""
+        """Remove a connection that has ended, and its waiting requests. Thread-safe."""
         self._connections.close(link)
         with self._guard:
             self._waiters = [each for each in self._waiters if each.link is not link]
-        self._stir()
+        self._wake_thread()
 
     def released(self, lock_id: int) -> None:
-        """A lock is gone; the next one is served at once."""
+        """Remove a lock that is gone, and serve the next request at once."""
         self._connections.forget(lock_id)
         if self._waiters:
-            self._stir()
+            self._wake_thread()
 
     def wait(self, lock: Lock, until: float | None) -> None:
-        """Have the current call of `check_lock` served again later, unless it has waited long enough (`until`, None for
-        one that comes for the first time) or cannot wait. Raises AnswerLaterError.
+        """Raise AnswerLaterError, so that the current call of `check_lock` is served again later.
+
+        Return at once for a call that cannot wait, or has waited until `until`, which is None at its first try.
         """
         link = current_link.get()
         if link is None or lock.blocked_by is None or not self._wait_seconds or not may_answer_later.get():
             return
         now = self._clock()
         if until is None:
-            if not self._connections.speaks_of_one(link):
+            if not self._connections.uses_one_lock(link):
                 return
             until = now + self._wait_seconds
         if now >= until:
@@ -189,8 +193,9 @@ class LockClients:
         raise AnswerLaterError(partial(self._add, link, lock.blocked_by, until))
 
     def step(self) -> None:
-        """One look of the thread: inform the database of ended connections, and wake who need not wait any more.
-        MetastoreError; what could not be done is done by the next one.
+        """Do one round of the thread: record ended connections, and serve the requests that need not wait any more.
+
+        Raises MetastoreError; the next round does what this one could not.
         """
         self._disconnect()
         self._prune()
@@ -203,9 +208,9 @@ class LockClients:
         self._wake([each for each in waiters if each.blocked_by not in fresh or now >= each.until])
 
     def stop(self) -> None:
-        """End the thread. Connections that end from now on are not noted: it is the server that ends."""
-        self._ending.set()
-        self._stirred.set()
+        """End the thread. Connections that end later are not recorded, because the server closes them."""
+        self._stopping.set()
+        self._wakeup.set()
         thread = self._thread
         if thread is not None:
             thread.join(timeout=STOP_SECONDS_MAX)
@@ -222,12 +227,12 @@ class LockClients:
                     self._connections.orphan(lock_id)
             raise
         for lock_id in orphans:
-            # Another connection may have spoken of it in between, and its mark would be missing now.
+            # Another connection may have used it in between, and its mark would be missing now.
             if self._connections.has(lock_id):
                 self._locks.reconnect(lock_id)
 
     def _prune(self) -> None:
-        """Forget locks that other processes have released."""
+        """Remove locks that other processes have released."""
         if len(self._connections) < self._prune_at:
             return
         known = self._connections.known()
@@ -238,7 +243,7 @@ class LockClients:
     def _add(self, link: ClientLink, blocked_by: int, until: float, serve: Callable[[], None]) -> None:
         with self._guard:
             self._waiters.append(Waiter(link=link, blocked_by=blocked_by, until=until, serve=serve))
-        self._stir()
+        self._wake_thread()
 
     def _wake(self, due: list[Waiter]) -> None:
         with self._guard:
@@ -247,31 +252,35 @@ class LockClients:
         for each in woken:
             each.serve()
 
-    def _stir(self) -> None:
-        """Have the thread look at once; it starts with the first reason."""
-        self._stirred.set()
+    def _wake_thread(self) -> None:
+        """Wake the thread, or start it at the first call."""
+        self._wakeup.set()
         if self._thread is None:
             with self._guard:
-                if self._thread is None and not self._ending.is_set():
+                if self._thread is None and not self._stopping.is_set():
                     self._thread = SupervisedThread(self._run, name="lock clients", deaths=self._deaths)
                     self._thread.start()
 
     def _run(self) -> None:
-        while not self._ending.is_set():
-            self._stirred.wait(POLL_SECONDS if self._waiters else None)
-            self._stirred.clear()
-            if self._ending.is_set():
+        while not self._stopping.is_set():
+            self._wakeup.wait(POLL_SECONDS if self._waiters else None)
+            self._wakeup.clear()
+            if self._stopping.is_set():
                 return
             try:
                 self.step()
             except MetastoreError as error:
-                logger.warning("could not look after the clients of locks, will try again: %s", error)
+                logger.warning(
+                    "The round for the clients of locks failed and is repeated in %g s: %s",
+                    FAILURE_PAUSE_SECONDS,
+                    error,
+                )
                 self._give_up_waiting()
-                self._ending.wait(FAILURE_PAUSE_SECONDS)
-                self._stirred.set()
+                self._stopping.wait(FAILURE_PAUSE_SECONDS)
+                self._wakeup.set()
 
     def _give_up_waiting(self) -> None:
-        """Serve those again whose time is over; they get the database's error."""
+        """Serve the requests whose time is over; they get the database's error."""
         now = self._clock()
         with self._guard:
             due = [each for each in self._waiters if now >= each.until]

@@ -1,7 +1,7 @@
-"""Requests that are served again later: their connections are watched meanwhile, and no thread waits.
+"""Parked requests: they are served again later, and occupy no thread until then.
 
-A call asks for that by AnswerLaterError. The loop watches the connection for its end alone: a client that goes away
-is noticed at once, and what it sends before it has its answer waits in the kernel.
+A call parks its request by AnswerLaterError. Meanwhile the event loop watches the connection for its end only, so that
+a client that disconnects is noticed at once. What it sends before it has its answer stays in the socket's buffer.
 """
 
 import selectors
@@ -14,8 +14,10 @@ from interbed.catalog.server.session import AnswerLaterError
 
 
 class ParkedRequests:
-    """The parked requests of a loop. `call_soon` runs a function on the loop's thread; `close` gets a connection that
-    has ended, not watched any more.
+    """The parked requests of an event loop.
+
+    `call_soon` runs a function on the loop's thread. `close` is called with a connection that has ended and is not
+    registered any more.
     """
 
     def __init__(
@@ -29,12 +31,12 @@ class ParkedRequests:
         self._close = close
 
     def park(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
-        """Watch the connection until `serve` is due, which then runs on the loop's thread; from any thread."""
+        """Watch the connection until the request is due, then run `serve` on the loop's thread. Thread-safe."""
         self._call_soon(partial(self._begin, connection, later, serve))
 
     def _begin(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
         connection.busy = False
-        self._selector.register(connection.link, selectors.EVENT_READ, partial(self._stirred, connection))
+        self._selector.register(connection.link, selectors.EVENT_READ, partial(self._readable, connection))
         connection.watched = True
         later.start(lambda: self._call_soon(partial(self._resume, connection, serve)))
 
@@ -45,12 +47,12 @@ class ParkedRequests:
         connection.busy = True
         serve()
 
-    def _stirred(self, connection: ClientConnection) -> None:
+    def _readable(self, connection: ClientConnection) -> None:
         if not connection.watched:
             # It was dropped, or its request is served again, in this turn.
             return
         try:
-            # Not the method of TLS sockets, which can't look without taking.
+            # Not the method of TLS sockets, which can't peek.
             has_ended = not socket.socket.recv(connection.link, 1, socket.MSG_PEEK)
         except BlockingIOError:
             return

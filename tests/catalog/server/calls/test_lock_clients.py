@@ -45,7 +45,7 @@ class Process:
         )
         self.clients = LockClients(self.locks, wait_seconds=WAIT_SECONDS, clock=clock)
         # The thread of a server would race the test.
-        self.clients._stir = lambda: None  # type: ignore[method-assign]
+        self.clients._wake_thread = lambda: None  # type: ignore[method-assign]
 
     @contextmanager
     def serving(self, link: ClientLink, *, may_wait: bool = False) -> Iterator[None]:
