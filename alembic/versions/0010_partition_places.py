@@ -7,7 +7,7 @@ Revises: 0009
 import sqlalchemy as sa
 from alembic import op
 
-from interbed.catalog.metastore.directories.locations import place_key, place_text
+from interbed.migrations.places_of_0009 import place_of
 
 revision = "0010"
 down_revision = "0009"
@@ -47,7 +47,7 @@ def _fill(name: str, located: str) -> None:
         .limit(ROWS_AT_ONCE)
     ).all():
         last = rows[-1].id
-        changes = [{"row": row.id, "at": place_key(place_text(row.location))} for row in rows]
+        changes = [{"row": row.id, "at": place_of(row.location)} for row in rows]
         connection.execute(
             sa.update(table).where(table.c.id == sa.bindparam("row")).values(place=sa.bindparam("at")), changes
         )
