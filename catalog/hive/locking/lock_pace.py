@@ -13,8 +13,10 @@ FIRST_PAUSE_SECONDS = 0.1
 
 PAUSE_SECONDS_MAX = 2.0
 
-CHECKS_PAUSED = 5.0
-"""The shortest pause, in durations of the check or request before it: a busy metastore is asked less often."""
+CHECKS_PAUSED, REQUESTS_PAUSED = 5.0, 2.0
+"""The shortest pause, in durations of the check or request before it: a busy metastore is asked less often. Checks that
+meet fail, and requests that meet are served one by one.
+"""
 
 REQUEST_PAUSE_SECONDS = 0.4
 """The mean pause between two requests: of eight clients, one asks within 50 ms after a release."""
@@ -52,5 +54,5 @@ class RequestPace:
 
     def pause_seconds(self, request_seconds: float) -> float:
         """The pause before the next request, after one that took `request_seconds`."""
-        pause = max(REQUEST_PAUSE_SECONDS, CHECKS_PAUSED * request_seconds) * (0.5 + self.random())
+        pause = max(REQUEST_PAUSE_SECONDS, REQUESTS_PAUSED * request_seconds) * (0.5 + self.random())
         return min(pause, self.longest_seconds)

@@ -6,6 +6,7 @@ from interbed.catalog.hive.locking.lock_pace import (
     CHECKS_PAUSED,
     PAUSE_SECONDS_MAX,
     REQUEST_PAUSE_SECONDS,
+    REQUESTS_PAUSED,
     CheckPace,
     RequestPace,
 )
@@ -40,5 +41,5 @@ def test_a_metastore_that_takes_long_is_asked_less_often() -> None:
     check, request = (pace(longest_seconds=8.0, random=lambda: 0.5) for pace in (CheckPace, RequestPace))
     assert check.pause_seconds(1.0) == pytest.approx(CHECKS_PAUSED * 0.875)
     assert request.pause_seconds(0.0) == pytest.approx(REQUEST_PAUSE_SECONDS)
-    assert request.pause_seconds(1.0) == pytest.approx(CHECKS_PAUSED)
+    assert request.pause_seconds(1.0) == pytest.approx(REQUESTS_PAUSED)
     assert check.pause_seconds(9.0) == pytest.approx(8.0 * 0.875)
