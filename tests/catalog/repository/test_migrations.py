@@ -47,10 +47,13 @@ def test_migrations_make_exactly_the_models(store: SqlStore) -> None:
 
 
 def test_no_migration_depends_on_code_that_changes() -> None:
-    versions = list((Path(__file__).parents[3] / "alembic" / "versions").glob("*.py"))
-    assert len(versions) >= 9
-    for version in versions:
-        assert not re.search(r"^\s*(from|import) interbed\b", version.read_text(), re.MULTILINE), version.name
+    directory = Path(__file__).parents[3] / "alembic"
+    versions = list((directory / "versions").glob("*.py"))
+    assert len(versions) >= 10
+    # What several of them share is beside them, and is frozen as they are.
+    for file in (*versions, *directory.glob("places_of_*.py")):
+        found = re.search(r"^\s*(from|import) interbed\b(?!\.migrations\b)", file.read_text(), re.MULTILINE)
+        assert not found, file.name
 
 
 def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Path) -> None:
