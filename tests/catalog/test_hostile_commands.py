@@ -1,6 +1,7 @@
 """Hostile names given to commands and to a metastore: refused in their own words, and nothing is made elsewhere."""
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_metastore_refuses_every_hostile_name(tmp_path: Path, tally: Tally) ->
             tally("hostile names given to a metastore", 4 * len(names))
 
 
-def _calls(catalog: HiveCatalog, entry: ttypes.Table, name: str) -> list["partial[object]"]:
+def _calls(catalog: HiveCatalog, entry: ttypes.Table, name: str) -> list[Callable[[], object]]:
     client = catalog.client
     named = copy.copy(entry)
     named.tableName = name

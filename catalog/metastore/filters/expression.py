@@ -13,7 +13,7 @@ The result is a tree of filter_tree.py; the grammar is in filter_grammar.py.
 from collections.abc import Sequence
 
 from interbed.catalog.metastore.errors import BadFilterError
-from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, comparisons_in
+from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, comparisons_in, patterns_in
 from interbed.catalog.metastore.model import MetastoreColumn
 
 FILTER_CHARACTERS_MAX = 200_000
@@ -22,7 +22,10 @@ stay far below.
 """
 
 COMPARISONS_MAX = 5_000
-"""Comparisons in a filter. Those of one key with many values, by IN or by `or`, are one."""
+"""Comparisons in a filter. Those of one key with many values, by IN or by `or` or by `<>` and `and`, are one."""
+
+PATTERNS_MAX = 100
+"""LIKEs in a filter: no index helps with them, so that each is tried on each partition."""
 
 
 def parse_filter(
@@ -42,9 +45,11 @@ def parse_filter(
 
     tree = parse(text, keys, escaped_literals=escaped_literals)
     try:
-        comparisons = comparisons_in(tree)
+        comparisons, patterns = comparisons_in(tree), patterns_in(tree)
     except RecursionError as error:
         raise BadFilterError("Error parsing partition filter; it is nested too deeply") from error
     if comparisons > COMPARISONS_MAX:
         raise BadFilterError(f"Error parsing partition filter; it has more than {COMPARISONS_MAX} comparisons")
+    if patterns > PATTERNS_MAX:
+        raise BadFilterError(f"Error parsing partition filter; it has {patterns} LIKEs: {PATTERNS_MAX} are allowed")
     return tree

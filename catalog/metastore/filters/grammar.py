@@ -26,6 +26,7 @@ from interbed.catalog.metastore.filters.tree import (
     Compared,
     LikePattern,
     PartitionFilter,
+    all_of,
     any_of,
     like_pattern,
     opposite,
@@ -185,7 +186,7 @@ class _Builder(Transformer[Token, Any]):
         return any_of(parts)
 
     def conjunction(self, *parts: PartitionFilter) -> PartitionFilter:
-        return AllOf(parts=tuple(parts))
+        return all_of(parts)
 
     def negated(self, part: PartitionFilter) -> PartitionFilter:
         return opposite(part)

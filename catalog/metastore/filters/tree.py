@@ -137,6 +137,26 @@ def any_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
     return merged[0] if len(merged) == 1 else AnyOf(parts=tuple(merged))
 
 
+def all_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
+    """The conjunction, in which inequalities of the same key are one, as equalities are in any_of."""
+    unequal: dict[int, set[str]] = {}
+    rest: list[PartitionFilter] = []
+    for part in parts:
+        if isinstance(part, Compared) and part.operator == "<>":
+            unequal.setdefault(part.position, set()).add(part.operand)
+        elif isinstance(part, OneOf) and part.negated:
+            unequal.setdefault(part.position, set()).update(part.operands)
+        else:
+            rest.append(part)
+    merged: list[PartitionFilter] = [
+        Compared(position=position, operator="<>", operand=next(iter(operands)))
+        if len(operands) == 1
+        else OneOf(position=position, operands=frozenset(operands), negated=True)
+        for position, operands in unequal.items()
+    ]
+    return AllOf(parts=(*rest, *merged))
+
+
 def opposite(part: PartitionFilter) -> PartitionFilter:
     """What selects the others, but for those without a value."""
     if isinstance(part, Compared):
@@ -151,7 +171,7 @@ def opposite(part: PartitionFilter) -> PartitionFilter:
         return any_of([opposite(each) for each in part.parts])
     if isinstance(part, Named):
         raise AssertionError("no filter's text asks for names")
-    return AllOf(parts=tuple(opposite(each) for each in part.parts))
+    return all_of([opposite(each) for each in part.parts])
 
 
 def like_pattern(text: str) -> tuple[str, ...]:
@@ -170,5 +190,12 @@ def like_pattern(text: str) -> tuple[str, ...]:
 
 
 def comparisons_in(part: PartitionFilter) -> int:
-    """How many comparisons the tree has."""
+    """Return how many comparisons the tree has."""
     return sum(comparisons_in(each) for each in part.parts) if isinstance(part, AllOf | AnyOf) else 1
+
+
+def patterns_in(part: PartitionFilter) -> int:
+    """Return how many patterns of LIKE the tree has."""
+    if isinstance(part, AllOf | AnyOf):
+        return sum(patterns_in(each) for each in part.parts)
+    return int(isinstance(part, LikePattern))

@@ -14,7 +14,7 @@ from tests.support.servers.java_metastore import metastore_client
 from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, table
 
 MILLION = 1_000_000
-SECONDS_MAX = 5.0
+SECONDS_MAX = 10.0
 """For one request on a busy machine; what is refused takes a tenth of a second, most of it to be sent."""
 
 LONG_PATTERN = "a*" * MILLION
@@ -140,7 +140,7 @@ def test_locks_of_the_largest_size_do_not_hold_up_each_other(raw: Any) -> None:
     third = raw.lock(lock_request(*other))
     try:
         # Pairs of components would be compared a hundred million times.
-        assert time.monotonic() - began < 2 * SECONDS_MAX
+        assert time.monotonic() - began < SECONDS_MAX
         assert [each.state for each in (first, second, third)] == [
             ttypes.LockState.ACQUIRED,
             ttypes.LockState.ACQUIRED,
@@ -153,6 +153,18 @@ def test_locks_of_the_largest_size_do_not_hold_up_each_other(raw: Any) -> None:
 
 def _named(number: int) -> list[str]:
     return [f"k1=a{each}/k2=1" for each in range(number)]
+
+
+def test_a_filter_of_partitions_has_a_bounded_number_of_patterns(raw: Any, wide: str) -> None:
+    with pytest.raises(ttypes.MetaException, match="5000 LIKEs: 100 are allowed"):
+        raw.get_partitions_by_filter(wide, "p", " or ".join(f"k1 like '%b%{each}'" for each in range(5000)), -1)
+    assert raw.get_partitions_by_filter(wide, "p", " or ".join(f"k1 like '%b%{each}'" for each in range(100)), -1) == []
+
+
+def test_inequalities_of_one_key_are_one_comparison(raw: Any, wide: str) -> None:
+    text = " and ".join(f"k2 <> {each}" for each in range(1, 10_000))
+    assert [each.values[1] for each in raw.get_partitions_by_filter(wide, "p", text, -1)] == ["0"]
+    assert len(raw.get_partitions_by_filter(wide, "p", f"not ({text})", -1)) == 19
 
 
 LISTS: dict[str, Callable[[Any], Any]] = {
