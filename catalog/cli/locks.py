@@ -14,7 +14,7 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockState
 from interbed.catalog.printing import escaped, print_line, print_text
 from interbed.catalog.server.setting_kinds import parse_seconds
-from interbed.catalog.server.settings import without_password
+from interbed.catalog.server.shown_settings import without_password
 
 if TYPE_CHECKING:
     from interbed.catalog.cli.lock_table import LockSource, LockView

@@ -196,17 +196,17 @@ class Loop:
 
     def _turn(self, timeout: float) -> None:
         for data in in_turn(self._selector.select(timeout)):
-            connection = data if type(data) is ClientConnection else None
+            connection = data if isinstance(data, ClientConnection) else None
             if connection is not None and not connection.watched:
                 # It was dropped in this turn.
                 continue
             try:
-                if connection is None:
+                if not isinstance(data, ClientConnection):
                     data()
-                elif connection.outgoing:
-                    self._write(connection)
+                elif data.outgoing:
+                    self._write(data)
                 else:
-                    self._readable(connection)
+                    self._readable(data)
             except Exception:
                 # One connection's trouble must not be all others'.
                 logger.exception("an error of the server")

@@ -55,9 +55,7 @@ BAD_INPUT = (
 """What reading a message raises when it is none, or when the client has gone. There is nothing to answer to."""
 
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PAUSE_SECONDS, KEEPALIVE_PROBES = 6, 3, 3
-"""The kernel asks a silent client's machine after so many seconds, so often, whether it lives: one that has lost its
-power is noticed after 15 s.
-"""
+"""TCP keepalive: a client whose machine has lost its power is noticed after 15 s."""
 
 NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """What a socket that does not block raises when it can't go on."""

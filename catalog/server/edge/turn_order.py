@@ -2,8 +2,7 @@
 
 import selectors
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from interbed.catalog.server.edge.transport import ClientConnection
 
@@ -14,7 +13,7 @@ TURN_SECONDS_MAX = 0.01
 """How long a crowd is served before the loop looks again for ready sockets."""
 
 
-def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> Iterator[Any]:
+def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> "Iterator[ClientConnection | Callable[[], None]]":
     """Yield the data of the ready sockets, each when it is to be served. Some of a crowd are left for the next turn."""
     if len(events) <= CROWD:
         for key, _ in events:

@@ -20,9 +20,8 @@ from interbed.catalog.server.settings import (
     ServerSettings,
     ServerSettingsError,
     load,
-    shown,
-    warnings_for,
 )
+from interbed.catalog.server.shown_settings import shown, warnings_for
 from interbed.storage.base.errors import InterbedError
 
 if TYPE_CHECKING:

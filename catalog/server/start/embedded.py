@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS, without_password
+from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
+from interbed.catalog.server.shown_settings import without_password
 
 START_SECONDS_MAX = 60.0
 """How long the server may take to come up: well under a second on a quiet machine."""

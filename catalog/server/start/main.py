@@ -36,7 +36,8 @@ from interbed.catalog.server.edge.transport import BufferedFraming, FramedFramin
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
 from interbed.catalog.server.operate.vital_signs import OwnSigns
-from interbed.catalog.server.settings import ServerSettings, client_values, listed
+from interbed.catalog.server.settings import ServerSettings, listed
+from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.start.board import SharedBoard, WorkerPlace
 from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.threads import ThreadDeaths

@@ -201,7 +201,8 @@ def _offsets(array: Array) -> Array:
     """Offsets into the flattened lists."""
     # Views and large lists have lengths of 64 bits.
     found: Array = pc.list_value_length(array)
-    lengths = to_numpy(pc.fill_null(found, scalar_of(0, found.type)))
+    known: Array = pc.fill_null(found, scalar_of(0, found.type))
+    lengths = to_numpy(known)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowInvalid("lists of one batch have more than 2147483647 elements; give smaller batches")

@@ -10,7 +10,8 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load, shown, warnings_for
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
+from interbed.catalog.server.shown_settings import shown, warnings_for
 from interbed.catalog.server.start.command import server
 from tests.support.servers.metastore import metastore_under_test
 

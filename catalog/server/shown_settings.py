@@ -1,0 +1,77 @@
+"""Settings as others see them: an operator, a client that asks for Hive's keys. Nothing secret is in them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from interbed.catalog.server.settings import SETTINGS, ServerSettings
+
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+def shown(settings: ServerSettings) -> dict[str, Any]:
+    """The values as people may see them: passwords hidden, paths as text."""
+    values: dict[str, Any] = {}
+    for name in SETTINGS:
+        value = getattr(settings, name)
+        values[name] = str(value) if isinstance(value, Path) else value
+    values["db"] = without_password(settings.db)
+    return values
+
+
+def without_password(db: str) -> str:
+    """A database url with its password hidden."""
+    # SQLAlchemy is slow to import, and the command's help needs only the settings' names.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(db)
+    except ArgumentError:
+        # What is no url may be a password in the wrong place.
+        return "***"
+    hidden = {key: "***" if "password" in key.lower() else value for key, value in url.query.items()}
+    return url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def client_values(settings: ServerSettings) -> dict[str, str]:
+    """These settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
+    values = {
+        "txn.timeout": f"{settings.lock_lease_seconds:g}s",
+        "lock.disconnect.timeout": f"{round(settings.lock_disconnect_seconds * 1000)}ms",
+        "lock.wait.timeout": f"{round(settings.lock_wait_seconds * 1000)}ms",
+        "warehouse.dir": settings.warehouse,
+        "thrift.port": str(settings.port),
+        "port": str(settings.port),
+        "server.max.threads": str(settings.connections_max),
+        "server.max.message.size": str(settings.message_bytes_max),
+        "limit.partition.request": str(settings.limit_partition_request),
+        "event.db.listener.timetolive": f"{settings.events_ttl_seconds:g}s",
+        "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),
+        "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
+        "use.SSL": str(settings.tls_certificate is not None).lower(),
+    }
+    given = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}
+    return given | {"hive.txn.timeout": values["txn.timeout"]}
+
+
+def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = None) -> list[str]:
+    """What an operator should know about these settings, and about where they came from, before the server starts."""
+    warnings = []
+    if (sources or {}).get("db") == SETTINGS["db"].option and "***" in without_password(settings.db):
+        warnings.append(
+            "the command line has the password of the database, which every user of this machine can see (ps). Give "
+            f"the URL in {SETTINGS['db'].variable} or in a file of --config, or the password in PGPASSWORD or ~/.pgpass"
+        )
+    if not is_loopback(settings.host) and settings.tls_client_ca is None:
+        warnings.append(
+            f"listening on {settings.host} without authentication: whoever reaches the port may read and change all "
+            "metadata, and have the server make and delete directories. Set tls_client_ca to ask clients for "
+            "certificates, or let only trusted machines reach the port"
+        )
+    return warnings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    return host.startswith(_LOOPBACK)
