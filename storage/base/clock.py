@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from interbed.storage.base.errors import InvalidInputError
@@ -16,6 +16,18 @@ Clock: TypeAlias = Callable[[], int]
 def now_millis() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def instant_of(moment: datetime) -> datetime:
+    """A time in UTC; without a zone it is local. One that the clock leaps over is as much later, as in Java."""
+    # astimezone() would make it as much earlier, and timestamp() has no room for all microseconds.
+    whole = datetime.fromtimestamp(moment.replace(microsecond=0).timestamp(), UTC)
+    return whole.replace(microsecond=moment.microsecond)
+
+
+def instant_millis(moment: datetime) -> int:
+    """A time in milliseconds since the epoch, without a zone a local one, as `instant_of` has it."""
+    return (instant_of(moment) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def local_millis() -> int:
@@ -39,4 +51,4 @@ def moment_millis(moment: Moment) -> int:
         parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
         raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
-    return int(parsed.timestamp() * 1000)
+    return instant_millis(parsed)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from interbed.storage.base.clock import instant_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
@@ -58,7 +59,7 @@ def first_since_creation(store: TableStore) -> int | None:
 def is_made_since(file: DataFileMeta, millis: int) -> bool:
     """Whether the file was made then or later; files note the local time of their writer, taken for ours."""
     wall_clock = datetime(1970, 1, 1) + timedelta(milliseconds=file.creation_time_millis)
-    return wall_clock.astimezone().timestamp() * 1000 >= millis
+    return instant_millis(wall_clock) >= millis
 
 
 def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.clock import instant_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
@@ -81,7 +82,7 @@ def _atomic(text: str, data_type: AtomicType) -> Any:
         return _BOOLEANS[text.lower()]
     if root is TypeRoot.TIMESTAMP_LTZ:
         # A time without a zone is meant in that of the machine, as Java Paimon takes it.
-        return datetime.fromisoformat(text).astimezone()
+        return instant_of(datetime.fromisoformat(text))
     return pa.scalar(text).cast(type_to_arrow(data_type)).as_py()
 
 

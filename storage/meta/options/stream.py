@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from interbed.storage.base.clock import instant_millis
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.reader import OptionReader
 
@@ -272,4 +273,4 @@ def parse_local_millis(key: str, text: str) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidOptionError(f"Option '{key}' takes a time such as '2026-01-31 12:30:00', not '{text}'.") from None
-    return int(moment.astimezone().timestamp() * 1000)
+    return instant_millis(moment)
