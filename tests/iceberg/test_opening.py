@@ -1,5 +1,6 @@
 """Where tables come from, and what is said of those that can't be opened."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -29,6 +30,24 @@ def test_a_table_is_opened_by_its_metadata_file(tmp_path: Path) -> None:
     assert opened.arrow_schema == pa.schema([("id", pa.int64())])
     assert repr(opened) == f"IcebergTable('mine', {table.location!r})"
     assert repr(opened.scan(filter="id > 1", limit=1)).endswith("limit 1)")
+
+
+@pytest.mark.parametrize("name", ["v7.gz.metadata.json", "v7.metadata.json.gz"])
+def test_compressed_metadata_are_read_under_either_name(tmp_path: Path, name: str) -> None:
+    table = made(tmp_path)
+    path = Path(table.metadata.metadata_location.removeprefix("file://"))
+    content = gzip.compress(path.read_bytes())
+    path.with_name(name).write_bytes(content)
+    assert interbed.load_iceberg_table(str(path.with_name(name))).count() == 3
+    # As the newest version of a directory.
+    for other in path.parent.glob("*.metadata.json"):
+        if other.name != name:
+            other.unlink()
+    assert interbed.load_iceberg_table(str(path.parent.parent)).count() == 3
+    for damaged in (content[: len(content) // 2], content[:10] + b"x" * 100):
+        path.with_name(name).write_bytes(damaged)
+        with pytest.raises(interbed.CorruptFileError, match="damaged"):
+            interbed.load_iceberg_table(str(path.with_name(name)))
 
 
 @pytest.mark.parametrize(
