@@ -404,7 +404,7 @@ class Places(Protocol):
         """
         ...
 
-    def databases(self, outside: Collection[str] = ()) -> list[DatabasePlaces]:
+    def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
         """All catalogs, and the databases that do not lie below one of these places or have a second location."""
         ...
 

@@ -8,18 +8,21 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, text
+from sqlalchemy import Connection, delete, select, text
 
 from interbed.catalog.metastore.directories.locations import KEY_LENGTH_MAX, place_key
 from interbed.catalog.metastore.store import DatabasePlaces
 from interbed.catalog.repository.insert import insert_or_replace
 from interbed.catalog.repository.models import CatalogRow, DatabaseRow, LinkedPlaceRow
+from interbed.catalog.repository.statement import Statement
 
 _IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
+_AMONG = "p.place = ANY(CAST(:keys AS text[]))"
+_AMONG_ON_SQLITE = "p.place IN (SELECT value FROM json_each(:keys))"
 # A number that no table has: no table is left out.
 _NO_TABLE = -1
 
-_DATABASE = f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"
+_DATABASE = Statement(text(f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"))
 _TABLE = (
     "SELECT d.catalog, d.name, p.name AS table_name FROM tables p JOIN databases d ON d.id = p.database_id "
     "WHERE p.id <> :table_id AND {condition} LIMIT 1"
@@ -35,10 +38,37 @@ _PARTITION = (
     "SELECT p.set_id FROM partitions p WHERE p.place IS NOT NULL AND {condition} "
     f"AND p.set_id NOT IN {_OTHERS} LIMIT 1"
 )
-_TABLE_OF_SET = (
-    "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
-    "JOIN databases d ON d.id = t.database_id WHERE s.id = :set_id"
+_TABLE_OF_SET = Statement(
+    text(
+        "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
+        "JOIN databases d ON d.id = t.database_id WHERE s.id = :set_id"
+    )
 )
+_CATALOGS = Statement(select(CatalogRow.name, CatalogRow.location))
+_DATABASES = Statement(select(DatabaseRow.catalog, DatabaseRow.name, DatabaseRow.document))
+_OUTSIDE = Statement(
+    text(
+        "SELECT catalog, name, document FROM databases WHERE place IS NULL OR NOT (place >= :first AND place < :last) "
+        """OR document LIKE '%"managed_location":%'"""
+    )
+)
+
+
+def _inside(statement: str) -> Statement:
+    """What a place holds."""
+    return Statement(text(statement.format(condition=_IN)))
+
+
+def _at(statement: str) -> Statement:
+    """What is at one of several places."""
+    on_sqlite = text(statement.format(condition=_AMONG_ON_SQLITE))
+    return Statement(text(statement.format(condition=_AMONG)), for_sqlite=on_sqlite)
+
+
+_TABLES_INSIDE = (_inside(_TABLE), _inside(_LINKED))
+_SETS_INSIDE = (_inside(_SET), _inside(_PARTITION))
+_TABLES_AT = (_at(_TABLE), _at(_LINKED))
+_PARTITIONS_AT = _at(_PARTITION)
 
 
 class SqlPlaces:
@@ -58,14 +88,18 @@ class SqlPlaces:
                 return found
         return self._around(above, own)
 
-    def databases(self, outside: Collection[str] = ()) -> list[DatabasePlaces]:
-        """All catalogs, and the databases that do not lie below one of these places or have a second location."""
+    def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
+        """All catalogs, and the databases that do not lie below this place or have a second location."""
         catalogs = [
-            DatabasePlaces(what=f"the catalog {row.name}", locations=(row.location,))
-            for row in self._connection.execute(select(CatalogRow.name, CatalogRow.location))
-            if row.location
+            DatabasePlaces(what=f"the catalog {name}", locations=(location,))
+            for name, location in _CATALOGS.rows(self._connection, {})
+            if location
         ]
-        return [*catalogs, *(self._described(row) for row in self._outside(outside))]
+        if outside is None:
+            rows = _DATABASES.rows(self._connection, {})
+        else:
+            rows = _OUTSIDE.rows(self._connection, _range(outside))
+        return [*catalogs, *(_described(catalog, name, document) for catalog, name, document in rows)]
 
     def link(self, table_id: int, partition_name: str, text: str | None) -> None:
         """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
@@ -81,61 +115,49 @@ class SqlPlaces:
 
     def _in(self, place: str, own: int) -> str | None:
         at = {"at": place_key(place), **_range(place)}
-        row = self._connection.execute(text(_DATABASE), at).first()
-        if row is not None:
-            return f"it holds the database {_named(row.catalog, row.name)}"
-        for statement in (_TABLE, _LINKED):
-            row = self._connection.execute(text(statement.format(condition=_IN)), {**at, "table_id": own}).first()
-            if row is not None:
-                return f"it holds the table {_named(row.catalog, row.name, row.table_name)}"
-        for statement in (_SET, _PARTITION):
-            row = self._connection.execute(text(statement.format(condition=_IN)), {**at, "table_id": own}).first()
-            if row is not None:
-                return f"it holds partitions of the table {self._table_of(row.set_id)}"
+        database = _DATABASE.row(self._connection, at)
+        if database is not None:
+            return f"it holds the database {_named(*database)}"
+        for statement in _TABLES_INSIDE:
+            table = statement.row(self._connection, {**at, "table_id": own})
+            if table is not None:
+                return f"it holds the table {_named(*table)}"
+        for statement in _SETS_INSIDE:
+            found = statement.row(self._connection, {**at, "table_id": own})
+            if found is not None:
+                return f"it holds partitions of the table {self._table_of(found[0])}"
         return None
 
     def _around(self, above: Collection[str], own: int) -> str | None:
-        keys = sorted({place_key(each) or "" for each in above})
-        for statement in (_TABLE, _LINKED):
-            row = self._first(statement, keys, own)
-            if row is not None:
-                return f"it lies in the table {_named(row.catalog, row.name, row.table_name)}"
-        row = self._first(_PARTITION, keys, own)
-        if row is not None:
-            return f"it lies in a partition of the table {self._table_of(row.set_id)}"
+        keys: Any = sorted({place_key(each) or "" for each in above})
+        if not keys:
+            return None
+        if self._connection.dialect.name == "sqlite":
+            keys = json.dumps(keys)
+        values = {"keys": keys, "table_id": own}
+        for statement in _TABLES_AT:
+            table = statement.row(self._connection, values)
+            if table is not None:
+                return f"it lies in the table {_named(*table)}"
+        found = _PARTITIONS_AT.row(self._connection, values)
+        if found is not None:
+            return f"it lies in a partition of the table {self._table_of(found[0])}"
         return None
 
     def _table_of(self, set_id: int) -> str:
-        row = self._connection.execute(text(_TABLE_OF_SET), {"set_id": set_id}).one()
-        return _named(row.catalog, row.name, row.table_name)
+        row = _TABLE_OF_SET.row(self._connection, {"set_id": set_id})
+        assert row is not None
+        return _named(*row)
 
-    def _first(self, statement: str, keys: list[str], own: int) -> Any:
-        if not keys:
-            # PostgreSQL takes an empty list for one of numbers.
-            return None
-        prepared = text(statement.format(condition="p.place IN :keys")).bindparams(bindparam("keys", expanding=True))
-        return self._connection.execute(prepared, {"keys": keys, "table_id": own}).first()
 
-    def _outside(self, places: Collection[str]) -> list[Any]:
-        columns = select(DatabaseRow.catalog, DatabaseRow.name, DatabaseRow.document)
-        statement = columns
-        for place in places:
-            bounds = _range(place)
-            statement = statement.where(
-                DatabaseRow.place.is_(None)
-                | ~((DatabaseRow.place >= bounds["first"]) & (DatabaseRow.place < bounds["last"]))
-                | DatabaseRow.document.like('%"managed_location":%')
-            )
-        return list(self._connection.execute(statement))
-
-    def _described(self, row: Any) -> DatabasePlaces:
-        fields = json.loads(row.document)
-        locations = (fields.get("location"), fields.get("managed_location"))
-        return DatabasePlaces(
-            what=f"the database {_named(row.catalog, row.name)}",
-            locations=tuple(each for each in locations if each),
-            made=tuple(fields.get("made", ())),
-        )
+def _described(catalog: str, name: str, document: str) -> DatabasePlaces:
+    fields = json.loads(document)
+    locations = (fields.get("location"), fields.get("managed_location"))
+    return DatabasePlaces(
+        what=f"the database {_named(catalog, name)}",
+        locations=tuple(each for each in locations if each),
+        made=tuple(fields.get("made", ())),
+    )
 
 
 def _range(place: str) -> dict[str, str]:

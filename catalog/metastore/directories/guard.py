@@ -195,7 +195,7 @@ class DeletionGuard:
         if conflict is not None:
             raise DirectoryKeptError(conflict)
         # Databases in the warehouse were found by their texts. The others are few, and may be reached by links.
-        for each in transaction.places.databases(outside=[self._warehouse.text]):
+        for each in transaction.places.databases(outside=self._warehouse.text):
             for location in each.locations:
                 self._check_apart(found, each.what, location)
 
