@@ -196,7 +196,7 @@ def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
     assert made == store.snapshots.latest_id() == 7
     (new,) = compaction.compaction.after
     assert live(store) == Counter(file.file_name for file in (new, *others))
-    assert {path.name for path in Path(store.paths.manifest("")).iterdir()} == _named(store)
+    assert {path.name for path in Path(store.location, "manifest").iterdir()} == _named(store)
 
 
 def _named(store: TableStore) -> set[str]:
