@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.data_type import (
@@ -23,7 +22,6 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_cast import exact_cast
 from interbed.storage.base.types.not_null import (
     NullInsideError,
     has_not_null_parts,
@@ -184,6 +182,11 @@ def cast_to_schema(
     unknown, missing or duplicate columns, for values that do not fit their column's type, and for nulls in columns that
     do not admit them.
     """
+    # Readers need types of Arrow, and none of its functions.
+    import pyarrow.compute as pc
+
+    from interbed.storage.base.types.exact_cast import exact_cast
+
     names = data.schema.names
     duplicate = {n for n in names if names.count(n) > 1}
     if duplicate:

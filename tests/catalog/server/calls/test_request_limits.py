@@ -2,10 +2,10 @@
 is refused with the name of the limit, or answered soon.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 from thrift.Thrift import TApplicationException
 
@@ -14,8 +14,8 @@ from tests.support.servers.java_metastore import metastore_client
 from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, table
 
 MILLION = 1_000_000
-SECONDS_MAX = 10.0
-"""For one request on a busy machine; what is refused takes a tenth of a second, most of it to be sent."""
+SECONDS_MAX = 5.0
+"""Of the server's processor for one request; what is refused takes a tenth of a second, most of it to be decoded."""
 
 LONG_PATTERN = "a*" * MILLION
 MANY_ALTERNATIVES = "a*|" * 1000
@@ -23,9 +23,19 @@ PATTERN_REFUSED = r"10000 are allowed|100 are allowed"
 LIKE_LONG = ".*a" * 20_000
 
 
+_servers: list[psutil.Process] = []
+
+
+def spent() -> float:
+    """The seconds that the server's process has had of a processor, whatever else the machine does."""
+    times = [process.cpu_times() for process in _servers]
+    return float(sum(each.user + each.system for each in times))
+
+
 @pytest.fixture(scope="module")
 def raw(metastore: MetastoreUnderTest) -> Iterator[Any]:
     """The generated client."""
+    _servers[:] = [psutil.Process(metastore.running.process.pid)]
     with metastore_client(metastore.uri) as client:
         yield client
 
@@ -76,10 +86,10 @@ def test_a_pattern_that_costs_too_much_is_refused(
     raw: Any, wide: str, call: Callable[[Any, str], Any], pattern: str
 ) -> None:
     assert raw.get_all_tables(wide)
-    began = time.monotonic()
+    began = spent()
     with pytest.raises(ttypes.MetaException, match=PATTERN_REFUSED):
         call(raw, pattern)
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
 
 
 def test_a_pattern_may_list_many_names_without_wildcards(raw: Any, wide: str) -> None:
@@ -108,39 +118,39 @@ LIKES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", LIKES.values(), ids=LIKES)
 def test_a_pattern_of_like_is_bounded_like_any_other(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)
-    began = time.monotonic()
+    began = spent()
     with pytest.raises((ttypes.MetaException, ttypes.InvalidOperationException), match="10000 are allowed"):
         call(raw)
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
 
 
 def test_a_filter_of_tables_makes_a_bounded_number_of_comparisons(raw: Any, wide: str) -> None:
     comparison = "hive_filter_field_params__k like '.*b.*'"
-    began = time.monotonic()
+    began = spent()
     with pytest.raises(ttypes.MetaException, match="at most 100 are allowed"):
         raw.get_table_names_by_filter(wide, " or ".join([comparison] * 2200), -1)
     assert raw.get_table_names_by_filter(wide, " or ".join([comparison] * 100), -1) == []
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
 
 
 def test_a_lock_on_too_many_things_is_refused_before_it_is_stored(raw: Any) -> None:
     parts = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"p={number}") for number in range(100_000)]
-    began = time.monotonic()
+    began = spent()
     with pytest.raises(TApplicationException, match=r"100000 components.* 10000 are allowed .*lock_components_max"):
         raw.lock(lock_request(*parts))
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
     assert raw.show_locks(ttypes.ShowLocksRequest()).locks == []
 
 
 def test_locks_of_the_largest_size_do_not_hold_up_each_other(raw: Any) -> None:
     parts = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"p={number}") for number in range(10_000)]
     other = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"q={number}") for number in range(10_000)]
-    began = time.monotonic()
+    began = spent()
     first, second = raw.lock(lock_request(*parts)), raw.lock(lock_request(*other))
     third = raw.lock(lock_request(*other))
     try:
         # Pairs of components would be compared a hundred million times.
-        assert time.monotonic() - began < SECONDS_MAX
+        assert spent() - began < SECONDS_MAX
         assert [each.state for each in (first, second, third)] == [
             ttypes.LockState.ACQUIRED,
             ttypes.LockState.ACQUIRED,
@@ -228,10 +238,10 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", LISTS.values(), ids=LISTS)
 def test_a_list_that_is_too_long_is_refused(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)
-    began = time.monotonic()
+    began = spent()
     with pytest.raises((ttypes.MetaException, TApplicationException), match=r"is too large: \d+ are allowed"):
         call(raw)
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
     assert len(raw.get_partition_names(wide, "p", -1)) == 20
 
 
@@ -247,10 +257,10 @@ def test_a_schedule_that_is_too_long_is_refused(raw: Any, schedule: str) -> None
     query = ttypes.ScheduledQuery(
         scheduleKey=ttypes.ScheduledQueryKey("long", "here"), enabled=True, schedule=schedule, query="q", user="u"
     )
-    began = time.monotonic()
+    began = spent()
     with pytest.raises(ttypes.InvalidInputException, match="256 are allowed"):
         raw.scheduled_query_maintenance(ttypes.ScheduledQueryMaintenanceRequest(type=1, scheduledQuery=query))
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
 
 
 OTHERS: dict[str, Callable[[Any], Any]] = {
@@ -280,21 +290,21 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
 def test_other_inputs_that_grow_are_refused_soon(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)
-    began = time.monotonic()
+    began = spent()
     with pytest.raises((ttypes.MetaException, ttypes.NoSuchObjectException)) as refused:
         call(raw)
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
     assert len(refused.value.message) < 1000
 
 
 @pytest.mark.parametrize("expression", [b'k1="a" or ' * 1_500_000, b"\x80" * 15_000_000, b"\x01\x00" * 7_000_000])
 def test_an_expression_that_can_not_be_read_selects_all_soon(raw: Any, wide: str, expression: bytes) -> None:
-    began = time.monotonic()
+    began = spent()
     found = raw.get_partitions_by_expr(
         ttypes.PartitionsByExprRequest(dbName=wide, tblName="p", expr=expression, maxParts=-1)
     )
     assert found.hasUnknownPartitions
-    assert time.monotonic() - began < SECONDS_MAX
+    assert spent() - began < SECONDS_MAX
 
 
 def test_a_name_that_is_too_long_is_passed_over_among_others(raw: Any, wide: str) -> None:
