@@ -23,6 +23,10 @@ BY_CHANCE = {
 """By class the tests that have been seen to pass and to fail on Java's own server."""
 
 
+REFUSED = {"TestAlterPartitions": {"deprecatedCalls": "is neither an absolute path nor a URI"}}
+"""By class the tests that do what our server refuses and Hive's takes: a location that is relative."""
+
+
 @pytest.fixture(scope="module")
 def suite() -> Iterator[ClientSuite]:
     """The JVM that the tests run in."""
@@ -33,10 +37,14 @@ def suite() -> Iterator[ClientSuite]:
 @pytest.mark.parametrize("name", each_run(CLASSES, lambda name: name in EACH_RUN))
 def test_a_class_fails_no_more_than_on_hives_own_server(suite: ClientSuite, tmp_path: Path, name: str) -> None:
     known = reference()[name]
-    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *suite.settings) as running:
+    settings = suite.settings(tmp_path / "warehouse")
+    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *settings) as running:
         found = suite.run(running.uri, running.warehouse, name)
     assert found.passed + len(found.failed) == known.passed + len(known.failed)
-    assert {test: why for test, why in found.failed.items() if test not in known.failed} == {}
+    more = {test: why for test, why in found.failed.items() if test not in known.failed}
+    refused = REFUSED.get(name, {})
+    assert more.keys() == refused.keys(), more
+    assert all(text in more[test] for test, text in refused.items()), more
 
 
 @pytest.mark.long

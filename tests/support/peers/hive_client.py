@@ -82,10 +82,11 @@ class ClientSuite:
                 text=True,
             )
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """What our own server is started with, the like of JAVA_SETTINGS."""
+    def settings(self, warehouse: Path) -> tuple[str, ...]:
+        """What our own server with this warehouse is started with, the like of JAVA_SETTINGS."""
         return (
+            # The tests truncate, drop and move tables in the JVM's temporary directory and in Hive's second warehouse.
+            *("--deletion-roots", f"warehouse,databases,file:{self.home},file:{warehouse}_external"),
             *("--limit-partition-request", "100"),
             # A class of them makes all its tables with `transactional`, to look at lists of tables.
             *("--transactional-tables", "keep"),
