@@ -29,6 +29,7 @@ from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import plain_client, table
+from tests.support.servers.raw_thrift import call, reluctant, text
 
 REPLY_BYTES = 1_000_000
 PIPELINED = 50
@@ -56,17 +57,6 @@ class EdgeResult:
                 figures[f"{name}_p99_ms"] = round(ordered[int(len(ordered) * 0.99)], 2)
                 figures[f"{name}_max_ms"] = round(ordered[-1], 2)
         return figures
-
-
-def call(name: str, arguments: bytes = b"\x00") -> bytes:
-    """A message of the binary protocol."""
-    encoded = name.encode()
-    return struct.pack("!Ii", 0x80010001, len(encoded)) + encoded + struct.pack("!i", 1) + arguments
-
-
-def text(number: int, value: str) -> bytes:
-    """A text as the field of this number."""
-    return struct.pack("!bhi", 11, number, len(value)) + value.encode()
 
 
 def run(kind: str, *, clients: int, seconds: float, arguments: tuple[str, ...] = ()) -> EdgeResult:
@@ -127,21 +117,12 @@ def _memory_of(running: RunningServer, result: EdgeResult) -> Iterator[None]:
         sampler.join()
 
 
-def _connected(stack: ExitStack, port: int) -> socket.socket:
-    connection = socket.socket()
-    stack.callback(connection.close)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(CALL_SECONDS_MAX)
-    connection.connect(("127.0.0.1", port))
-    return connection
-
-
 def _unread(stack: ExitStack, port: int, clients: int) -> None:
     cached = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
     for number in range(clients):
         # Every other one asks for what is not in the cache.
         uncached = call("get_table_objects_by_name", text(1, "default") + _names("big", f"none_{number}"))
-        _connected(stack, port).sendall((cached if number % 2 else uncached) * PIPELINED)
+        stack.enter_context(reluctant(port, CALL_SECONDS_MAX)).sendall((cached if number % 2 else uncached) * PIPELINED)
 
 
 def _names(*names: str) -> bytes:
@@ -169,7 +150,7 @@ def _partial(stack: ExitStack, port: int, clients: int) -> None:
     head = call("get_database", struct.pack("!bhi", 11, 1, 100_000_000))
     small = call("get_database", struct.pack("!bhi", 11, 1, 15_900_000))
     for number in range(min(clients, 80)):
-        connection = _connected(stack, port)
+        connection = stack.enter_context(reluctant(port, CALL_SECONDS_MAX))
         with contextlib.suppress(OSError):
             connection.sendall(head if number % 2 else small)
             connection.sendall(b"x" * 15_000_000)
@@ -177,7 +158,7 @@ def _partial(stack: ExitStack, port: int, clients: int) -> None:
 
 def _slow(stack: ExitStack, port: int, clients: int) -> None:
     whole = call("get_database", text(1, "default") + b"\x00")
-    connections = [_connected(stack, port) for _ in range(clients)]
+    connections = [stack.enter_context(reluctant(port, CALL_SECONDS_MAX)) for _ in range(clients)]
 
     def drip() -> None:
         for number in range(len(whole) - 1):

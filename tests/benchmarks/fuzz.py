@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -167,8 +166,7 @@ def run(frames: int, clients: int, seed: int, db: str | None) -> dict[str, objec
                 for each in range(clients)
             ]
             ended = threading.Event()
-            healthy: Callable[[], None] = lambda port=port, ended=ended: healthy_waits(port, ended, waits)  # type: ignore[misc]  # noqa: E731
-            thread = threading.Thread(target=healthy)
+            thread = threading.Thread(target=healthy_waits, args=(port, ended, waits))
             if kind == "binary":
                 thread.start()
             for sender in senders:

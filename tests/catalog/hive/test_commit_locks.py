@@ -309,10 +309,10 @@ def test_processes_that_commit_at_once_lose_nothing_and_ask_for_no_lock(
         results = [finished(w) for w in running]
     assert [(code, errors) for code, errors, _ in results] == [(0, "")] * 3
     assert last_lock_id(catalog) == before + 1
-    told = [commits for _, _, commits in results]
-    assert [[number for number, _ in commits] for commits in told] == [list(range(6))] * 3
+    reported = [commits for _, _, commits in results]
+    assert [[number for number, _ in commits] for commits in reported] == [list(range(6))] * 3
     check_every_snapshot(table)
-    assert own_keys(table) == sorted(set().union(*(keys_of(commits, i) for i, commits in enumerate(told))))
+    assert own_keys(table) == sorted(set().union(*(keys_of(commits, i) for i, commits in enumerate(reported))))
     assert [s.total_record_count for s in table.snapshots()] == [(1 + len(SHARED_KEYS)) * i for i in range(1, 19)]
     entry = catalog.client.get_table("shop", "orders")
     assert entry.parameters[CURRENT_SNAPSHOT] == "18"

@@ -1,7 +1,6 @@
 """Any sequence of lock calls, with the clock standing still between them, against a model of Hive's rules in a list."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
 from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 LEASE_SECONDS = 100
 RENEWAL_SECONDS = 5
@@ -184,13 +182,6 @@ class LockMachine(RuleBasedStateMachine):
 
     def _any(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from([*self.known, 10**9]))
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.mark.longer

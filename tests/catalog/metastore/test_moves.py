@@ -23,32 +23,15 @@ from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.operate.reaper import Reaper
-from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
 STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The url of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'metastore.db'}"
-    return new_database(request.getfixturevalue("postgres_url"))
-
-
 @pytest.fixture
-def store(db: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlStore]:
     """A store with a schema."""
-    opened = SqlStore(db)
+    opened = SqlStore(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
@@ -74,13 +57,13 @@ def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
 
 @pytest.mark.parametrize("when", ["before", "after", "committed"])
 def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
-    metastore: Metastore, db: str, tmp_path: Path, when: str
+    metastore: Metastore, database_url: str, tmp_path: Path, when: str
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
-    arguments = [sys.executable, "-m", "tests.catalog.metastore.rename_process", db, root, when]
+    arguments = [sys.executable, "-m", "tests.catalog.metastore.rename_process", database_url, root, when]
     ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-    again = Metastore(SqlStore(db), root)
+    again = Metastore(SqlStore(database_url), root)
     again.databases.bootstrap()
     name = "new" if when == "committed" else "old"
     assert again.tables.names("hive", "default") == [name]
@@ -97,10 +80,10 @@ def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
 
 
 def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
-    metastore: Metastore, store: SqlStore, db: str, tmp_path: Path
+    metastore: Metastore, store: SqlStore, database_url: str, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
-    arguments = [sys.executable, "-m", "tests.catalog.metastore.rename_process", db, root, "after"]
+    arguments = [sys.executable, "-m", "tests.catalog.metastore.rename_process", database_url, root, "after"]
     ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert (tmp_path / "warehouse" / "new").exists()

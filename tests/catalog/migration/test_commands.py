@@ -22,15 +22,7 @@ from tests.support.servers.metastore import (
     metastore_under_test,
     new_database,
 )
-from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

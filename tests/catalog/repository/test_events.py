@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,27 +25,15 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.event_documents import packed_body, unpacked_body
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
-from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 WRITERS = 4
 EVENTS_EACH = 15
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
     """A store with an empty log."""
-    if request.param == "sqlite":
-        opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
-    else:
-        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+    opened = SqlStore(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()

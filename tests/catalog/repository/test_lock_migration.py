@@ -1,7 +1,6 @@
 """Locks that are held go through the migration to one row each, and back."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
@@ -10,25 +9,12 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
-from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
     """An empty database of the current version."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    else:
-        url = new_database(request.getfixturevalue("postgres_url"))
-    opened = SqlStore(url)
+    opened = SqlStore(database_url)
     try:
         schema.upgrade(opened.engine)
         yield opened

@@ -17,24 +17,12 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.engine import DatabaseError
 from interbed.catalog.repository.models import Base
 from interbed.catalog.repository.session import SqlStore
-from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
     """A store on an empty database."""
-    if request.param == "sqlite":
-        opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
-    else:
-        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+    opened = SqlStore(database_url)
     yield opened
     opened.close()
 

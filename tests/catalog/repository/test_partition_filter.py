@@ -20,7 +20,6 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
 from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 # The fifth and sixth key have no column of their own.
@@ -35,13 +34,6 @@ KEYS = tuple(
         ("m", "int"),
     )
 )
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -18,7 +18,6 @@ from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.operate.reaper import Reaper
 from tests.support.partitions import HOURS, KEYS, days_and_regions, fill
 from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 PARTITIONS = 100_000
 KEY = ("hive", "default", "t")
@@ -36,13 +35,6 @@ SELECTIVE = {
     f"dt = '{DAYS[3]}' and hour <> 3 and not region = 'region-07' and hour >= 23": 41,
 }
 """Filters, and how many partitions each selects."""
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

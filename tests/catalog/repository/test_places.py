@@ -12,37 +12,23 @@ from interbed.catalog.repository import places, schema
 from interbed.catalog.repository.session import SqlStore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import (
-    BACKENDS,
     MetastoreUnderTest,
     metastore_under_test,
-    new_database,
     plain_client,
     storage,
     table,
 )
-from tests.support.servers.postgres import postgres_server
 
 LONG = "s3://bucket/" + "/".join(["a" * 100] * 12)
 COLUMN = ("id", "int")
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture
+def store(database_url: str, tmp_path: Path) -> Iterator[SqlStore]:
     """A store with two tables; partitions of `t` lie in its directory, elsewhere in the warehouse, and outside it."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    else:
-        url = new_database(request.getfixturevalue("postgres_url"))
-    with metastore_under_test(url, tmp_path) as running:
+    with metastore_under_test(database_url, tmp_path) as running:
         fill(running)
-    opened = SqlStore(url)
+    opened = SqlStore(database_url)
     yield opened
     opened.close()
 

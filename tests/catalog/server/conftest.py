@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +14,8 @@ from tests.support.servers.metastore import (
     new_database,
     plain_client,
 )
-from tests.support.servers.postgres import postgres_server
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
@@ -48,14 +39,6 @@ def metastore(request: pytest.FixtureRequest) -> MetastoreUnderTest:
     """A catalog server, once on SQLite and once on PostgreSQL; the session has one of each."""
     running: MetastoreUnderTest = request.getfixturevalue(f"on_{request.param}")
     return running
-
-
-@pytest.fixture(params=BACKENDS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database for a test that starts servers of its own."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'metastore.db'}"
-    return new_database(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture

@@ -25,17 +25,9 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())
 KEYS = (MetastoreColumn(name="dt", type="string"),)
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
 
 
 @pytest.fixture(params=BACKENDS)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,8 +19,6 @@ from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.calls.lock_clients import LockClients
 from interbed.catalog.server.session import AnswerLaterError, ClientLink, current_link, may_answer_later
 from tests.support.examples import examples
-from tests.support.servers.metastore import BACKENDS, new_database
-from tests.support.servers.postgres import postgres_server
 
 LEASE_SECONDS, GRACE_SECONDS, WAIT_SECONDS = 300, 5, 2
 
@@ -97,20 +94,10 @@ class Process:
         self.clients.closed(link)
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """The address of a PostgreSQL server."""
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
     """A database of either kind."""
-    if request.param == "sqlite":
-        opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
-    else:
-        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+    opened = SqlStore(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()

@@ -20,6 +20,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.server.start.embedded import start_server, stop_server
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
+from tests.support.servers.raw_thrift import call, reluctant, text
 
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 
@@ -55,18 +56,18 @@ def test_random_bytes(victim: MetastoreUnderTest) -> None:
 def test_other_protocols(victim: MetastoreUnderTest) -> None:
     _send(victim, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     _send(victim, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64)
-    _send(victim, struct.pack("!i", 40) + _call("get_all_databases"))
+    _send(victim, struct.pack("!i", 40) + call("get_all_databases"))
 
 
 def test_truncated_calls(victim: MetastoreUnderTest) -> None:
-    whole = _call("get_table", b"\x0b\x00\x01" + struct.pack("!i", 7) + b"default\x00")
+    whole = call("get_table", b"\x0b\x00\x01" + struct.pack("!i", 7) + b"default\x00")
     for length in range(len(whole)):
         _send(victim, whole[:length])
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 200 * 1024 * 1024, -1, -(2**31)])
 def test_a_string_that_says_it_is_enormous(victim: MetastoreUnderTest, length: int) -> None:
-    assert _send(victim, _call("get_database", b"\x0b\x00\x01" + struct.pack("!i", length))) == b""
+    assert _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", length))) == b""
     assert _send(victim, struct.pack("!Ii", 0x80010001, length)) == b""
 
 
@@ -75,14 +76,14 @@ def test_a_string_that_says_it_is_enormous(victim: MetastoreUnderTest, length: i
     "kind", [b"\x0f\x00\x02\x0b", b"\x0f\x00\x02\x0c", b"\x0f\x00\x09\x0c", b"\x0d\x00\x09\x0b\x0b"]
 )
 def test_a_list_that_says_it_is_enormous(victim: MetastoreUnderTest, kind: bytes, length: int) -> None:
-    assert _send(victim, _call("get_table_objects_by_name", kind + struct.pack("!i", length))) == b""
+    assert _send(victim, call("get_table_objects_by_name", kind + struct.pack("!i", length))) == b""
 
 
 def test_structures_nested_without_end(victim: MetastoreUnderTest) -> None:
     """In a field that the method does not have, which the decoder skips, and in the arguments of an unknown method."""
     nested = b"\x0c\x00\x63" * 200_000
-    _send(victim, _call("get_database", nested))
-    _send(victim, _call("no_such_method", nested))
+    _send(victim, call("get_database", nested))
+    _send(victim, call("no_such_method", nested))
 
 
 def test_an_unknown_method_is_answered_and_the_connection_goes_on(victim: MetastoreUnderTest) -> None:
@@ -90,11 +91,11 @@ def test_an_unknown_method_is_answered_and_the_connection_goes_on(victim: Metast
         for _ in range(2):
             # An integer, and a binary that is no text.
             arguments = b"\x08\x00\x01\x00\x00\x00\x05" + b"\x0b\x00\x02\x00\x00\x00\x02\xff\xa0" + b"\x00"
-            connection.sendall(_call("open_txns", arguments))
+            connection.sendall(call("open_txns", arguments))
             error = _reply(connection.recv(65536))
             assert error.type == TApplicationException.UNKNOWN_METHOD
             assert error.message == "Invalid method name: 'open_txns'"
-        connection.sendall(_call("get_all_databases", b"\x00"))
+        connection.sendall(call("get_all_databases", b"\x00"))
         assert b"default" in connection.recv(65536)
     log = (victim.warehouse.parent / "server.log").read_text()
     assert log.count("a client called open_txns, which is not served") == 1
@@ -103,7 +104,7 @@ def test_an_unknown_method_is_answered_and_the_connection_goes_on(victim: Metast
 @pytest.mark.parametrize("method", ["show_locks", "get_table_req", "lock", "add_partitions_req"])
 def test_a_request_without_its_structure_is_told_what_it_lacks(victim: MetastoreUnderTest, method: str) -> None:
     with socket.create_connection(("127.0.0.1", victim.port), timeout=60) as connection:
-        connection.sendall(_call(method, b"\x00"))
+        connection.sendall(call(method, b"\x00"))
         error = _reply(connection.recv(65536))
     assert error.type == TApplicationException.PROTOCOL_ERROR
     assert f"{method} needs its argument" in str(error.message)
@@ -114,7 +115,7 @@ def test_a_request_without_its_structure_is_told_what_it_lacks(victim: Metastore
 
 
 def test_a_text_that_is_not_utf_8(victim: MetastoreUnderTest) -> None:
-    _send(victim, _call("get_database", b"\x0b\x00\x01" + struct.pack("!i", 2) + b"\xff\xfe\x00"))
+    _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", 2) + b"\xff\xfe\x00"))
 
 
 def test_a_thousand_idle_connections_are_in_nobodys_way(victim: MetastoreUnderTest) -> None:
@@ -124,9 +125,9 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(victim: MetastoreUnderTe
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", victim.port), timeout=60))
             if number % 2:
                 # Half of them have said something, and one has begun to.
-                connection.sendall(_call("get_all_databases", b"\x00"))
+                connection.sendall(call("get_all_databases", b"\x00"))
                 assert b"default" in connection.recv(65536)
-        connection.sendall(_call("get_database")[:9])
+        connection.sendall(call("get_database")[:9])
         started = time.monotonic()
         with foreign_client(victim.port) as client:
             for _ in range(100):
@@ -170,10 +171,10 @@ def test_a_client_that_does_not_read_its_replies_is_dropped_and_nobody_waits_for
 
         for turn in range(1, 4):
             with ExitStack() as stack:
-                slow = [stack.enter_context(_reluctant(running.port)) for _ in range(SLOW_CLIENTS)]
+                slow = [stack.enter_context(reluctant(running.port)) for _ in range(SLOW_CLIENTS)]
                 for connection in slow:
                     # Far more than fits into the sockets' buffers: the server is left with the rest.
-                    connection.sendall(_call("get_table", _text(1, "default") + _text(2, "big") + b"\x00") * 20)
+                    connection.sendall(call("get_table", text(1, "default") + text(2, "big") + b"\x00") * 20)
                 for _ in range(10):
                     assert len(client.get_table("default", "big").parameters["text"]) == REPLY_BYTES
                 # Others have been served meanwhile; now the server hangs up on all that have not read a byte.
@@ -193,7 +194,7 @@ def test_a_message_that_comes_drop_by_drop_is_not_waited_for(tmp_path: Path) -> 
         socket.create_connection(("127.0.0.1", running.port), timeout=60) as connection,
     ):
         started = time.monotonic()
-        connection.sendall(_call("get_database")[:9])
+        connection.sendall(call("get_database")[:9])
         assert connection.recv(1) == b""
         assert time.monotonic() - started > 0.5
 
@@ -205,29 +206,11 @@ def test_more_clients_than_allowed_wait_for_their_turn(tmp_path: Path) -> None:
         assert first.get_all_databases() == ["default"]
         with socket.create_connection(("127.0.0.1", running.port), timeout=10):
             third = socket.create_connection(("127.0.0.1", running.port), timeout=10)
-            third.sendall(_call("get_all_databases", b"\x00"))
+            third.sendall(call("get_all_databases", b"\x00"))
         with third:
             assert b"default" in third.recv(65536)
         first.close()
     assert "all 2 connections are in use" in (tmp_path / "server.log").read_text()
-
-
-def _call(name: str, arguments: bytes = b"") -> bytes:
-    encoded = name.encode()
-    return struct.pack("!Ii", 0x80010001, len(encoded)) + encoded + struct.pack("!i", 1) + arguments
-
-
-def _text(field: int, text: str) -> bytes:
-    return struct.pack("!bhi", 11, field, len(text)) + text.encode()
-
-
-def _reluctant(port: int) -> socket.socket:
-    """A connection that takes little before it is read."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(60)
-    connection.connect(("127.0.0.1", port))
-    return connection
 
 
 def _received_until_the_end(connection: socket.socket) -> int:

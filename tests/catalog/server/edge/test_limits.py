@@ -19,8 +19,8 @@ from interbed.catalog.errors import CatalogError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.server.start.embedded import RunningServer
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.server.edge.test_bad_input import _call, _reluctant, _text
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table
+from tests.support.servers.raw_thrift import call, reluctant, text
 
 SECONDS_MAX = 60
 REPLY_BYTES = 1_000_000
@@ -84,10 +84,10 @@ def test_half_sent_messages_are_refused_or_bounded(tmp_path: Path) -> None:
     with server(tmp_path, "--partial-bytes-max", "8MB") as running, ExitStack() as stack:
         process = psutil.Process(running.running.process.pid)
         before = process.memory_info().rss
-        hundred = _call("get_database", struct.pack("!bhi", 11, 1, 100_000_000))
-        twelve = _call("get_database", struct.pack("!bhi", 11, 1, 12_000_000))
+        hundred = call("get_database", struct.pack("!bhi", 11, 1, 100_000_000))
+        twelve = call("get_database", struct.pack("!bhi", 11, 1, 12_000_000))
         for number in range(20):
-            connection = stack.enter_context(_reluctant(running.port))
+            connection = stack.enter_context(reluctant(running.port))
             with suppress(OSError):
                 connection.sendall(hundred if number % 2 else twelve)
                 connection.sendall(b"x" * 4_000_000)
@@ -109,10 +109,10 @@ def test_a_request_of_many_small_values_is_answered_with_an_error(tmp_path: Path
             # 900,000 tables of one byte each.
             tables = struct.pack("!bhbi", 15, 2, 12, 900_000) + b"\x00" * 900_000
             for _ in range(3):
-                connection.sendall(_call("get_table_objects_by_name", tables + b"\x00"))
+                connection.sendall(call("get_table_objects_by_name", tables + b"\x00"))
                 reply = connection.recv(65536)
                 assert b"half of the setting decoded_bytes_max" in reply
-            connection.sendall(_call("get_all_databases", b"\x00"))
+            connection.sendall(call("get_all_databases", b"\x00"))
             assert b"default" in connection.recv(65536)
         assert process.memory_info().rss - before < 64 << 20
 
@@ -122,9 +122,9 @@ def test_clients_that_never_read_keep_nobody_waiting(tmp_path: Path) -> None:
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
         process = psutil.Process(running.running.process.pid)
-        request = _call("get_table", _text(1, "default") + _text(2, "big") + b"\x00")
+        request = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
         for _ in range(UNREAD_CLIENTS):
-            stack.enter_context(_reluctant(running.port)).sendall(request * 20)
+            stack.enter_context(reluctant(running.port)).sendall(request * 20)
             assert process.memory_info().rss < SERVER_BYTES_MAX
         is_served(running)
         wait_until(lambda: "reply_bytes_max), and it is the slowest" in log_of(running))
@@ -138,9 +138,9 @@ def test_a_server_of_workers_ends_though_clients_never_read(tmp_path: Path) -> N
     with server(tmp_path, "--workers", "2") as running, ExitStack() as stack:
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
-        request = _call("get_table", _text(1, "default") + _text(2, "big") + b"\x00")
+        request = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
         for _ in range(20):
-            stack.enter_context(_reluctant(running.port)).sendall(request * 20)
+            stack.enter_context(reluctant(running.port)).sendall(request * 20)
         is_served(running)
         children = psutil.Process(running.running.process.pid).children()
         ends_soon(running.running)
@@ -154,7 +154,7 @@ def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, tra
         "compact": ("--protocol", "compact"),
         "http": ("--http-port", "0"),
     }.get(transport, ())
-    message = _call("get_database", _text(1, "default") + b"\x00")
+    message = call("get_database", text(1, "default") + b"\x00")
     beginning = {
         "framed": struct.pack("!I", len(message)) + message,
         "compact": b"\x82\x21\x01\x0cget_database\x18\x07default\x00",
