@@ -4,13 +4,13 @@ cursor of a terminal. Control characters are shown as storage.base.plain_text wr
 JSON for programs does not come here: it escapes control characters itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import click
 
 from interbed.storage.base.plain_text import escaped
 
-__all__ = ["escaped", "markup_of", "print_line", "print_lines", "print_text", "readable"]
+__all__ = ["escaped", "markup_of", "print_columns", "print_line", "print_lines", "print_text", "readable"]
 
 
 def print_line(text: str, *, err: bool = False) -> None:
@@ -21,6 +21,14 @@ def print_line(text: str, *, err: bool = False) -> None:
 def print_lines(items: Iterable[str], *, empty: str) -> None:
     """Print each item on a line of its own; `empty` without any."""
     click.echo("\n".join(map(escaped, items)) or empty)
+
+
+def print_columns(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
+    """Print rows, of which there is one at least, with their cells below each other and two blanks between them."""
+    shown = [[escaped(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        print_line(indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def print_text(text: str, *, err: bool = False) -> None:

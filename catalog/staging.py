@@ -25,6 +25,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.further_hook import further_hooks, without_hooks
+from interbed.storage.meta.options.core import option_text
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,
@@ -335,7 +336,7 @@ def given_schema(
     from interbed.storage.base.incoming import arrow_schema
 
     if not isinstance(schema, Schema):
-        texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
+        texts = {str(k): option_text(v) for k, v in (options or {}).items()}
         columns = arrow_schema(schema, what="the schema of a table")
         return Schema.from_pyarrow_schema(columns, partition_keys, primary_keys, texts, comment)
     if primary_keys or partition_keys or options or comment:
@@ -363,8 +364,3 @@ def _emptied() -> Fill:
         FileStoreCommit(table.store, user, new_user=True).overwrite([])
 
     return Fill(empty, user, has_rows=False)
-
-
-def _option_text(value: object) -> str:
-    """An option's value as text; true and false are spelled as in option files."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

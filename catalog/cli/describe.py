@@ -9,7 +9,7 @@ import click
 from interbed.catalog.cli import iceberg_tables
 from interbed.catalog.cli.common import json_flag, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.printing import escaped, print_line, print_lines
+from interbed.catalog.printing import print_columns, print_line, print_lines
 
 if TYPE_CHECKING:
     from interbed.storage.base.types.data_type import DataField
@@ -33,7 +33,7 @@ def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as
     if as_json:
         show_json([{"table": name, "kind": kinds[name]} for name in sorted(kinds)] if all_kinds else found)
     elif all_kinds and kinds:
-        _lines([[name, kinds[name]] for name in sorted(kinds)], indent="")
+        print_columns([[name, kinds[name]] for name in sorted(kinds)])
     else:
         print_lines(found, empty="no tables")
 
@@ -71,12 +71,12 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     print_line(f"schema    {found['schema']}")
     print_line(f"snapshot  {_state(found)}")
     print_line("columns")
-    _lines([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]])
+    print_columns([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]], indent="  ")
     own = set(found["own"])
     for heading, keys in (("options", set(found["options"]) - own), ("your own properties", own)):
         if keys:
             print_line(heading)
-            _lines([[key, found["options"][key]] for key in sorted(keys)])
+            print_columns([[key, found["options"][key]] for key in sorted(keys)], indent="  ")
 
 
 @click.command()
@@ -178,14 +178,6 @@ def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Seq
         "default": field.default_value,
         "comment": field.description,
     }
-
-
-def _lines(rows: list[list[str]], indent: str = "  ") -> None:
-    """Columns below each other, two blanks between them."""
-    shown = [[escaped(text) for text in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        print_line(indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema)

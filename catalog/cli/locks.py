@@ -1,10 +1,12 @@
 """`interbed locks list | explain | release`: who holds what in a metastore, who waits for whom, and the way out."""
 
+import functools
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +14,7 @@ import click
 from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockState
-from interbed.catalog.printing import escaped, print_line, print_text
+from interbed.catalog.printing import print_columns, print_line, print_text
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.catalog.server.shown_settings import without_password
 
@@ -33,7 +35,25 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
         raise click.BadParameter(f"{text!r} is no time such as 300 or 5min.") from None
 
 
-def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """The metastore of a command, by its options of the same names."""
+
+    uri: str | None
+    db: str | None
+    lease_seconds: float | None
+    disconnect_seconds: float | None
+
+
+def _source_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command's metastore, which it gets as one value."""
+
+    @functools.wraps(work)
+    def command(
+        uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None, **given: Any
+    ) -> None:
+        work(_Chosen(uri=uri, db=db, lease_seconds=lease_seconds, disconnect_seconds=disconnect_seconds), **given)
+
     command = click.option(
         "--lease-seconds",
         callback=_seconds,
@@ -71,20 +91,12 @@ def locks() -> None:
 @click.option("--waiting", is_flag=True, help="Only those that wait, and what they wait for.")
 @click.argument("name", required=False, metavar="[DATABASE[.TABLE]]")
 @_json
-def list_locks(
-    uri: str | None,
-    db: str | None,
-    lease_seconds: float | None,
-    disconnect_seconds: float | None,
-    waiting: bool,
-    name: str | None,
-    as_json: bool,
-) -> None:
+def list_locks(chosen: _Chosen, waiting: bool, name: str | None, as_json: bool) -> None:
     """All locks, oldest first: what, who, since when, how long still, and what is waited for.
 
     CLIENT is empty for a client that is connected, and for one of which the metastore does not know that.
     """
-    found, now = _read(uri, db, lease_seconds, disconnect_seconds)
+    found, now = _read(chosen)
     if name is not None:
         database, _, table = name.lower().partition(".")
         found = [lock for lock in found if any(_is_about(part, database, table) for part in lock.components)]
@@ -96,23 +108,25 @@ def list_locks(
     elif not found:
         print_line("No locks.")
     else:
-        _table(
-            ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "CLIENT", "WAITS FOR"],
+        print_columns(
             [
-                [
-                    str(lock.id),
-                    lock.state.name.lower(),
-                    ", ".join(component.text for component in lock.components),
-                    lock.user,
-                    lock.host,
-                    lock.agent,
-                    _duration(lock.age_seconds(now)),
-                    _duration(lock.dropped_in_seconds(now)),
-                    _gone(lock, now),
-                    "" if lock.waits_for is None else str(lock.waits_for),
-                ]
-                for lock in found
-            ],
+                ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "CLIENT", "WAITS FOR"],
+                *(
+                    [
+                        str(lock.id),
+                        lock.state.name.lower(),
+                        ", ".join(component.text for component in lock.components),
+                        lock.user,
+                        lock.host,
+                        lock.agent,
+                        _duration(lock.age_seconds(now)),
+                        _duration(lock.dropped_in_seconds(now)),
+                        _gone(lock, now),
+                        "" if lock.waits_for is None else str(lock.waits_for),
+                    ]
+                    for lock in found
+                ),
+            ]
         )
 
 
@@ -120,22 +134,15 @@ def list_locks(
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def explain(
-    uri: str | None,
-    db: str | None,
-    lease_seconds: float | None,
-    disconnect_seconds: float | None,
-    lock_id: int,
-    as_json: bool,
-) -> None:
+def explain(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
     """Why a lock waits: the chain to the one that is held, its holder, and the way out."""
     from interbed.catalog.cli.lock_table import ahead, behind, chain_of
 
-    found, now = _read(uri, db, lease_seconds, disconnect_seconds)
+    found, now = _read(chosen)
     lock = _chosen(found, lock_id)
     chain = chain_of(lock, found)
     in_the_way, after = ahead(lock, found), behind(lock, found)
-    way_out = _way_out(lock, chain, now, uri, db)
+    way_out = _way_out(lock, chain, now, chosen)
     if as_json:
         view = {
             "lock": lock.to_json(now),
@@ -161,21 +168,14 @@ def explain(
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def release(
-    uri: str | None,
-    db: str | None,
-    lease_seconds: float | None,
-    disconnect_seconds: float | None,
-    lock_id: int,
-    as_json: bool,
-) -> None:
+def release(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
     """Take a lock from its holder, or a request out of the queue.
 
     The client is not notified: make sure that it has ended, or it will go on as if it held the lock.
     """
     from interbed.catalog.cli.lock_table import behind
 
-    with _source(uri, db, lease_seconds, disconnect_seconds) as source:
+    with _source(chosen) as source:
         found, now = source.locks(), time.time()
         lock = _chosen(found, lock_id)
         source.release(lock_id)
@@ -189,27 +189,22 @@ def release(
 
 
 @contextmanager
-def _source(
-    uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None
-) -> "Iterator[LockSource]":
+def _source(chosen: _Chosen) -> "Iterator[LockSource]":
     # Needs Thrift and SQL, which the help of a command does not wait for.
     from interbed.catalog.cli.lock_table import open_source
 
-    if uri is not None and db is not None:
+    if chosen.uri is not None and chosen.db is not None:
         raise click.UsageError("--uri and --db exclude each other.")
-    if uri is None and db is None:
-        uri = "thrift://localhost:9083"
+    uri = "thrift://localhost:9083" if chosen.uri is None and chosen.db is None else chosen.uri
     try:
-        with open_source(uri, db, lease_seconds, disconnect_seconds) as source:
+        with open_source(uri, chosen.db, chosen.lease_seconds, chosen.disconnect_seconds) as source:
             yield source
     except MetastoreError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _read(
-    uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None
-) -> "tuple[list[LockView], float]":
-    with _source(uri, db, lease_seconds, disconnect_seconds) as source:
+def _read(chosen: _Chosen) -> "tuple[list[LockView], float]":
+    with _source(chosen) as source:
         return source.locks(), time.time()
 
 
@@ -221,7 +216,7 @@ def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
     raise click.ClickException(f"there is no lock {lock_id}: it was released or its lease has run out; {known}")
 
 
-def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, uri: str | None, db: str | None) -> str:
+def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: _Chosen) -> str:
     if lock.state != LockState.WAITING:
         return f"It waits for nobody: it is held.{_orphan(lock, now)}"
     last = chain[-1]
@@ -230,7 +225,9 @@ def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, uri: str
     if last.state == LockState.WAITING:
         return f"Lock {last.id} waits for nothing any more: it is granted when its client asks again."
     left = last.dropped_in_seconds(now)
-    where = f" --db {without_password(db)}" if db is not None else f" --uri {uri}" if uri is not None else ""
+    where = "" if chosen.uri is None else f" --uri {chosen.uri}"
+    if chosen.db is not None:
+        where = f" --db {without_password(chosen.db)}"
     runs_out = "" if left is None else f", or wait: it runs out in {_duration(left)} unless that client renews it"
     orphan = _orphan(last, now)
     if orphan:
@@ -291,10 +288,3 @@ def _duration(seconds: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-
-
-def _table(header: list[str], rows: list[list[str]]) -> None:
-    shown = [header, *([escaped(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

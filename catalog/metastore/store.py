@@ -405,7 +405,7 @@ class Places(Protocol):
         ...
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
-        """All catalogs, and the databases that do not lie below one of these places or have a second location."""
+        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
         ...
 
     def link(self, table_id: int, partition_name: str, text: str | None) -> None:

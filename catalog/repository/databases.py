@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from interbed.catalog.metastore.directories.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import indexed_place
 from interbed.catalog.metastore.model import MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import database_document, database_from
@@ -105,7 +105,7 @@ class SqlDatabases:
             catalog=database.catalog,
             name=database.name,
             document=database_document(database),
-            place=place_key(place_text(database.location)),
+            place=indexed_place(database.location),
         )
         return self._connection.execute(statement).scalar_one_or_none()
 
@@ -114,7 +114,7 @@ class SqlDatabases:
         self._connection.execute(
             update(DatabaseRow)
             .where(DatabaseRow.id == database_id)
-            .values(document=database_document(database), place=place_key(place_text(database.location)))
+            .values(document=database_document(database), place=indexed_place(database.location))
         )
 
     def remove(self, database_id: int) -> None:

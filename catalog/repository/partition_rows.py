@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
-from interbed.catalog.metastore.directories.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import indexed_place
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import parsed_name
@@ -82,7 +82,7 @@ def row_of(
         **key_forms(keys, partition.values),
         "value_list": None if name_values(name) == partition.values else _encode(list(partition.values)),
         "location": stored,
-        "place": place_key(place_text(stored)) if is_elsewhere(stored) else None,
+        "place": indexed_place(stored) if is_elsewhere(stored) else None,
         "create_time": partition.create_time,
         "last_access_time": partition.last_access_time,
         "parameters": _encode(dict(partition.parameters)) if partition.parameters else None,

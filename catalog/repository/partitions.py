@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.metastore.directories.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import indexed_place
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.store import Stored
@@ -305,7 +305,7 @@ class SqlPartitions:
                 self._connection.execute(
                     update(PartitionSetRow)
                     .where(PartitionSetRow.id == set_id)
-                    .values(location=moved_root, place=place_key(place_text(moved_root)))
+                    .values(location=moved_root, place=indexed_place(moved_root))
                 )
         rows = self._connection.execute(
             text("SELECT id, location FROM partitions WHERE set_id = :set_id AND location IS NOT NULL"),
@@ -317,9 +317,7 @@ class SqlPartitions:
             if is_elsewhere(row.location)
         )
         moved = [
-            {"id": number, "location": new, "place": place_key(place_text(new))}
-            for number, old, new in located
-            if new != old
+            {"id": number, "location": new, "place": indexed_place(new)} for number, old, new in located if new != old
         ]
         if moved:
             statement = "UPDATE partitions SET location = :location, place = :place WHERE id = :id"
@@ -373,7 +371,7 @@ class SqlPartitions:
     def _new_set(self, table_id: int, location: str | None) -> tuple[int, str | None]:
         statement = insert_unless_taken(self._connection, PartitionSetRow, PartitionSetRow.id)
         set_id: int | None = self._connection.execute(
-            statement.values(table_id=table_id, location=location, place=place_key(place_text(location)))
+            statement.values(table_id=table_id, location=location, place=indexed_place(location))
         ).scalar_one_or_none()
         # Somebody may have been first who does not hold the table's row.
         return (

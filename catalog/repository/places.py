@@ -89,7 +89,7 @@ class SqlPlaces:
         return self._around(above, own)
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
-        """All catalogs, and the databases that do not lie below this place or have a second location."""
+        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
         catalogs = [
             DatabasePlaces(what=f"the catalog {name}", locations=(location,))
             for name, location in _CATALOGS.rows(self._connection, {})

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.metastore.directories.locations import place_key, place_text
+from interbed.catalog.metastore.directories.locations import indexed_place
 from interbed.catalog.metastore.model import MetastoreTable, TableMeta
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import table_document, table_from
@@ -167,4 +167,4 @@ class SqlTables:
 
 
 def _place(table: MetastoreTable) -> str | None:
-    return place_key(place_text(table.location))
+    return indexed_place(table.location)

@@ -16,8 +16,9 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.server.edge.codec import BinaryCodec
-from interbed.catalog.server.edge.transport import BAD_INPUT, SocketSource, listen, prepare, shut_down
+from interbed.catalog.server.edge.transport import BAD_INPUT, listen, prepare, shut_down
 from interbed.optimizer.service.calls import SchedulerCalls
+from interbed.optimizer.service.socket_source import SocketSource
 from interbed.thrift_idl.optimizing import Optimizer
 
 _log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class WorkerPort:
             thread.start()
 
     def _serve(self, connected: socket.socket, peer: str) -> None:
-        source = SocketSource(connected, message_seconds=MESSAGE_SECONDS_MAX)
+        source = SocketSource(connected, MESSAGE_SECONDS_MAX)
         try:
             connected.settimeout(FIRST_SECONDS_MAX)
             while source.begin():

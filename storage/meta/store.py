@@ -97,9 +97,9 @@ class TableStore:
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
-        from interbed.storage.meta.schema.option_changes import check_dynamic_removal, check_together, option_text
+        from interbed.storage.meta.schema.option_changes import check_dynamic_removal, check_together, dynamic_option
 
-        given = {key: None if value is None else option_text(key, value) for key, value in dynamic_options.items()}
+        given = {key: None if value is None else dynamic_option(key, value) for key, value in dynamic_options.items()}
         removed = [key for key, value in given.items() if value is None]
         check_dynamic_removal(self.schema, removed)
         kept = {key: value for key, value in self.schema.options.items() if key not in removed}

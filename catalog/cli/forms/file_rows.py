@@ -181,7 +181,7 @@ class FileRows:
                     if value is not None:
                         try:
                             row[name] = convert(value)
-                        except (ValueError, TypeError, KeyError, AttributeError) as error:
+                        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                             raise InvalidInputError(f"{self.path}, line {line}, '{name}': {error}") from error
             try:
                 yield pa.RecordBatch.from_pylist([row for _, row in block], schema=schema)
@@ -305,16 +305,15 @@ def _whole(value: Any) -> Any:
 
 
 def _float(value: Any, root: TypeRoot) -> Any:
-    """The nearest float of a number; infinite only where JSON says Infinity."""
-    if isinstance(value, int) and not isinstance(value, bool) and int(float(value)) != value:
-        raise ValueError(f"{value} has more digits than a {root.value}")
-    if isinstance(value, int | float):
-        number = float(value)
-        nearest = to_float32(number) if root is TypeRoot.FLOAT else number
-        if math.isinf(nearest) and (math.isfinite(number) or isinstance(value, _Number)):
-            raise ValueError(f"{getattr(value, 'text', value)} is beyond the range of {root.value}")
-        if isinstance(value, int) and not isinstance(value, bool) and root is TypeRoot.FLOAT and int(nearest) != value:
-            raise ValueError(f"{value} has more digits than a {root.value}")
+    """A number that is a float or an integer without more digits; infinite only where JSON says Infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    nearest = to_float32(float(value)) if root is TypeRoot.FLOAT else float(value)
+    text = getattr(value, "text", value)
+    if math.isinf(nearest) and (isinstance(value, _Number) or not math.isinf(value)):
+        raise ValueError(f"{text} is beyond the range of {root.value}")
+    if isinstance(value, int) and nearest != value:
+        raise ValueError(f"{text} has more digits than a {root.value}")
     return value
 
 
@@ -344,12 +343,6 @@ def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
 
     def convert(given: Any) -> list[tuple[Any, Any]]:
         pairs = given.items() if isinstance(given, dict) else given
-        return [
-            (
-                of_key(k),
-                v if v is None or convert_value is None else convert_value(v),
-            )
-            for k, v in pairs
-        ]
+        return [(of_key(k), v if v is None or convert_value is None else convert_value(v)) for k, v in pairs]
 
     return convert

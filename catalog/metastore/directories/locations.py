@@ -169,6 +169,11 @@ def place_key(text: str | None) -> str | None:
     return None if text is None else text[:KEY_LENGTH_MAX]
 
 
+def indexed_place(location: str | None) -> str | None:
+    """Return the column of a row that has this location: the indexed part of its place's text."""
+    return place_key(place_text(location))
+
+
 def resolved(place: LocationPlace) -> LocationPlace:
     """A local place with all links of its path followed; OSError. A directory that does not exist yet is fine."""
     real = os.path.realpath(place.path)

@@ -102,7 +102,7 @@ class Codec(Protocol):
         ...
 
     def scanner(self, bytes_max: int) -> Scanner:
-        """A scanner for one message of at most so many bytes."""
+        """Return a scanner for one message of at most `bytes_max` bytes."""
         ...
 
     def encode(self, structure: Any) -> bytes:
@@ -135,7 +135,7 @@ class BinaryCodec:
         )
 
     def scanner(self, bytes_max: int) -> Scanner:
-        """A scanner for one message of at most so many bytes."""
+        """Return a scanner for one message of at most `bytes_max` bytes."""
         return BinaryScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:
@@ -178,7 +178,7 @@ class CompactCodec:
         )
 
     def scanner(self, bytes_max: int) -> Scanner:
-        """A scanner for one message of at most so many bytes."""
+        """Return a scanner for one message of at most `bytes_max` bytes."""
         return CompactScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:

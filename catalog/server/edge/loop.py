@@ -100,7 +100,7 @@ class Loop:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._parked = ParkedRequests(self._selector, self.call_soon, self._closed)
+        self._parked = ParkedRequests(self._selector, self.call_soon, self.closed)
         self._requests = RequestServer(
             self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
         )
@@ -261,8 +261,8 @@ class Loop:
             )
             self._drop(connection)
 
-    def _closed(self, connection: ClientConnection) -> None:
-        """Forget a connection that is not watched; from any thread."""
+    def closed(self, connection: ClientConnection) -> None:
+        """Close and forget a connection that is not watched; from any thread."""
         connection.link.close()
         connection.session.link.is_closed = True
         if not self._stopping.is_set():
@@ -278,10 +278,6 @@ class Loop:
     def _look_for_room(self) -> None:
         if not self._stopping.is_set():
             self._listeners.look_again()
-
-    def closed(self, connection: ClientConnection) -> None:
-        """Close a connection that the pool has; from any thread."""
-        self._closed(connection)
 
     def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
         """Serve a request that the pool has again when it is due; from any thread."""
@@ -354,7 +350,7 @@ class Loop:
         """Wait for the rest of a message."""
         if self._stopping.is_set():
             self._park(connection)
-            self._closed(connection)
+            self.closed(connection)
             return
         if connection.deadline is None:
             connection.deadline = time.monotonic() + self._limits.message_seconds
@@ -386,7 +382,7 @@ class Loop:
             self._wait_for_the_end(connection)
         elif connection.framing.is_last or self._stopping.is_set():
             self._park(connection)
-            self._closed(connection)
+            self.closed(connection)
         elif connection.incoming.data:
             self._look_for_message(connection)
         else:
@@ -417,7 +413,7 @@ class Loop:
         try:
             socket.socket.shutdown(connection.link, socket.SHUT_WR)
         except OSError:
-            self._closed(connection)
+            self.closed(connection)
             return
         connection.deadline = time.monotonic() + GOODBYE_SECONDS_MAX
         connection.too_late = "the client does not close it"
@@ -425,7 +421,7 @@ class Loop:
 
     def watch_handshake(self, connection: ClientConnection) -> None:
         if self._stopping.is_set():
-            self._closed(connection)
+            self.closed(connection)
         else:
             self._watch(connection)
 
@@ -466,7 +462,7 @@ class Loop:
 
     def _drop(self, connection: ClientConnection) -> None:
         self._park(connection)
-        self._closed(connection)
+        self.closed(connection)
 
     # The end
 

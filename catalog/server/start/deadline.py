@@ -17,7 +17,7 @@ _started = threading.Event()
 
 
 def end_at_last(seconds: float = PROCESS_SECONDS_MAX) -> None:
-    """End this process after so many seconds, with code 0, if it still runs then. Every change that was acknowledged is
+    """End this process with code 0 after `seconds`, if it still runs then. Every change that was acknowledged is
     on disk. Safe in a signal handler, and more than once.
     """
     if not _started.is_set():

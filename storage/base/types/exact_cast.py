@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of
 
 Array = Any
 """`pa.Array`; its stubs lag behind what it takes."""
@@ -26,9 +27,7 @@ Array = Any
 _MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError)
 _VALUE_LENGTH_MAX = 100
 
-_LIST_OF: Callable[..., Array] = pa.ListArray.from_arrays
 _CHUNKED: Callable[..., Any] = pa.chunked_array
-_MAP_OF: Callable[..., Array] = pa.MapArray.from_arrays
 _RUN_END_DECODE: Callable[[Array], Array] = pc.run_end_decode  # type: ignore[attr-defined]
 
 
@@ -117,7 +116,7 @@ def _converted(array: Array, target: pa.DataType, path: str) -> Array:
         return _map(array, target, path)
     if isinstance(target, pa.ListType) and _is_list(kind):
         values = _converted(array.flatten(), target.value_type, f"{path}.{target.value_field.name}")
-        return _LIST_OF(_offsets(array), values, type=target, mask=_mask(array))
+        return LIST_OF(offsets_of(array), values, type=target, mask=mask_of(array))
     if pa.types.is_nested(kind) or pa.types.is_nested(target):
         raise pa.ArrowInvalid(f"{path} would be a {_word(target)} from a {_word(kind)}")
     try:
@@ -152,29 +151,20 @@ def _struct(array: Array, target: pa.StructType, path: str) -> Array:
         else _nulls(len(array), field.type)
         for field in target
     ]
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask_of(array))
 
 
 def _map(array: Array, target: "pa.MapType[Any, Any, Any]", path: str) -> Array:
-    # A map is a list of entries; flattened, those of null maps and of what is outside of a slice are gone.
-    fields = [array.type.key_field, array.type.item_field]
-    entries: Array = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
-    as_list: Array = pa.Array.from_buffers(
-        pa.list_(pa.field("entries", entries.type, nullable=False)),
-        len(array),
-        array.buffers()[:2],
-        offset=array.offset,
-        children=[entries],
-    )
+    as_list = entries_of(array)
     flat = as_list.flatten()
-    offsets = _offsets(as_list)
+    offsets = offsets_of(as_list)
     keys = _converted(flat.field(0), target.key_type, f"{path}.key")
     if _has_repeated(keys, to_numpy(offsets)):
         raise pa.ArrowInvalid(f"{path} is a map with a key twice")
     if keys.null_count:
         raise pa.ArrowInvalid(f"{path} is a map with a null for a key")
     items = _converted(flat.field(1), target.item_type, f"{path}.value")
-    return _MAP_OF(offsets, keys, items, type=target, mask=_mask(array))
+    return MAP_OF(offsets, keys, items, type=target, mask=mask_of(array))
 
 
 def _has_repeated(keys: Array, offsets: Any) -> bool:
@@ -191,22 +181,6 @@ def _has_repeated(keys: Array, offsets: Any) -> bool:
     of_map = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
     pairs = of_map * (int(codes.max()) + 2) + codes
     return len(np.unique(pairs)) < len(pairs)
-
-
-def _mask(array: Array) -> Array | None:
-    return array.is_null() if array.null_count else None
-
-
-def _offsets(array: Array) -> Array:
-    """Offsets into the flattened lists."""
-    # Views and large lists have lengths of 64 bits.
-    found: Array = pc.list_value_length(array)
-    known: Array = pc.fill_null(found, scalar_of(0, found.type))
-    lengths = to_numpy(known)
-    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise pa.ArrowInvalid("lists of one batch have more than 2147483647 elements; give smaller batches")
-    return from_numpy(offsets.astype(np.int32))
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -4,17 +4,11 @@ Arrow keeps slots for the fields of a null struct, and most libraries mark these
 types say. Such an array is right, because nobody can see the slots, yet writers of Parquet refuse it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
-
-# The stubs of pyarrow lag behind what these take.
-_LIST_OF: Callable[..., "pa.Array[Any]"] = pa.ListArray.from_arrays
-_MAP_OF: Callable[..., "pa.Array[Any]"] = pa.MapArray.from_arrays
+from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of
 
 
 class NullInsideError(ValueError):
@@ -82,41 +76,20 @@ def _struct(array: Any, target: pa.StructType, path: str) -> "pa.Array[Any]":
         _part(child, field, f"{path}.{field.name}", array.null_count)
         for child, field in zip(array.flatten(), target, strict=True)
     ]
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask_of(array))
 
 
 def _list(array: Any, target: "pa.ListType[Any]", path: str) -> "pa.Array[Any]":
     field = target.value_field
     values = _part(array.flatten(), field, f"{path}.{field.name}", 0)
-    return _LIST_OF(_offsets(array), values, type=target, mask=_mask(array))
+    return LIST_OF(offsets_of(array), values, type=target, mask=mask_of(array))
 
 
 def _map(array: Any, target: "pa.MapType[Any, Any, Any]", path: str) -> "pa.Array[Any]":
-    # A map is a list of entries, and keys and values of null maps are hidden like the elements of null lists.
-    entries: Any = pa.StructArray.from_arrays(
-        [array.keys, array.items], fields=[array.type.key_field, array.type.item_field]
-    )
-    as_list: Any = pa.Array.from_buffers(
-        pa.list_(pa.field("entries", entries.type, nullable=False)),
-        len(array),
-        array.buffers()[:2],
-        offset=array.offset,
-        children=[entries],
-    )
+    # Keys and values of null maps are hidden like the elements of null lists.
+    as_list = entries_of(array)
     found: Any = _struct(as_list.flatten(), pa.struct([target.key_field, target.item_field]), path)
-    return _MAP_OF(_offsets(as_list), found.field(0), found.field(1), type=target, mask=_mask(array))
-
-
-def _mask(array: "pa.Array[Any]") -> Any:
-    return array.is_null() if array.null_count else None
-
-
-def _offsets(array: Any) -> "pa.Array[Any]":
-    """Offsets into the flattened lists."""
-    import pyarrow.compute as pc
-
-    lengths: Any = pc.fill_null(pc.list_value_length(array), scalar_of(0, pa.int32()))
-    return from_numpy(np.concatenate(([0], np.cumsum(to_numpy(lengths)))).astype(np.int32))
+    return MAP_OF(offsets_of(as_list), found.field(0), found.field(1), type=target, mask=mask_of(array))
 
 
 def _all_valid(array: "pa.Array[Any]") -> "pa.Array[Any]":

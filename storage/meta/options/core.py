@@ -45,6 +45,11 @@ _READ_ELSEWHERE = (
 """Switches that no property reads in all cases; their values are checked all the same."""
 
 
+def option_text(value: object) -> str:
+    """An option's value as it is stored; booleans are spelled as in option files."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class CoreOptions(
     LsmOptions,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.base.types.parse import data_type as given_type
+from interbed.storage.meta.options.core import option_text
 
 ColumnPath: TypeAlias = str | tuple[str, ...]
 """A column's name (dots in it are part of the name), or the path of a nested field."""
@@ -75,7 +76,7 @@ class SchemaChange:
     @staticmethod
     def set_option(key: str, value: object) -> "SetOption":
         """Set a table option."""
-        return SetOption(key, str(value).lower() if isinstance(value, bool) else str(value))
+        return SetOption(key, option_text(value))
 
     @staticmethod
     def remove_option(key: str) -> "RemoveOption":

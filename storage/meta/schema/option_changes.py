@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.meta.options.core import (
+    BUCKET,
+    BUCKET_KEY,
+    PARTITION,
+    PATH,
+    PRIMARY_KEY,
+    CoreOptions,
+    option_text,
+)
 from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -100,13 +108,11 @@ def check_dynamic_removal(schema: TableSchema, keys: Iterable[str]) -> None:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be left aside.")
 
 
-def option_text(key: str, value: object) -> str:
-    """An option's value as it is stored: `true` for True, digits for numbers; raises InvalidOptionError for others."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise InvalidOptionError(f"Option {key!r} takes a text, a number or a boolean, not {value!r}.")
+def dynamic_option(key: str, value: object) -> str:
+    """A dynamic option's value as it is stored; raises InvalidOptionError for what is no text, number or boolean."""
+    if not isinstance(value, str | int | float):
+        raise InvalidOptionError(f"Option {key!r} takes a text, a number or a boolean, not {value!r}.")
+    return option_text(value)
 
 
 def check_together(schema: TableSchema, options: Mapping[str, str], rules: OptionRules) -> None:
