@@ -79,6 +79,11 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def file_io(self) -> FileIO:
         """Access to the warehouse."""
 
+    @property
+    def is_case_sensitive(self) -> bool:
+        """Whether names that differ by case alone are two names; they are one in a Hive metastore."""
+        return True
+
     @abstractmethod
     def list_databases(self) -> list[str]:
         """Names of all databases, sorted."""

@@ -30,6 +30,10 @@ class SourceGapError(InterbedError):
     """Messages that were not read are gone from the source; the table will never have what they said."""
 
 
+class SourceChangedError(InterbedError):
+    """A source table has another key, or is another table than the one that a table of the lake was filled from."""
+
+
 class SchemaRegistryError(InterbedError):
     """A schema registry refuses to tell schemas, or is none; trying again does not help."""
 

@@ -29,6 +29,7 @@ from interbed.catalog.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
+from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
@@ -96,6 +97,8 @@ class IngestSettings:
     commit_rows: int | None = None
     until_end: bool = False
     bad_messages: BadMessages = BadMessages.STOP
+    accept_changed_source: frozenset[str] = frozenset()
+    """Tables of the lake, as DATABASE.TABLE, whose source tables may have another key or identity than before."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,7 +152,7 @@ class Ingestion:
         self._catalog = catalog
         self._source = source
         self._new_decoder = decoder
-        self._names = names
+        self._names = names.in_catalog(catalog)
         self._tables = tables
         self._settings = settings
         self._dead_letters = dead_letters
@@ -173,8 +176,8 @@ class Ingestion:
         """Read and commit until the end that is wanted, or until it is `stopped`; then what was read is committed.
 
         `committed` is called after each commit. Conflicts and connections that fail are tried again, a few times in a
-        row. Raises BadMessageError, SourceGapError, SchemaMismatchError, and what a commit raises; everything that was
-        not committed is read again by the next run.
+        row. Raises BadMessageError, SourceGapError, SourceChangedError, SchemaMismatchError, and what a commit raises;
+        everything that was not committed is read again by the next run.
         """
         failures = 0
         ends: Positions | None = None
@@ -210,6 +213,7 @@ class Ingestion:
                 self._sinks[name] = sink
         if isinstance(self._source, SnapshotSource):
             self._fill(self._source, stopped, committed)
+            self._compare_sources()
         known = {name: s.positions or Positions() for name, s in self._sinks.items()}
         self._source.check(known)
         self._source.seek(least_of(known.values()))
@@ -236,7 +240,13 @@ class Ingestion:
                     if stopped():
                         raise _StoppedError
                     sink, bad = first_rows(
-                        self._catalog, name, self._decoder.decode(messages), self._tables, self._settings.group, sink
+                        self._catalog,
+                        name,
+                        self._decoder.decode(messages),
+                        self._tables,
+                        self._settings.group,
+                        sink,
+                        only=self._names.table is None,
                     )
                     self._sinks[name] = sink
                     self._handle(messages, bad)
@@ -246,6 +256,7 @@ class Ingestion:
                 if self._dead_letters is not None:
                     self._dead_letters.flush()
                 rows = sink.rows
+                sink.sources.compare({snapshot.source: snapshot.identity}, wanted=lambda source: True)
                 sink.commit(snapshot.positions)
                 self._count({name: rows})
                 _log.info("%s has the %d rows that %s had.", name, rows, snapshot.source)
@@ -295,7 +306,7 @@ class Ingestion:
             decoded = self._decoder.decode(messages)
             bad = list(decoded.bad)
             changes = self._by_table(decoded, messages)
-            self._make_ready(changes)
+            self._make_ready(changes, messages)
             for name, each in changes:
                 bad += self._sinks[name].write(each)
             self._handle(messages, bad)
@@ -322,17 +333,40 @@ class Ingestion:
             if name is None or not len(changes.kinds):
                 continue
             sink = self._known(name, changes.source)
-            if sink is not None and sink.positions:
-                new = sink.positions.new_in(messages)[changes.messages]
+            if sink is not None:
+                new = (sink.positions or Positions()).new_in(messages)[changes.messages]
                 if not new.any():
                     continue
                 if not new.all():
                     changes = changes.where(new)
+                self._admit(name, sink, changes, messages)
             rows = with_computed(changes.rows, self._tables.computed)
             found.append((name, replace(changes, rows=rows)))
         return found
 
-    def _make_ready(self, changes: Sequence[tuple[str, RowChanges]]) -> None:
+    def _admit(self, name: str, sink: TableSink, changes: RowChanges, messages: Messages) -> None:
+        """See that changes are of the source table that the sink has rows of."""
+        sink.sources.admit(
+            identity_of(changes),
+            messages.place(int(changes.messages[0])),
+            only=self._names.table is None,
+            chosen_key=bool(self._tables.primary_keys),
+            accepted=name in self._settings.accept_changed_source,
+        )
+
+    def _compare_sources(self) -> None:
+        """See that the source tables are those in its catalog that the tables have rows of."""
+        if not isinstance(self._source, SnapshotSource):
+            return
+        found = self._source.identities()
+        for name, sink in self._sinks.items():
+            sink.sources.compare(
+                found,
+                wanted=lambda source, name=name: self._names.of(source) == name,  # type: ignore[misc]
+                accepted=name in self._settings.accept_changed_source,
+            )
+
+    def _make_ready(self, changes: Sequence[tuple[str, RowChanges]], messages: Messages) -> None:
         """See that there is a sink for each of the changes, whose table has their columns."""
         new = [
             (name, each)
@@ -346,6 +380,7 @@ class Ingestion:
             self._commit(everything=True)
         for name, each in new:
             sink = self._known(name, each.source) or self._created(name, each)
+            self._admit(name, sink, each, messages)
             # What came before in the same messages may have brought the columns.
             if lacking := sink.lacking(each):
                 sink.follow(lacking)
@@ -391,6 +426,7 @@ class Ingestion:
         one = messages.slice(at, at + 1)
         sink = None if name is None else self._known(name, truncation.source)
         if sink is not None and bool(np.all((sink.positions or Positions()).new_in(one))):
+            sink.sources.check_truncation(truncation.source, messages.place(at))
             if self._source.is_transactional:
                 # Together with the rest of its transaction, in which the rows come again as a rule.
                 sink.empty()
@@ -412,6 +448,7 @@ class Ingestion:
         idle = everything or self._clock() - self._idle_noted >= IDLE_NOTE_SECONDS
         if written or idle:
             self._source.check(dict.fromkeys(self._sinks, self._read))
+            self._compare_sources()
         for name in written:
             self._sinks[name].commit(self._read)
         if idle:

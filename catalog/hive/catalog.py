@@ -76,6 +76,10 @@ class HiveCatalog(Catalog):
     def file_io(self) -> FileIO:
         return self._entries.file_io
 
+    @property
+    def is_case_sensitive(self) -> bool:
+        return False
+
     def close(self) -> None:
         self.client.close()
 

@@ -72,6 +72,12 @@ _TABLES: Sequence[Any] = (
 _COMMITS: Sequence[Any] = (
     click.option("--commit-interval", type=Seconds(), default="10s", show_default=True, help="How often to commit."),
     click.option("--commit-rows", type=click.IntRange(min=1), metavar="N", help="Commit sooner, with so many rows."),
+    click.option(
+        "--accept-changed-source",
+        multiple=True,
+        metavar="DATABASE.TABLE",
+        help="A table of the lake whose source table may have another key or identity than before; repeatable.",
+    ),
     click.option("--until-end", is_flag=True, help="End where the topics end now, instead of waiting for more."),
 )
 _WATCHING: Sequence[Any] = (
@@ -151,4 +157,5 @@ def ingest_settings(
         commit_rows=given["commit_rows"],
         until_end=given["until_end"],
         bad_messages=bad,
+        accept_changed_source=frozenset(listed(given["accept_changed_source"])),
     )

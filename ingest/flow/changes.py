@@ -13,10 +13,15 @@ from interbed.storage.base.row.kind import RowKind
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceTable:
-    """A table as its source names it. `database` is empty where the format has one level of names only."""
+    """A table as its source names it. `database` is empty where the format has one level of names only.
+
+    `server` is the name that the source has for itself, empty where the format has none: tables of two servers are two
+    tables, whatever their names.
+    """
 
     database: str
     name: str
+    server: str = ""
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}" if self.database else self.name
@@ -41,7 +46,8 @@ class RowChanges:
     before (UPDATE_BEFORE), where the message has that, and its row after (UPDATE_AFTER), next to each other. A DELETE
     has at least the columns of the key; others may be null. `stated` are the columns whose type the message states;
     those of the others are guessed from how their values are written, so that the table may have them otherwise: as a
-    DECIMAL, a DATE. `key` are the columns of the primary key as far as the message names it.
+    DECIMAL, a DATE. `key` are the columns of the primary key, which all of the messages declare alike: none of them, or
+    None where they say nothing of it; `relation` is the number that the source has for the table, if it has one.
     """
 
     source: SourceTable | None
@@ -49,13 +55,14 @@ class RowChanges:
     kinds: npt.NDArray[np.int8]
     messages: npt.NDArray[np.int64]
     stated: frozenset[str] = frozenset()
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] | None = None
+    relation: str = ""
 
     @property
     def shape(self) -> ChangesShape:
         """What a table needs to take them."""
         only = not (self.kinds != RowKind.INSERT).any()
-        return ChangesShape(columns=self.rows.schema, key=self.key, only_insertions=only)
+        return ChangesShape(columns=self.rows.schema, key=self.key or (), only_insertions=only)
 
     def slice(self, start: int, end: int) -> "RowChanges":
         """The changes from the one to before the other."""

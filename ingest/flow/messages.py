@@ -140,15 +140,12 @@ class Positions:
             {t: {str(p): o for p, o in sorted(partitions.items())} for t, partitions in sorted(self.of.items())}
         )
 
-    def ids_to_json(self) -> str | None:
-        """The ids as text, which stands beside that of the positions: {"topic": "yZQJ_7CtSxGOFW324gQ7iQ"}. None without
-        any.
-        """
-        return json.dumps(dict(sorted(self.ids.items()))) if self.ids else None
-
     @staticmethod
     def from_json(text: str, source: str, ids: str | None = None) -> "Positions":
-        """Positions made by to_json, with ids made by ids_to_json; raises CorruptFileError naming the source."""
+        """Positions made by to_json, with the ids of topics as {"topic": "yZQJ_7CtSxGOFW324gQ7iQ"}.
+
+        Raises CorruptFileError naming the source.
+        """
         try:
             return Positions(
                 {str(t): {int(p): int(o) for p, o in partitions.items()} for t, partitions in json.loads(text).items()},

@@ -69,10 +69,13 @@ def read_headers(texts: Array, fields: pa.Schema) -> Headers:
     return _one_by_one(texts, fields)
 
 
-def by_table(databases: Array, tables: Array, indices: Indices | None = None) -> Mapping[SourceTable, Indices]:
+def by_table(
+    databases: Array, tables: Array, indices: Indices | None = None, *, servers: "Array | None" = None
+) -> Mapping[SourceTable, Indices]:
     """Which of the indices (else 0, 1, …) are of which table, in their order; the columns name the table of each.
 
-    Tables come in the order of their first index. A null database is empty; where the table is null, it is of none.
+    Tables come in the order of their first index. A null database or server is empty; where the table is null, it is of
+    none.
     """
     indices = np.arange(len(tables)) if indices is None else indices
     if not len(tables):
@@ -82,15 +85,20 @@ def by_table(databases: Array, tables: Array, indices: Indices | None = None) ->
     others: Any = tables.dictionary_encode(null_encoding="encode")
     width = len(others.dictionary)
     codes = _codes(names) * width + _codes(others)
+    of_servers: Any = None if servers is None else servers.fill_null("").dictionary_encode()
+    if of_servers is not None:
+        codes += _codes(of_servers) * (width * len(names.dictionary))
     distinct, first, group, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
     members = np.split(indices[np.argsort(group, kind="stable")], np.cumsum(counts)[:-1])
     found: dict[SourceTable, Indices] = {}
     # A loop over tables.
     for at in np.argsort(first):
-        database, table = divmod(int(distinct[at]), width)
+        rest, table = divmod(int(distinct[at]), width)
+        server, database = divmod(rest, len(names.dictionary))
         name = others.dictionary[table].as_py()
         if name is not None:
-            found[SourceTable(names.dictionary[database].as_py(), name)] = members[at]
+            server_name = "" if of_servers is None else of_servers.dictionary[server].as_py()
+            found[SourceTable(names.dictionary[database].as_py(), name, server_name)] = members[at]
     return found
 
 

@@ -22,10 +22,11 @@ from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.declared_keys import listed_keys
 from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
-from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, last_names, texts_of
+from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
 from interbed.storage.base.errors import NotSupportedError
 
 _SOME_ROWS = pa.list_(pa.struct([]))
@@ -112,7 +113,7 @@ def _runs(table: TableTexts) -> Iterator[TableTexts]:
 
 
 def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
-    """The changes of a table whose messages state the same types: one, or none."""
+    """The changes of a table whose messages state the same types, by the key that they declare."""
     stated, unknown = _stated(run)
     if unknown:
         bad += [BadMessage(i, unknown) for i in run.index.tolist()]
@@ -152,14 +153,14 @@ def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
             bad.append(BadMessage(int(run.index[messages[row]]), reason))
     good = whole[messages]
     if good.any():
-        yield RowChanges(
+        changes = RowChanges(
             source=run.source,
             rows=kept(columns, good),
             kinds=kinds[good],
             messages=run.index[messages[good]],
             stated=frozenset(stated),
-            key=last_names(run.column("pkNames")),
         )
+        yield from listed_keys(run.column("pkNames"), len(data), without=()).part(changes, messages[good])
 
 
 def _stated(run: TableTexts) -> tuple[Mapping[str, MysqlType], str | None]:

@@ -31,8 +31,9 @@ from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
 from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
+from interbed.ingest.formats.declared_keys import DeclaredKeys
 
-_NAMES = ("db", "schema", "table")
+_NAMES = ("db", "schema", "table", "name")
 _WANTED: Wanted = {"before": True, "after": True, "op": True, "source": dict.fromkeys(_NAMES, True)}
 
 
@@ -78,7 +79,7 @@ class DebeziumAvro:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
-        changes = [found for part in parts if (found := self._changes(part, messages.keys, bad)) is not None]
+        changes = [found for part in parts for found in self._changes(part, messages.keys, bad)]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
 
@@ -92,8 +93,8 @@ class DebeziumAvro:
             self._readers[number, of_keys] = _key_reader(schema) if of_keys else _event_reader(schema)
         return self._readers[number, of_keys]
 
-    def _changes(self, part: "_Part", keys: Array, bad: list[BadMessage]) -> RowChanges | None:
-        """The rows of the events; `keys` are the keys of all messages. None when there are none."""
+    def _changes(self, part: "_Part", keys: Array, bad: list[BadMessage]) -> list[RowChanges]:
+        """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
         (before, after), reasons = part.converted()
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
         lacking = np.flatnonzero(deleted & ~valid(part.before))
@@ -104,20 +105,20 @@ class DebeziumAvro:
         bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
         good = inserted | updated | deleted
         good[list(reasons)] = False
+        declared = self._declared(taken(keys, part.index), part.index, good, bad)
         if not good.any():
-            return None
+            return []
         rows, kinds, events = changed_rows(
             kept(before, good), kept(after, good), inserted=inserted[good], updated=updated[good], deleted=deleted[good]
         )
-        index = part.index[good]
-        return RowChanges(
+        changes = RowChanges(
             source=part.source,
             rows=rows,
             kinds=kinds,
-            messages=index[events],
+            messages=part.index[good][events],
             stated=frozenset(part.types),
-            key=self._key_columns(keys, int(index[0])),
         )
+        return declared.part(changes, np.flatnonzero(good)[events])
 
     def _with_keys(self, before: Array, lacking: Indices, index: Indices, keys: Array) -> Array:
         """The rows with those of the keys in the places where they are lacking, as far as keys are rows."""
@@ -141,17 +142,27 @@ class DebeziumAvro:
             pieces.append(rows)
         return taken(pa.concat_arrays(pieces), place)
 
-    def _key_columns(self, keys: Array, at: int) -> tuple[str, ...]:
-        """The columns of a message's key, none where it is no record."""
-        key = keys.slice(at, 1)
-        if key.null_count:
-            return ()
-        for number, _, _ in by_schema(np.zeros(1, np.int64), key, []):
+    def _declared(self, keys: Array, index: Indices, good: Mask, bad: list[BadMessage]) -> DeclaredKeys:
+        """The keys of messages, which have the numbers `index`; a key that is no record says nothing. Messages of which
+        the registry lacks the key's schema are added to `bad`, and are not good any more.
+        """
+        found: dict[tuple[str, ...] | None, int] = {(): 0, None: 1}
+        numbers = np.where(valid(keys), 1, 0)
+        there = np.flatnonzero(valid(keys))
+        for number, places, _ in by_schema(there, kept(keys, valid(keys)), []):
             try:
-                return tuple(self._reader(number, of_keys=True).types)
-            except (UnknownSchemaError, ValueError):
-                break
-        return ()
+                columns = tuple(self._reader(number, of_keys=True).types)
+            except UnknownSchemaError as error:
+                bad += [
+                    BadMessage(int(i), f"its key has the schema {number}, and {error}")
+                    for i in index[places[good[places]]]
+                ]
+                good[places] = False
+                continue
+            except ValueError:
+                continue
+            numbers[places] = found.setdefault(columns, len(found))
+        return DeclaredKeys(list(found), numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +221,7 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
     """The events of one schema, which are of one table as a rule, by table."""
     names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
     texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
-    tables = by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"])
+    tables = by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"], servers=texts["name"])
     op = _field(events, "op")
     kinds = kinds_of(op)
     # What PostgreSQL was only told is about no table.

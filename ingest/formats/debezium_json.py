@@ -28,10 +28,11 @@ from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
 from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
+from interbed.ingest.formats.declared_keys import JsonKeys
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
 
 _SPELLED = r'"(NaN|-?Infinity)"'
-_SOURCE = pa.struct([pa.field(name, pa.string()) for name in ("db", "schema", "table")])
+_SOURCE = pa.struct([pa.field(name, pa.string()) for name in ("db", "schema", "table", "name")])
 _HEADER = pa.schema([pa.field("source", _SOURCE), pa.field("op", pa.string())])
 _NO_TABLE = f'{NO_EVENT}its "source" names no table'
 
@@ -51,6 +52,7 @@ class DebeziumJson:
     def __init__(self) -> None:
         self._envelopes = Envelopes(_events_of)
         self._shapes: dict[SourceTable, JsonShape] = {}
+        self._keys = JsonKeys()
 
     def decode(self, messages: Messages) -> Decoded:
         """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column."""
@@ -69,7 +71,7 @@ class DebeziumJson:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
-        changes = [found for part in parts if (found := part.changes(messages.keys, bad)) is not None]
+        changes = [found for part in parts for found in part.changes(messages.keys, self._keys, bad)]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
 
@@ -133,7 +135,8 @@ def _stated(events: _Events, index: Indices, texts: Array, bad: list[BadMessage]
 
 def _tables(headers: Headers) -> Mapping[SourceTable, Indices]:
     databases: Any = pc.coalesce(headers.column("source", "schema"), headers.column("source", "db"))
-    return by_table(databases, headers.column("source", "table"), headers.index)
+    servers = headers.column("source", "name")
+    return by_table(databases, headers.column("source", "table"), headers.index, servers=servers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,16 +200,18 @@ class _Part:
         names = {f.name for f in source.type} if isinstance(source.type, pa.StructType) else set()
         parts: list[Any] = [
             pc.struct_field(source, name) if name in names else pa.nulls(len(source), pa.string())
-            for name in ("schema", "db", "table")
+            for name in ("schema", "db", "table", "name")
         ]
-        return by_table(pc.coalesce(parts[0], parts[1]), parts[2])
+        # A name of another type is no name of a server.
+        servers = parts[3] if pa.types.is_string(parts[3].type) else None
+        return by_table(pc.coalesce(parts[0], parts[1]), parts[2], servers=servers)
 
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
         return of_kind(self.kinds, *wanted)
 
-    def changes(self, keys: Array, bad: list[BadMessage]) -> RowChanges | None:
-        """The rows of the events; `keys` are the keys of all messages. None when there are none."""
+    def changes(self, keys: Array, declared: JsonKeys, bad: list[BadMessage]) -> list[RowChanges]:
+        """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
         complete = self._with_keys_of_deletions(keys)
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
@@ -223,7 +228,7 @@ class _Part:
         good[list(reasons)] = False
         good &= inserted | updated | deleted
         if not good.any() or row is None:
-            return None
+            return []
         rows, kinds, events = changed_rows(
             kept(before, good),
             kept(after, good),
@@ -231,14 +236,15 @@ class _Part:
             updated=updated[good],
             deleted=deleted[good],
         )
-        return RowChanges(
+        index = complete.index[good]
+        changes = RowChanges(
             source=self.source,
             rows=rows,
             kinds=kinds,
-            messages=complete.index[good][events],
+            messages=index[events],
             stated=frozenset(self.types),
-            key=_key_columns(keys[int(complete.index[good][0])].as_py()),
         )
+        return declared.of(self.source, taken(keys, index)).part(changes, events)
 
     def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:
         """Both rows with the types of columns."""
@@ -281,7 +287,3 @@ def _key_of(key: bytes | None) -> dict[str, Any]:
         return {}
     payload = value.get("payload")
     return payload if isinstance(payload, dict) and set(value) == {"schema", "payload"} else value
-
-
-def _key_columns(key: bytes | None) -> tuple[str, ...]:
-    return tuple(_key_of(key))

@@ -5,7 +5,8 @@
 
 `data` is the row after a change, or the one that was deleted; `old` has what the columns that an update changed had
 before. Types are not stated. Where Maxwell runs with `output_nulls=false`, `old` lacks what was null before, and such
-a column looks as if it had not changed. Source: Maxwell's documentation, pages Data Format and Bootstrapping.
+a column looks as if it had not changed. Without `output_primary_key_columns` nothing is said of the
+key. Source: Maxwell's documentation, pages Data Format and Bootstrapping.
 """
 
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Mask, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.declared_keys import listed_keys
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
-from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, last_names, texts_of
+from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
 
 _FIELDS: Mapping[str, pa.DataType] = {
     "database": pa.string(),
@@ -55,7 +57,7 @@ class MaxwellJson:
         headers = self._shapes.headers(texts)
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
-        changes = [found for each in tables if (found := _changes(each, bad)) is not None]
+        changes = [found for each in tables for found in _changes(each, bad)]
         return at_messages(Decoded(changes=changes, bad=bad), places)
 
 
@@ -74,27 +76,22 @@ def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
     return headers.where(rows & ~dataless & ~oldless)
 
 
-def _changes(table: TableTexts, bad: list[BadMessage]) -> RowChanges | None:
-    """The changes of a table, None where there are none."""
+def _changes(table: TableTexts, bad: list[BadMessage]) -> list[RowChanges]:
+    """The changes of a table, by the key that they declare."""
     after: Any = table.column("data")
     if after is None or not len(after):
-        return None
+        return []
     if not after.type.num_fields:
         bad += [BadMessage(i, "its row has no columns") for i in table.index.tolist()]
-        return None
+        return []
     types: Any = table.column("type")
     updated = is_one_of(types, (_UPDATE,))
     inserted, deleted = is_one_of(types, _INSERTS), is_one_of(types, (_DELETE,))
     rows, kinds, messages = changed_rows(
         _before(table, after, updated), after, inserted=inserted, updated=updated, deleted=deleted
     )
-    return RowChanges(
-        source=table.source,
-        rows=rows,
-        kinds=kinds,
-        messages=table.index[messages],
-        key=last_names(table.column("primary_key_columns")),
-    )
+    changes = RowChanges(source=table.source, rows=rows, kinds=kinds, messages=table.index[messages])
+    return listed_keys(table.column("primary_key_columns"), len(table.index), without=None).part(changes, messages)
 
 
 def _before(table: TableTexts, after: Any, updated: Mask) -> Any:

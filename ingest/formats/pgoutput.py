@@ -79,6 +79,7 @@ class Relation:
             messages=messages,
             stated=frozenset(self.names),
             key=self.key,
+            relation=str(self.id),
         )
 
     def converted(self, columns: Sequence[Array]) -> tuple[list[Array], dict[int, str]]:

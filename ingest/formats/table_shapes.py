@@ -109,13 +109,5 @@ def at_messages(decoded: Decoded, places: Indices) -> Decoded:
     )
 
 
-def last_names(lists: "Array | None") -> tuple[str, ...]:
-    """The last list of names that there is; empty where there is none."""
-    if lists is None or lists.null_count == len(lists):
-        return ()
-    names: Any = lists[int(np.flatnonzero(valid(lists))[-1])].as_py()
-    return tuple(name for name in names if name is not None)
-
-
 def _texts_at(texts: Array, index: Indices) -> Array:
     return texts if len(index) == len(texts) else taken(texts, index)

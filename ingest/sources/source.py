@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.source_identity import CatalogIdentity
 
 
 class LagUnit(StrEnum):
@@ -103,6 +104,11 @@ class TableSnapshot(Protocol):
         """Where the changes after it begin."""
         ...
 
+    @property
+    def identity(self) -> CatalogIdentity:
+        """The table in the catalog of the source, at the time of the rows."""
+        ...
+
     def messages(self) -> Iterator[Messages]:
         """Its rows as insertions. The first messages show its columns, also when it has no rows."""
         ...
@@ -122,6 +128,10 @@ class SnapshotSource(MessageSource, Protocol):
 
     def tables(self) -> Sequence[SourceTable]:
         """The tables whose changes it tells at this time."""
+        ...
+
+    def identities(self) -> Mapping[SourceTable, CatalogIdentity]:
+        """The same tables in the catalog of the source, at this time."""
         ...
 
     def snapshots(self, tables: Sequence[SourceTable]) -> AbstractContextManager[Iterator[TableSnapshot]]:

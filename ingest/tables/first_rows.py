@@ -4,17 +4,26 @@ from dataclasses import replace
 
 from interbed.catalog.api import Catalog
 from interbed.ingest.flow.changes import BadMessage, Decoded
+from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
 from interbed.storage.base.errors import InvalidInputError
 
 
 def first_rows(
-    catalog: Catalog, name: str, decoded: Decoded, settings: TableSettings, group: str, sink: TableSink | None
+    catalog: Catalog,
+    name: str,
+    decoded: Decoded,
+    settings: TableSettings,
+    group: str,
+    sink: TableSink | None,
+    *,
+    only: bool,
 ) -> tuple[TableSink, list[BadMessage]]:
     """Write rows to the table, which is created or gets the columns that it lacks; its sink, and the bad messages.
 
-    `sink` is that of the rows before, None for the first ones. Raises TypesChangedError when the table has got wider
+    `sink` is that of the rows before, None for the first ones. With `only` the table has rows of one source table
+    alone. Raises TypesChangedError when the table has got wider
     types, so that the rows before are gone.
     """
     bad = list(decoded.bad)
@@ -24,6 +33,12 @@ def first_rows(
             sink = open_sink(catalog, name, group)
         if sink is None:
             sink = create_sink(catalog, name, settings, group, changes.shape)
+        sink.sources.admit(
+            identity_of(changes),
+            f"the first state of {changes.source}",
+            only=only,
+            chosen_key=bool(settings.primary_keys),
+        )
         if lacking := sink.lacking(changes):
             written = sink.rows
             sink.follow(lacking)

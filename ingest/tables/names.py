@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.identifier import check_table_name
@@ -17,7 +17,8 @@ class TableNames:
     The patterns are regular expressions for whole names of the source's tables, with their database or without it
     (Paimon's `including_tables` and `excluding_tables`); changes of other tables are passed over. Raises
     InvalidInputError for a pattern that is none, and unless exactly one of `table` and `database` is given. Where
-    `databases` are given, changes of tables in others of the source are passed over, too.
+    `databases` are given, changes of tables in others of the source are passed over, too. With `lower_case` the names
+    of tables are written in lower case, for catalogs that ignore case.
     """
 
     table: str | None = None
@@ -27,6 +28,7 @@ class TableNames:
     including: str = ".*"
     excluding: str | None = None
     databases: frozenset[str] | None = None
+    lower_case: bool = False
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.database is None):
@@ -36,6 +38,10 @@ class TableNames:
                 re.compile(pattern)
             except re.error as error:
                 raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
+
+    def in_catalog(self, catalog: Catalog) -> "TableNames":
+        """The same names as the catalog has them."""
+        return self if catalog.is_case_sensitive else replace(self, lower_case=True)
 
     def of(self, source: SourceTable | None) -> str | None:
         """DATABASE.TABLE, None for what is passed over; InvalidInputError where the source has no name to go by, or one
@@ -54,7 +60,8 @@ class TableNames:
         if self.table is not None:
             return self.table
         # A name with a '$' would be a branch of another table.
-        return f"{self.database}.{check_table_name(f'{self.prefix}{source.name}{self.suffix}')}"
+        name = check_table_name(f"{self.prefix}{source.name}{self.suffix}")
+        return f"{self.database}.{name.lower() if self.lower_case else name}"
 
     def present(self, catalog: Catalog) -> Sequence[str]:
         """The one table, whether it is there or not; or those of the database that have such a name."""
@@ -64,7 +71,8 @@ class TableNames:
         if not catalog.database_exists(database):
             return []
         names = catalog.list_tables(database)
-        return [f"{database}.{n}" for n in names if n.startswith(self.prefix) and n.endswith(self.suffix)]
+        prefix, suffix = (p.lower() if self.lower_case else p for p in (self.prefix, self.suffix))
+        return [f"{database}.{n}" for n in names if n.startswith(prefix) and n.endswith(suffix)]
 
     def one_each(self, sources: Iterable[SourceTable]) -> dict[SourceTable, str]:
         """The names of those that are not passed over; InvalidInputError where two of them go to one table."""

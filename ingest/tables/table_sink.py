@@ -15,8 +15,10 @@ from interbed.catalog.api import Catalog
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges
 from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.source_identity import identities_of, source_to_json, topic_ids_of
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import ComputedColumn
+from interbed.ingest.tables.source_tables import SourceTables
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.positions import PositionedCommit
 from interbed.storage.table.table import Table
@@ -50,6 +52,10 @@ class TableSink:
         self._fit = ChangeFit(table)
         self._commit = PositionedCommit(table.store, group)
         self._group = group
+        self.sources = SourceTables(
+            table, identities_of(self._commit.source, f"The position of '{group}' in {table.name}")
+        )
+        """The source tables that it gets its rows from."""
         self._write: TableWrite | None = None
         self._is_emptied = False
         self.rows = 0
@@ -74,7 +80,7 @@ class TableSink:
     def positions(self) -> Positions | None:
         """How far topics were read whose rows are in the table; None when nothing is known of it."""
         text, name = self._commit.position, f"The position of '{self._group}' in {self.name}"
-        return None if text is None else Positions.from_json(text, name, self._commit.source)
+        return None if text is None else Positions.from_json(text, name, topic_ids_of(self._commit.source))
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
@@ -108,7 +114,7 @@ class TableSink:
         """Commit what writers have prepared, which may be others than this one, with the positions after it."""
         commit = self._commit.overwrite if self._is_emptied else self._commit.commit
         furthest = self._furthest(positions)
-        ids = commit(self._table.store, messages, furthest.to_json(), furthest.ids_to_json())
+        ids = commit(self._table.store, messages, furthest.to_json(), self._source_of(furthest))
         if self._is_emptied:
             self.close()
         self.rows = 0
@@ -127,7 +133,7 @@ class TableSink:
     def advance(self, positions: Positions) -> None:
         """Note that the topics were read on without rows for the table."""
         furthest = self._furthest(positions)
-        self._commit.advance(furthest.to_json(), furthest.ids_to_json())
+        self._commit.advance(furthest.to_json(), self._source_of(furthest))
 
     def close(self) -> None:
         """Forget what was written and not committed."""
@@ -140,6 +146,9 @@ class TableSink:
     def _furthest(self, positions: Positions) -> Positions:
         """The positions, or those that the table has where it is ahead: of what is read for other tables' sake."""
         return positions.beyond(self.positions)
+
+    def _source_of(self, positions: Positions) -> str | None:
+        return source_to_json(positions.ids, self.sources.identities)
 
     def _writer(self) -> TableWrite:
         if self._write is None and self._is_emptied:

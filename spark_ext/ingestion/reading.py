@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, Truncation
 from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.source_identity import SourceIdentity, identity_of
 from interbed.ingest.formats.arrays import taken
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import BadMessages
@@ -26,7 +27,7 @@ from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
+from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
 from interbed.spark_ext.ingestion.task_groups import TaskGroups
 from interbed.storage.write.incoming import IncomingRows
@@ -84,6 +85,7 @@ class _ReadTask:
         self._open: dict[str, _OpenTarget] = {}
         self._lacks: dict[str, Lack] = {}
         self._truncations: dict[tuple[str, int], Place] = {}
+        self._sources: dict[tuple[str, SourceIdentity], SourceSeen] = {}
         self._met: set[str] = set()
         self._messages = 0
         self._bad: list[Place] = []
@@ -141,6 +143,7 @@ class _ReadTask:
             rows=self._rows,
             lacks=list(self._lacks.values()),
             truncations=list(self._truncations.values()),
+            sources=list(self._sources.values()),
             too_much=self.is_too_much,
         )
         return report, self._blocks
@@ -156,6 +159,7 @@ class _ReadTask:
             if not new.any():
                 return ()
             changes = changes if new.all() else changes.where(new)
+        self._see(name, changes, messages)
         changes = replace(changes, rows=with_computed(changes.rows, self._settings.tables.computed))
         if target is None:
             self._lack(name, changes.shape, is_new=True)
@@ -169,6 +173,15 @@ class _ReadTask:
         if len(fit.kinds):
             self._part(target, fit.rows, fit.kinds)
         return fit.bad
+
+    def _see(self, name: str, changes: RowChanges, messages: Messages) -> None:
+        """Keep which source table changes are of, for the driver, which knows what it was before."""
+        if not len(changes.messages):
+            return
+        identity = identity_of(changes)
+        if (name, identity) not in self._sources:
+            place = messages.place(int(changes.messages[0]))
+            self._sources[name, identity] = SourceSeen(table=name, identity=identity, place=place)
 
     def _target(self, name: str) -> _OpenTarget | None:
         if name not in self._open and name in self._known:

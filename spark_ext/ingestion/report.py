@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.ingest.flow.changes import ChangesShape
+from interbed.ingest.flow.source_identity import SourceIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,25 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSeen:
+    """A source table with a key that it declares, whose changes go to `table`, and the first message with that key."""
+
+    table: str
+    identity: SourceIdentity
+    place: str
+
+    def to_json(self) -> Any:
+        """The same as what JSON has."""
+        return [self.table, self.identity.to_json(), self.place]
+
+    @staticmethod
+    def from_json(value: Any) -> "SourceSeen":
+        """The same of what to_json made."""
+        table, identity, place = value
+        return SourceSeen(table=table, identity=SourceIdentity.from_json(identity), place=place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
     """What was found in the ranges of one task: `messages` and `bad` count them, `rows` are those by group.
 
@@ -61,6 +81,7 @@ class ReadReport:
     rows: Mapping[str, int] = field(default_factory=dict)
     lacks: Sequence[Lack] = ()
     truncations: Sequence[Place] = ()
+    sources: Sequence[SourceSeen] = ()
     too_much: bool = False
 
     def to_bytes(self) -> bytes:
@@ -73,6 +94,7 @@ class ReadReport:
                 "rows": dict(self.rows),
                 "lacks": [lack.to_json() for lack in self.lacks],
                 "truncations": [asdict(place) for place in self.truncations],
+                "sources": [seen.to_json() for seen in self.sources],
                 "too_much": self.too_much,
             }
         ).encode()
@@ -87,5 +109,6 @@ class ReadReport:
                 "places": [Place(**place) for place in value["places"]],
                 "lacks": [Lack.from_json(lack) for lack in value["lacks"]],
                 "truncations": [Place(**place) for place in value["truncations"]],
+                "sources": [SourceSeen.from_json(seen) for seen in value["sources"]],
             }
         )

@@ -82,6 +82,7 @@ PROCEDURES = (
             optional("until_end", ArgumentType.BOOLEAN),
             optional("bad_messages"),
             optional("dead_letter_topic"),
+            optional("accept_changed_source"),
             optional("kafka_conf", _MAP),
             optional("schema_registry"),
             optional("schema_registry_conf", _MAP),

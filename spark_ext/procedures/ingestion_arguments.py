@@ -53,6 +53,7 @@ def settings_of(call: ProcedureCall) -> RunSettings:
         until_end=True if until_end is None else until_end,
         commit_interval=parse_duration_millis("commit_interval", call.given("commit_interval") or "10 s") / 1000,
         round_rows=round_rows or ROUND_ROWS,
+        accept_changed_source=_listed(call, "accept_changed_source"),
     )
 
 

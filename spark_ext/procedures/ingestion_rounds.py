@@ -14,7 +14,7 @@ import logging
 import time
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -122,7 +122,7 @@ class Rounds:
         """With `tells_all` every table is told at the end how far was read, else only from time to time."""
         self._call = call
         self._catalog = call.catalog
-        self._settings = settings
+        self._settings = replace(settings, names=settings.names.in_catalog(call.catalog))
         self._group = settings.kafka.group
         self._tells_all = tells_all
         self._committed: Counter[str] = Counter()
@@ -241,8 +241,11 @@ class Rounds:
 
     def _present(self) -> dict[str, TableSink]:
         """The tables that are there; those of a database, if they are of this run by their names."""
-        found = self._settings.names.present(self._catalog)
-        return {name: sink for name in found if (sink := open_sink(self._catalog, name, self._group)) is not None}
+        return self._opened(self._settings.names.present(self._catalog))
+
+    def _opened(self, names: Iterable[str]) -> dict[str, TableSink]:
+        """The sinks of the tables that are there."""
+        return {name: sink for name in names if (sink := open_sink(self._catalog, name, self._group)) is not None}
 
     def _told(
         self,
@@ -302,6 +305,7 @@ class Rounds:
         if truncations or lacks:
             return replace(done, limits=[*done.limits, *truncations])
         self._check_bad(reports)
+        self._admit(reports, self._opened({seen.table for report in reports for seen in report.sources}))
         groups: Counter[str] = Counter()
         for report in reports:
             groups.update(report.rows)
@@ -315,6 +319,19 @@ class Rounds:
                 if self._settings.bad_messages is BadMessages.STOP:
                     raise BadMessageError.at(str(place), place.about)
                 _log.warning("%s It is passed over.", whats_bad(str(place), place.about))
+
+    def _admit(self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]) -> None:
+        """See that changes are of the source tables that the tables have rows of; the sinks know of new ones then."""
+        for report in reports:
+            for seen in report.sources:
+                if seen.table in sinks:
+                    sinks[seen.table].sources.admit(
+                        seen.identity,
+                        seen.place,
+                        only=self._settings.names.table is None,
+                        chosen_key=bool(self._settings.tables.primary_keys),
+                        accepted=seen.table in self._settings.accept_changed_source,
+                    )
 
     def _make_ready(self, lacks: Sequence[Lack], read: Positions) -> None:
         """Make tables, and give them columns and types; what they still lack shows when the rows are read again."""
@@ -367,6 +384,7 @@ class Rounds:
         for number, token in (done.tokens or {}).items():
             target = done.targets[number]
             sink = self._unchanged(target, done)
+            self._admit(done.reports, {target.name: sink})
             sink.publish(messages.get(number, ()), read)
             self._finish(token, messages.get(number, ()))
             notes[target.name] = digest(sink.positions or Positions())
@@ -380,6 +398,7 @@ class Rounds:
             read = read.beyond(after)
             truncated = open_sink(self._catalog, place.about, self._group)
             if truncated is not None:
+                truncated.sources.check_truncation(None, str(place))
                 truncated.empty()
                 truncated.commit(read)
                 notes[place.about] = digest(truncated.positions or Positions())

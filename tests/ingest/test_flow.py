@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Positions, least_of
+from interbed.ingest.flow.source_identity import source_to_json
 from interbed.ingest.tables.names import TableNames
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from tests.ingest.memory_source import messages_of
@@ -49,8 +50,8 @@ def test_positions_keep_the_ids_of_their_topics() -> None:
     assert [each.ids for each in kept] == [{"t": "a"}] * 3
     assert one.beyond(other).ids == {"t": "a", "u": "c"}
     assert least_of([one, Positions({"t": {0: 1}})]).ids == {"t": "a"}
-    assert Positions.from_json(other.to_json(), "x", other.ids_to_json()).ids == other.ids
-    assert Positions({"t": {0: 1}}).ids_to_json() is None
+    assert Positions.from_json(other.to_json(), "x", source_to_json(other.ids, ())).ids == other.ids
+    assert source_to_json({}, ()) is None
     with pytest.raises(CorruptFileError, match="the note holds no positions"):
         Positions.from_json("{}", "the note", "[]")
 

@@ -142,6 +142,7 @@ NAMED = {
     ),
     "SchemaRegistryError": ("Correct the registry's address, or give credentials of one who may read it.", Retry.NO),
     "UnknownSchemaError": ("Register the schema, skip such messages, or have them put into another topic.", Retry.NO),
+    "SourceChangedError": ("Drop the table to read the source again, or accept what the source is like now.", Retry.NO),
     "SourceGapError": ("Read the source anew, by another group or slot, or accept the gap.", Retry.NO),
     "RepeatedKeyError": (
         "Remove the repeated keys from the source; interbed itself runs such a MERGE again.",

@@ -19,6 +19,7 @@ from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.pgoutput_messages import copied_message, relation_message
+from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of, quoted
 from interbed.ingest.sources.postgres.tables import PostgresPublication, PublishedTable
 
@@ -30,7 +31,13 @@ class PostgresSnapshot:
     """The rows of one table; see the module."""
 
     def __init__(
-        self, connections: Connections, connection: Any, table: PublishedTable, topic: str, positions: Positions
+        self,
+        connections: Connections,
+        connection: Any,
+        table: PublishedTable,
+        topic: str,
+        positions: Positions,
+        identity: CatalogIdentity,
     ) -> None:
         self._connections = connections
         self._connection = connection
@@ -38,6 +45,8 @@ class PostgresSnapshot:
         self._topic = topic
         self.positions = positions
         """Where the changes after the snapshot begin."""
+        self.identity = identity
+        """The table in the catalog of the database."""
 
     @property
     def source(self) -> SourceTable:
@@ -118,9 +127,11 @@ def _each(
     topic: str,
     positions: Positions,
 ) -> Iterator[PostgresSnapshot]:
+    identities = publication.identities(connection)
     for source in tables:
         table = publication.described(connection, source)
-        if table is None:
+        identity = identities.get(source)
+        if table is None or identity is None:
             raise SourceUnavailableError(f"The table {source} is gone from PostgreSQL. Tables are looked for again.")
         with connections.errors(f"The table {source} can't be locked"):
             connection.execute(
@@ -131,7 +142,7 @@ def _each(
                 f"The table {source} was written anew by ALTER TABLE, TRUNCATE or VACUUM FULL, while it was about to "
                 "be read. It is read again."
             )
-        yield PostgresSnapshot(connections, connection, table, topic, positions)
+        yield PostgresSnapshot(connections, connection, table, topic, positions, identity)
 
 
 _REWRITTEN = """

@@ -20,6 +20,7 @@ import pyarrow as pa
 from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
@@ -100,6 +101,10 @@ class PostgresSource:
     def tables(self) -> Sequence[SourceTable]:
         """See SnapshotSource: those of the publication."""
         return self._publication.tables(self._connection())
+
+    def identities(self) -> Mapping[SourceTable, CatalogIdentity]:
+        """See SnapshotSource."""
+        return self._publication.identities(self._connection())
 
     @contextmanager
     def snapshots(self, tables: Sequence[SourceTable]) -> Iterator[Iterator[PostgresSnapshot]]:

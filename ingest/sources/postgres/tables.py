@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.connection import Connections, quoted
 from interbed.storage.base.errors import InvalidInputError
 
@@ -80,6 +81,18 @@ class PostgresPublication:
         query = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"
         return [SourceTable(*row) for row in self._connections.rows(connection, query, [self.name])]
 
+    def identities(self, connection: Any) -> dict[SourceTable, CatalogIdentity]:
+        """Its tables in the catalog of the database, as the transaction of the connection sees it."""
+        by_schema = _PUBLISHED_BY_SCHEMA if connection.info.server_version >= 150000 else ""
+        with self._connections.errors("The publication can't be looked at"):
+            found = connection.execute(_IDENTITIES.replace("BY_SCHEMA", by_schema).encode(), [self.name]).fetchall()
+        return {
+            SourceTable(schema, name): CatalogIdentity(
+                relation=relation, published=tuple(sorted(published)), attached=attached or ""
+            )
+            for schema, name, relation, published, attached in found
+        }
+
     def described(self, connection: Any, table: SourceTable) -> PublishedTable | None:
         """One of its tables, None when that is gone."""
         # Publications choose columns and rows since version 15.
@@ -122,6 +135,40 @@ _DESCRIBED = """
     JOIN pg_namespace n ON n.nspname = pt.schemaname
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
     WHERE pt.pubname = %s AND pt.schemaname = %s AND pt.tablename = %s
+"""
+_IDENTITIES = """
+    SELECT pt.schemaname, pt.tablename, c.oid::text,
+        ARRAY(
+            SELECT 'table:' || r.oid || options.version FROM pg_publication_rel r
+            WHERE r.prpubid = p.oid AND r.prrelid = ANY (parents.ids)
+            BY_SCHEMA
+            UNION ALL SELECT 'all:' || p.oid || options.version WHERE p.puballtables
+        ),
+        (
+            SELECT t.relid::regclass::text || '@' || i.xmin::text
+            FROM pg_partition_tree(c.oid) t
+            JOIN pg_inherits i ON i.inhrelid = t.relid
+            JOIN pg_attribute a ON a.attrelid = t.relid AND a.attname = 'tableoid'
+            WHERE c.relkind = 'p' AND i.xmin <> a.xmin
+            ORDER BY age(i.xmin), t.relid DESC LIMIT 1
+        )
+    FROM pg_publication_tables pt
+    JOIN pg_publication p ON p.pubname = pt.pubname
+    JOIN pg_namespace n ON n.nspname = pt.schemaname
+    JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
+    CROSS JOIN LATERAL (SELECT '@' || p.xmin::text AS version) options
+    CROSS JOIN LATERAL (
+        SELECT array_append(ARRAY(SELECT relid::oid FROM pg_partition_ancestors(c.oid)), c.oid) AS ids
+    ) parents
+    WHERE pt.pubname = %s
+"""
+"""A partition that was created as one has the same transaction in its columns and as an heir; the columns of the system
+never change. The version of a publication is the last transaction that changed what it publishes.
+"""
+_PUBLISHED_BY_SCHEMA = """
+            UNION ALL SELECT 'schema:' || s.oid || options.version FROM pg_publication_namespace s
+            JOIN pg_class k ON k.relnamespace = s.pnnspid
+            WHERE s.pnpubid = p.oid AND k.oid = ANY (parents.ids)
 """
 _COLUMNS = """
     SELECT a.attname, a.atttypid::int8, a.atttypmod, EXISTS (

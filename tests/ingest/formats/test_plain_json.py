@@ -66,7 +66,7 @@ def test_the_table_is_what_the_changes_made_of_it(data: st.DataObject) -> None:
 def test_each_message_is_a_row_of_a_table_that_is_not_named() -> None:
     decoded = PlainJson().decode(messages_of([b'{"id":1,"name":"a"}', b'{"id":2,"at":null}', b'{"id":3,"x":[1.5]}']))
     [table] = decoded.changes
-    assert (table.source, table.stated, table.key) == (None, frozenset(), ())
+    assert (table.source, table.stated, table.key) == (None, frozenset(), None)
     assert table.rows.to_pylist() == [
         {"id": 1, "name": "a", "at": None, "x": None},
         {"id": 2, "name": None, "at": None, "x": None},

@@ -11,7 +11,7 @@ import pytest
 
 import interbed
 from interbed.catalog.api import Catalog
-from interbed.ingest.errors import BadMessageError, SourceGapError
+from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceGapError
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion, IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
@@ -20,7 +20,7 @@ from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion import reading, writing
 from interbed.spark_ext.procedures import ingestion_rounds
 from interbed.spark_ext.procedures.procedure import Job, ProcedureArgumentError, ProcedureCall
-from interbed.storage.base.errors import CommitFailedError, SchemaMismatchError
+from interbed.storage.base.errors import CommitFailedError, InvalidInputError, SchemaMismatchError
 from interbed.storage.version.orphans import named_files
 from tests.ingest.shop import Event, Row, event, rows_of
 from tests.ingest.test_kafka_to_tables import DEADLINE_SECONDS, make_topic, produce, stream
@@ -333,3 +333,25 @@ def check_nothing_is_left(catalog: Catalog, name: str) -> None:
     files = {str(file) for file in Path(table.location).glob("bucket-*/*")}
     assert files <= set(named_files(table.store))
     assert not list(Path(table.location, "snapshot").glob(".write-*"))
+
+
+def test_a_source_table_that_changes_ends_the_call(kafka: KafkaServer, tmp_path: Path) -> None:
+    make_topic(kafka, "changed")
+    produce(kafka, "changed", [event("c", None, {"id": 1, "tenant": 1})])
+    called(kafka, tmp_path, "changed")
+    key, value = event("c", None, {"id": 1, "tenant": 2})
+    produce(kafka, "changed", [({"id": 1, "tenant": 2}, value), (key, value)])
+    before = described(tmp_path)
+    for _ in range(2):
+        with pytest.raises(SourceChangedError, match=r"partition 0, offset 1: it was \(id\), and is \(id, tenant\)"):
+            called(kafka, tmp_path, "changed")
+        assert described(tmp_path) == before
+    # A process of the same group finds the same.
+    with pytest.raises(SourceChangedError):
+        of_one_process(kafka, tmp_path, "changed")
+    called(kafka, tmp_path, "changed", accept_changed_source="shop.orders")
+    assert rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path))) == [{"id": 1, "tenant": 2}]
+    source = {"db": "shop", "schema": "audit", "table": "orders"}
+    produce(kafka, "changed", [(key, {**value, "source": source})])  # type: ignore[dict-item]
+    with pytest.raises(InvalidInputError, match=r"public\.orders and audit\.orders .* both go to 'shop\.orders'"):
+        called(kafka, tmp_path, "changed")

@@ -315,3 +315,20 @@ def test_tables_are_what_the_changes_make_of_them_while_schemas_change_by_turns(
     state, bad = consumed(DebeziumAvro(schemas), batches(messages_of(values), ends))
     assert not bad
     assert state == state_after(stream)
+
+
+def test_changes_are_parted_where_messages_declare_another_key() -> None:
+    schemas = Schemas()
+    value = schemas.encoded(envelope([ID, NAME]), avro_event("c", None, {"id": 1, "name": "a"}))
+    wide = {**KEY, "fields": [ID, {"name": "name", "type": "string"}]}
+    one, two = schemas.encoded(KEY, {"id": 1}), schemas.encoded(wide, {"id": 1, "name": "a"})
+    unknown = b"\0\0\0\1\0" + b"x"
+    decoded = decode(schemas, [value] * 7, [one, one, two, None, b"{}", unknown, one])
+    assert [(each.key, each.messages.tolist()) for each in decoded.changes] == [
+        (("id",), [0, 1]),
+        (("id", "name"), [2]),
+        ((), [3]),
+        (None, [4]),
+        (("id",), [6]),
+    ]
+    assert [(bad.index, bad.reason.partition(",")[0]) for bad in decoded.bad] == [(5, "its key has the schema 256")]

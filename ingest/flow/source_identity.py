@@ -1,0 +1,106 @@
+"""The identity of a source table: what shows that a table of the lake still follows the same rows of the same table.
+
+It is kept beside the positions, in each snapshot of the table in the lake (`interbed.stream.source`) and in the note of
+its position, as JSON: {"topic": "yZQJ_7CtSxGOFW324gQ7iQ", "source tables": [{"name": "orders", "key": ["id"], …}]}. No
+topic of Kafka has a blank in its name.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from interbed.ingest.flow.changes import RowChanges, SourceTable
+from interbed.storage.base.errors import CorruptFileError
+
+_MEMBER = "source tables"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogIdentity:
+    """A table in the catalog of its database.
+
+    `relation` is the number of the table; another table of the same name has another one. `published` are the reasons
+    why the table is published, each with its number: a table that leaves a publication and returns gets a new one.
+    `attached` names the partition that was attached last with rows of its own; it is empty where there is none.
+    """
+
+    relation: str
+    published: tuple[str, ...]
+    attached: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceIdentity:
+    """A source table, the primary key that it declares, and its place in the catalog as far as that is known.
+
+    The key is empty where the table has none, and None where messages say nothing of it.
+    """
+
+    source: SourceTable
+    key: tuple[str, ...] | None
+    relation: str = ""
+    published: tuple[str, ...] = ()
+    attached: str = ""
+
+    def in_catalog(self, found: CatalogIdentity) -> "SourceIdentity":
+        """The same table with its place in the catalog."""
+        return replace(self, relation=found.relation, published=found.published, attached=found.attached)
+
+    def to_json(self) -> dict[str, Any]:
+        """The identity as what JSON has, without empty members."""
+        members = {**asdict(self.source), **{name: value for name, value in asdict(self).items() if name != "source"}}
+        return {name: value for name, value in members.items() if value or (name == "key" and value is not None)}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "SourceIdentity":
+        """The identity of what to_json made; raises TypeError and AttributeError for what is none."""
+        text = {name: str(value.get(name, "")) for name in ("database", "name", "server", "relation", "attached")}
+        return SourceIdentity(
+            source=SourceTable(text["database"], text["name"], text["server"]),
+            key=tuple(map(str, value["key"])) if value.get("key") is not None else None,
+            relation=text["relation"],
+            published=tuple(map(str, value.get("published", ()))),
+            attached=text["attached"],
+        )
+
+
+def identity_of(changes: RowChanges) -> SourceIdentity:
+    """The identity of the source table of changes; a table that is not named has an empty name."""
+    return SourceIdentity(source=changes.source or SourceTable("", ""), key=changes.key, relation=changes.relation)
+
+
+def source_to_json(topic_ids: Mapping[str, str], identities: Iterable[SourceIdentity]) -> str | None:
+    """The ids of topics and the identities of tables as one text; None without any."""
+    tables = sorted((each.to_json() for each in identities), key=json.dumps)
+    value: dict[str, Any] = dict(sorted(topic_ids.items()))
+    if tables:
+        value[_MEMBER] = tables
+    return json.dumps(value) if value else None
+
+
+def topic_ids_of(text: str | None) -> str | None:
+    """The ids of topics in a text of source_to_json, as text; what is no such text is returned as it is."""
+    try:
+        value = _object(text)
+    except ValueError:
+        return text
+    ids = {name: each for name, each in value.items() if name != _MEMBER}
+    return json.dumps(ids) if ids else None
+
+
+def identities_of(text: str | None, place: str) -> Sequence[SourceIdentity]:
+    """The identities in a text of source_to_json; raises CorruptFileError naming the place."""
+    try:
+        return [SourceIdentity.from_json(each) for each in _object(text).get(_MEMBER, ())]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{place} holds no identities of source tables: {error}: {(text or '')[:200]!r}"
+        ) from error
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    value = json.loads(text or "{}")
+    if not isinstance(value, dict):
+        raise ValueError("it is no object")
+    return value

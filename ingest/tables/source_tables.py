@@ -1,0 +1,181 @@
+"""The source tables that one table of the lake gets its rows from: what is known of each, and what may not change."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.source_identity import CatalogIdentity, SourceIdentity
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.table.table import Table
+
+_NAMELESS = SourceTable("", "")
+
+
+class SourceTables:
+    """The source tables of one table of the lake. Not for use by several threads."""
+
+    def __init__(self, table: Table, known: Iterable[SourceIdentity]) -> None:
+        self._table = table
+        self._known = {each.source: each for each in known}
+
+    @property
+    def identities(self) -> Iterable[SourceIdentity]:
+        """What is known of each."""
+        return self._known.values()
+
+    def admit(
+        self, changes: SourceIdentity, place: str, *, only: bool, chosen_key: bool = False, accepted: bool = False
+    ) -> None:
+        """Check that the source table of changes is known and has the same key; a new table is noted.
+
+        With `only` the lake's table has the rows of one source table alone. With `chosen_key` the user has chosen its
+        primary key. What is `accepted` replaces what is known. Raises SourceChangedError naming the place of the first
+        message, and InvalidInputError where a second source table would go to the same table.
+        """
+        source = changes.source
+        known = self._known.get(source)
+        if known is not None and _is_same_key(known.key, changes.key) and known.relation in ("", changes.relation):
+            self._known[source] = replace(known, key=known.key or changes.key, relation=changes.relation)
+            return
+        if known is None:
+            self._check_only(source, only=only and not accepted)
+        elif not accepted:
+            self._check_same(known, changes, place)
+        if not accepted and (known is None or not known.key):
+            self._check_tells_apart(source, changes.key or (), place, chosen_key=chosen_key)
+        published = () if known is None or known.relation != changes.relation else known.published
+        self._known[source] = SourceIdentity(
+            source=source,
+            key=changes.key if changes.key is not None or known is None else known.key,
+            relation=changes.relation,
+            published=published,
+            attached=known.attached if known is not None and published else "",
+        )
+
+    def check_truncation(self, source: SourceTable | None, place: str) -> None:
+        """Refuse to empty the table for one source table, if that is known, where it has rows of others.
+
+        Raises SourceChangedError.
+        """
+        others = list(self._known)[1:] if source is None else [other for other in self._known if other != source]
+        if others:
+            raise SourceChangedError(
+                f"The message at {place} truncates {'a source table' if source is None else _full_name(source)}, and "
+                f"{self._table.name} has rows of {_full_name(others[0])} as well: which rows to delete is not known. "
+                "Delete them yourself, and go on as another group (--group) from a later time (--start); or read each "
+                "source table into a table of its own."
+            )
+
+    def compare(
+        self,
+        catalog: Mapping[SourceTable, CatalogIdentity],
+        *,
+        wanted: Callable[[SourceTable], bool],
+        accepted: bool = False,
+    ) -> None:
+        """Check that the source tables that are still wanted are those in the catalog of the source.
+
+        Tables that were not looked for there before are noted. Raises SourceChangedError.
+        """
+        for source, known in list(self._known.items()):
+            if not wanted(source):
+                continue
+            found = catalog.get(source)
+            if found is None:
+                if known.published and not accepted:
+                    raise self._changed(
+                        source,
+                        "is not published any more, so that its changes are not sent",
+                        f"Publish it again after you have dropped {self._table.name}, or leave the table out by "
+                        "--excluding-tables: its rows stay in the lake as they are.",
+                    )
+                continue
+            if known.published and not accepted:
+                self._check_catalog(source, known, found)
+            if not known.relation or known.relation == found.relation or accepted:
+                self._known[source] = known.in_catalog(found)
+
+    def _check_only(self, source: SourceTable, *, only: bool) -> None:
+        others = [other for other in self._known if other != source]
+        if only and others:
+            raise InvalidInputError(
+                f"The tables {_full_name(others[0])} and {_full_name(source)} of the source would both go to "
+                f"'{self._table.name}'. Leave one of them out (--excluding-tables), or read them by runs of their own, "
+                "with another --database or --table-prefix. Give --table if they are parts of one table."
+            )
+
+    def _check_same(self, known: SourceIdentity, changes: SourceIdentity, place: str) -> None:
+        if known.relation and changes.relation and known.relation != changes.relation:
+            raise self._changed(
+                known.source,
+                f"is another table since the message at {place}: its number was {known.relation}, and is "
+                f"{changes.relation}. It was dropped or renamed, and another table has its name",
+            )
+        if known.key and not _is_same_key(known.key, changes.key):
+            raise self._changed(
+                known.source,
+                f"has another primary key since the message at {place}: it was ({', '.join(known.key)}), and is "
+                f"{_shown_key(changes.key)}, so that its rows could overwrite each other in {self._table.name}",
+            )
+
+    def _check_tells_apart(self, source: SourceTable, key: tuple[str, ...], place: str, *, chosen_key: bool) -> None:
+        """Refuse a table whose key takes several rows of the source for one."""
+        own = self._table.schema.primary_keys
+        if chosen_key or not own or set(key) <= set(own):
+            return
+        if self._table.options.merge_engine is not MergeEngine.DEDUPLICATE:
+            return
+        raise SourceChangedError(
+            f"The source table {_full_name(source)} has the primary key ({', '.join(key)}) since the message at "
+            f"{place}, and {self._table.name} has ({', '.join(own)}): rows could overwrite each other. Nothing of it "
+            f"was written. Drop {self._table.name}, so that it is created with the key of the source; or give "
+            f"--primary-key {','.join(own)} if that tells its rows apart."
+        )
+
+    def _check_catalog(self, source: SourceTable, known: SourceIdentity, found: CatalogIdentity) -> None:
+        if known.relation != found.relation:
+            raise self._changed(
+                source,
+                f"is another table now: its number was {known.relation}, and is {found.relation}. It was dropped or "
+                "renamed, and another table has its name",
+            )
+        if not set(known.published) & set(found.published):
+            raise self._changed(
+                source,
+                "has left the publication and returned, or the publication was changed: changes made in between were "
+                "not sent",
+            )
+        if found.attached and found.attached != known.attached:
+            raise self._changed(
+                source,
+                f"has got a partition that was a table before ({found.attached.partition('@')[0]}): the rows that it "
+                "had were not sent",
+            )
+
+    def _changed(self, source: SourceTable, what: str, way_out: str = "") -> SourceChangedError:
+        name = self._table.name
+        way_out = way_out or (
+            f"Drop {name} to read the source table again from its first row; or compare both (interbed ingest verify), "
+            f"and go on with --accept-changed-source {name} if no row is missing or wrong."
+        )
+        return SourceChangedError(
+            f"The source table {_full_name(source)}, which {name} was filled from, {what}. Nothing more of it was "
+            f"written. {way_out}"
+        )
+
+
+def _full_name(source: SourceTable) -> str:
+    if source == _NAMELESS:
+        return "without a name"
+    return f"{source} of {source.server}" if source.server else str(source)
+
+
+def _is_same_key(known: tuple[str, ...] | None, declared: tuple[str, ...] | None) -> bool:
+    """Whether the declared key is the known one, in any order; a message that declares nothing contradicts nothing."""
+    return declared is None or (known is not None and set(known) == set(declared))
+
+
+def _shown_key(key: tuple[str, ...] | None) -> str:
+    return f"({', '.join(key)})" if key else "none"

@@ -1,0 +1,209 @@
+"""Tables of PostgreSQL that are not the same any more: in a running process, and between two runs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from interbed.catalog.api import Catalog
+from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
+from tests.ingest.shop import lake, rows_of
+from tests.ingest.sources.postgres.database import Database
+from tests.support.tally import Tally
+
+PARTITIONED = (
+    "CREATE TABLE orders (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF orders FOR VALUES FROM (0) TO (10)",
+)
+PLAIN = ("CREATE TABLE orders (id int PRIMARY KEY, tenant int NOT NULL DEFAULT 1, v text)",)
+ROW = "INSERT INTO orders (id, v) VALUES (2, 'b')"
+CHANGES: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
+    "a key that is extended": (
+        PLAIN,
+        ("ALTER TABLE orders DROP CONSTRAINT orders_pkey", "ALTER TABLE orders ADD PRIMARY KEY (tenant, id)", ROW),
+        r"another primary key .* was \(id\), and is \(id, tenant\)",
+    ),
+    "a key that is dropped": (
+        PLAIN,
+        ("ALTER TABLE orders REPLICA IDENTITY FULL", "ALTER TABLE orders DROP CONSTRAINT orders_pkey", ROW),
+        r"another primary key .* was \(id\), and is none",
+    ),
+    "a key of another index": (
+        PLAIN,
+        (
+            "ALTER TABLE orders ADD UNIQUE (tenant)",
+            "ALTER TABLE orders REPLICA IDENTITY USING INDEX orders_tenant_key",
+            "INSERT INTO orders VALUES (2, 2, 'b')",
+        ),
+        r"another primary key .* was \(id\), and is \(tenant\)",
+    ),
+    "a table that leaves the publication and returns": (
+        PLAIN,
+        (
+            "ALTER PUBLICATION interbed DROP TABLE orders",
+            "INSERT INTO orders (id, v) VALUES (9, 'lost')",
+            "ALTER PUBLICATION interbed ADD TABLE orders",
+            ROW,
+        ),
+        r"has left the publication and returned",
+    ),
+    "a table that leaves the publication": (
+        PLAIN,
+        (ROW, "ALTER PUBLICATION interbed DROP TABLE orders", "INSERT INTO orders (id, v) VALUES (9, 'lost')"),
+        r"is not published any more.*--excluding-tables",
+    ),
+    "a publication without updates for a while": (
+        PLAIN,
+        (
+            "ALTER PUBLICATION interbed SET (publish = 'insert')",
+            "UPDATE orders SET v = 'lost'",
+            "ALTER PUBLICATION interbed SET (publish = 'insert, update, delete, truncate')",
+            ROW,
+        ),
+        r"the publication was changed",
+    ),
+    "a table that is created again": (
+        PLAIN,
+        ("DROP TABLE orders", *PLAIN, "ALTER PUBLICATION interbed ADD TABLE orders", ROW),
+        r"is another table .*its number was \d+, and is \d+",
+    ),
+    "a table whose name another one gets": (
+        PLAIN,
+        (
+            "ALTER TABLE orders RENAME TO orders_old",
+            "CREATE TABLE orders (id int PRIMARY KEY, tenant int, v text)",
+            "ALTER PUBLICATION interbed ADD TABLE orders",
+            ROW,
+        ),
+        r"is another table .*its number was \d+, and is \d+",
+    ),
+    "a table that is dropped": (PLAIN, ("DROP TABLE orders",), r"is not published any more"),
+    "a table with rows that becomes a partition": (
+        PARTITIONED,
+        (
+            "CREATE TABLE high (id int PRIMARY KEY, v text)",
+            "INSERT INTO high VALUES (11, 'lost')",
+            "ALTER TABLE orders ATTACH PARTITION high FOR VALUES FROM (10) TO (20)",
+            ROW,
+        ),
+        r"has got a partition that was a table before \(high\)",
+    ),
+}
+HARMLESS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "a new partition": (
+        PARTITIONED,
+        ("CREATE TABLE high PARTITION OF orders FOR VALUES FROM (10) TO (20)", "ALTER TABLE high ADD CHECK (id > 0)"),
+    ),
+    "another table that is published": (
+        PLAIN,
+        ("CREATE TABLE other (id int PRIMARY KEY)", "ALTER PUBLICATION interbed ADD TABLE other"),
+    ),
+    "new columns": (PLAIN, ("ALTER TABLE orders ADD COLUMN w int", "VACUUM FULL orders", "ANALYZE orders")),
+    "a second reason to be published": (PLAIN, ("ALTER PUBLICATION interbed ADD TABLES IN SCHEMA public",)),
+    "a truncation": (PLAIN, ("TRUNCATE orders", "INSERT INTO orders (id, v) VALUES (1, 'a')")),
+    "the same key again": (
+        PLAIN,
+        ("ALTER TABLE orders DROP CONSTRAINT orders_pkey", "ALTER TABLE orders ADD PRIMARY KEY (id)"),
+    ),
+}
+FIRST = "INSERT INTO orders (id, v) VALUES (1, 'a')"
+NAMES = TableNames(database="shop", databases=frozenset({"public"}), excluding="orders_old")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return lake(tmp_path)
+
+
+def run_on(database: Database, catalog: Catalog, changes: Sequence[str]) -> None:
+    """Carry out the changes while a run goes on, and let it go on until it has read them."""
+    source = database.source(NAMES)
+    job = database.job(catalog, names=NAMES, source=source, until_end=False, commit_interval=0.01)
+    done = False
+
+    def stopped() -> bool:
+        nonlocal done
+        if not done:
+            database.execute(*changes)
+            done = True
+            return False
+        return job.result.lag == 0 and bool(source.positions().has_reached(source.ends()))
+
+    try:
+        job.run(stopped)
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("when", ["in a running process", "between two runs"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_source_table_that_is_not_the_same_ends_the_run(
+    database: Database, catalog: Catalog, tally: Tally, change: str, when: str
+) -> None:
+    tally("changes of identity in PostgreSQL", 1)
+    before, changes, expected = CHANGES[change]
+    database.execute(*before, FIRST)
+    database.read(catalog, names=NAMES)
+    if when == "between two runs":
+        database.execute(*changes)
+        changes = ()
+    with pytest.raises(SourceChangedError, match=re.compile(expected, re.DOTALL)) as error:
+        run_on(database, catalog, changes)
+    assert "shop.orders" in str(error.value)
+    # It stays so until the user has decided.
+    with pytest.raises(SourceChangedError):
+        database.read(catalog, names=NAMES)
+    assert [row["id"] for row in rows_of(catalog)] == [1]
+
+
+@pytest.mark.parametrize("when", ["in a running process", "between two runs"])
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_loses_no_change_goes_on(database: Database, catalog: Catalog, change: str, when: str) -> None:
+    before, changes = HARMLESS[change]
+    database.execute(*before, FIRST)
+    database.read(catalog, names=NAMES)
+    if when == "between two runs":
+        database.execute(*changes)
+    else:
+        run_on(database, catalog, changes)
+    database.execute(ROW)
+    database.read(catalog, names=NAMES)
+    assert [row["id"] for row in rows_of(catalog)] == [1, 2]
+
+
+def test_what_is_accepted_is_noted_and_a_table_that_is_left_out_hinders_nobody(
+    database: Database, catalog: Catalog
+) -> None:
+    database.execute(*PLAIN, FIRST, "CREATE TABLE other (id int PRIMARY KEY)")
+    database.read(catalog)
+    database.execute("ALTER PUBLICATION interbed DROP TABLE orders", "ALTER PUBLICATION interbed ADD TABLE orders", ROW)
+    with pytest.raises(SourceChangedError):
+        database.read(catalog)
+    database.read(catalog, accept_changed_source=frozenset({"shop.orders"}))
+    database.execute("INSERT INTO orders (id) VALUES (3)")
+    database.read(catalog)
+    assert [row["id"] for row in rows_of(catalog)] == [1, 2, 3]
+    database.execute("DROP TABLE orders", "INSERT INTO other VALUES (7)")
+    with pytest.raises(SourceChangedError):
+        database.read(catalog)
+    left = TableNames(database="shop", databases=frozenset({"public"}), excluding="orders")
+    database.read(catalog, names=left)
+    assert rows_of(catalog, "shop.other") == [{"id": 7}]
+    assert [row["id"] for row in rows_of(catalog)] == [1, 2, 3]
+
+
+def test_a_dropped_table_is_read_again_from_its_first_row(database: Database, catalog: Catalog) -> None:
+    database.execute(*PLAIN, FIRST)
+    database.read(catalog)
+    database.execute(
+        "ALTER TABLE orders DROP CONSTRAINT orders_pkey", "ALTER TABLE orders ADD PRIMARY KEY (tenant, id)"
+    )
+    database.execute("INSERT INTO orders (id, tenant) VALUES (1, 2)")
+    with pytest.raises(SourceChangedError, match=r"Drop shop\.orders to read the source table again"):
+        database.read(catalog)
+    catalog.drop_table("shop.orders")
+    database.read(catalog, tables=TableSettings(options={"bucket": "1"}))
+    assert [(row["id"], row["tenant"]) for row in rows_of(catalog)] == [(1, 1), (1, 2)]
