@@ -9,6 +9,7 @@ import click
 from interbed.catalog.cli.group import CatalogGroup
 from interbed.ingest.cli.kafka import kafka
 from interbed.ingest.cli.postgres import postgres
+from interbed.ingest.cli.verify import verify
 
 
 @click.group(cls=CatalogGroup)
@@ -18,3 +19,4 @@ def ingest() -> None:
 
 ingest.add_command(kafka)
 ingest.add_command(postgres)
+ingest.add_command(verify)

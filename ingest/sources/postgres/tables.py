@@ -104,19 +104,23 @@ class PostgresPublication:
             if found is None:
                 return None
             number, identity, kind, names, condition = found
-            columns = connection.execute(_COLUMNS, [number]).fetchall()
+            columns = columns_of(self._connections, connection, number, identity)
         return PublishedTable(
             id=number,
             source=table,
             identity=identity,
             is_partitioned=kind == "p",
-            columns=[
-                PublishedColumn(name=name, oid=oid, modifier=modifier, is_identity=identity == "f" or bool(is_identity))
-                for name, oid, modifier, is_identity in columns
-                if names is None or name in names
-            ],
+            columns=[column for column in columns if names is None or column.name in names],
             condition=condition,
         )
+
+
+def columns_of(connections: Connections, connection: Any, relation: int, identity: str) -> list[PublishedColumn]:
+    """The columns of a table, by its number and the kind of its replica identity."""
+    return [
+        PublishedColumn(name=name, oid=oid, modifier=modifier, is_identity=identity == "f" or bool(is_identity))
+        for name, oid, modifier, is_identity in connections.rows(connection, _COLUMNS, [relation])
+    ]
 
 
 _PUBLISHABLE = """

@@ -1,0 +1,270 @@
+"""Whether a table of the lake has the rows of a source table: counts and checksums of key ranges, then the rows.
+
+A range holds the keys whose hash has one remainder. Both tables are read once for the checksums of all ranges, and
+again for the rows of the ranges that differ. A row that changes at the source meanwhile differs, too; so the rows are
+looked at twice, and a difference counts that is the same both times.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.errors import BadMessageError
+from interbed.ingest.flow.changes import RowChanges
+from interbed.ingest.formats.arrays import Array, taken
+from interbed.ingest.tables.change_fit import ChangeFit
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.table.table import Table
+
+RANGES = 65_536
+ROWS_MOST = 500_000
+"""How many rows of ranges that differ are held at a time."""
+SHOWN_MOST = 20
+
+Row = Mapping[str, Any]
+SourceRows = Callable[[], Iterable[RowChanges]]
+_Counts = Counter[tuple[bytes, bytes]]
+"""How often each row is there; a row is the bytes of its key and all its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDifference:
+    """A row that the tables have differently; None where one of them lacks it."""
+
+    lake: Row | None
+    source: Row | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableComparison:
+    """The result of a comparison.
+
+    `columns` were compared; `source_only` are columns that the table of the lake lacks. `ranges` is the number of
+    ranges whose checksums differ. `missing` rows are at the source alone, `left_over` rows in the lake alone, and
+    `different` rows have one key and other values. `differences` are the first of these rows.
+    """
+
+    rows: int
+    source_rows: int
+    columns: Sequence[str]
+    source_only: Sequence[str]
+    ranges: int
+    missing: int
+    left_over: int
+    different: int
+    differences: Sequence[RowDifference]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no row differs."""
+        return not (self.missing or self.left_over or self.different)
+
+
+class _Sums:
+    """The number of rows of each range, and the sum of their hashes."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(RANGES, np.int64)
+        self.hashes = np.zeros(RANGES, np.uint64)
+
+    def add(self, block: "_Block") -> None:
+        """Add rows."""
+        ranges = block.ranges()
+        self.counts += np.bincount(ranges, minlength=RANGES)
+        np.add.at(self.hashes, ranges, _hashes(block.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some rows: their keys and the rows as bytes, and their values."""
+
+    keys: Array
+    rows: Array
+    batch: pa.RecordBatch
+
+    def ranges(self) -> npt.NDArray[np.int64]:
+        """The range of each row."""
+        return (_hashes(self.keys) % np.uint64(RANGES)).astype(np.int64)
+
+
+class RowComparison:
+    """Compares a table of the lake with the rows of a source table."""
+
+    def __init__(self, table: Table, source: SourceRows) -> None:
+        """`source` reads the rows of the source table, as they are when it is called."""
+        self._table = table
+        self._source = source
+        self._columns: Sequence[str] = ()
+        self._keys: Sequence[str] = ()
+
+    def run(self, wait: Callable[[], None] = lambda: None) -> TableComparison:
+        """Compare the newest rows of both; `wait` is called before differences are looked at again.
+
+        Raises InvalidInputError where the tables share no column, or the source lacks one of the key, and
+        BadMessageError for a row of the source that the table can't have.
+        """
+        source_only = self._choose_columns()
+        ours, theirs = _Sums(), _Sums()
+        for block in self._lake():
+            ours.add(block)
+        for block in self._rows_of_source():
+            theirs.add(block)
+        apart = np.flatnonzero((ours.counts != theirs.counts) | (ours.hashes != theirs.hashes))
+        missing = left_over = different = 0
+        shown: list[RowDifference] = []
+        for ranges in _portions(apart, ours.counts + theirs.counts):
+            lake, source = self._look_twice(ranges, wait)
+            of_lake, of_source = _by_key(lake), _by_key(source)
+            for key in [*of_lake, *(key for key in of_source if key not in of_lake)]:
+                here, there = of_lake.get(key, []), of_source.get(key, [])
+                pairs = min(len(here), len(there))
+                different += pairs
+                left_over += len(here) - pairs
+                missing += len(there) - pairs
+                if len(shown) < SHOWN_MOST:
+                    shown.append(RowDifference(lake=here[0] if here else None, source=there[0] if there else None))
+        return TableComparison(
+            rows=int(ours.counts.sum()),
+            source_rows=int(theirs.counts.sum()),
+            columns=self._columns,
+            source_only=source_only,
+            ranges=len(apart),
+            missing=missing,
+            left_over=left_over,
+            different=different,
+            differences=shown,
+        )
+
+    def _choose_columns(self) -> list[str]:
+        """Choose what is compared; the columns of the source alone."""
+        names = next(iter(self._source())).rows.schema.names
+        schema = self._table.schema
+        self._columns = [name for name in schema.names if name in names]
+        # A partition may be a column that is worked out from another one.
+        lacking = [n for n in schema.primary_keys if n not in names and n not in schema.partition_keys]
+        if lacking or not self._columns:
+            why = f"the source lacks the column {lacking[0]!r} of its key" if lacking else "they share no column"
+            raise InvalidInputError(f"{self._table.name} can't be compared with the source table: {why}.")
+        self._keys = [name for name in schema.primary_keys if name in names] or self._columns
+        return [name for name in names if name not in schema.names]
+
+    def _lake(self) -> Iterator[_Block]:
+        with self._table.scan(columns=self._columns).to_arrow_batch_reader() as reader:
+            for batch in reader:
+                yield self._block(batch)
+
+    def _rows_of_source(self) -> Iterator[_Block]:
+        fit = ChangeFit(self._table)
+        for changes in self._source():
+            fitted = fit.fit(changes)
+            if fitted.bad:
+                raise BadMessageError.at("the source table", fitted.bad[0].reason)
+            for batch in fitted.rows.select(self._columns).to_batches():
+                yield self._block(batch)
+
+    def _block(self, batch: pa.RecordBatch) -> _Block:
+        return _Block(row_bytes(batch, self._keys), row_bytes(batch, self._columns), batch)
+
+    def _look_twice(self, ranges: npt.NDArray[np.int64], wait: Callable[[], None]) -> "tuple[_RowsApart, _RowsApart]":
+        """The rows of the ranges that the lake has alone, and the source alone, both times."""
+        first = self._apart(ranges)
+        if not (first[0].counts or first[1].counts):
+            return first
+        wait()
+        again = self._apart(ranges)
+        return again[0].also_in(first[0]), again[1].also_in(first[1])
+
+    def _apart(self, ranges: npt.NDArray[np.int64]) -> "tuple[_RowsApart, _RowsApart]":
+        chosen = np.zeros(RANGES, bool)
+        chosen[ranges] = True
+        lake, source = _RowsApart.read(self._lake(), chosen), _RowsApart.read(self._rows_of_source(), chosen)
+        return lake.without(source), source.without(lake)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsApart:
+    """Rows by their bytes, with how often they are there and where their values are."""
+
+    counts: _Counts
+    places: Mapping[tuple[bytes, bytes], tuple[pa.RecordBatch, int]]
+
+    @staticmethod
+    def read(blocks: Iterable[_Block], chosen: npt.NDArray[np.bool_]) -> "_RowsApart":
+        """The rows of the chosen ranges."""
+        counts: _Counts = Counter()
+        places: dict[tuple[bytes, bytes], tuple[pa.RecordBatch, int]] = {}
+        for block in blocks:
+            numbers = np.flatnonzero(chosen[block.ranges()])
+            batch = taken(block.batch, numbers)
+            for place, number in enumerate(numbers.tolist()):
+                row = (block.keys[number].as_py(), block.rows[number].as_py())
+                counts[row] += 1
+                places[row] = (batch, place)
+        return _RowsApart(counts, places)
+
+    def without(self, other: "_RowsApart") -> "_RowsApart":
+        """The rows that the other ones lack."""
+        return _RowsApart(self.counts - other.counts, self.places)
+
+    def also_in(self, other: "_RowsApart") -> "_RowsApart":
+        """The rows that are among the other ones as well."""
+        return _RowsApart(self.counts & other.counts, self.places)
+
+
+def _by_key(rows: _RowsApart) -> dict[bytes, list[Row]]:
+    """The values of the rows, by key."""
+    found: dict[bytes, list[Row]] = {}
+    for row, count in rows.counts.items():
+        batch, place = rows.places[row]
+        [values] = batch.slice(place, 1).to_pylist()
+        found.setdefault(row[0], []).extend([values] * count)
+    return found
+
+
+def row_bytes(batch: pa.RecordBatch, columns: Sequence[str]) -> Array:
+    """The values of columns of each row as bytes, which differ where a value does."""
+    parts: list[Any] = []
+    for name in columns:
+        text = _as_bytes(batch.column(name))
+        # With its length before it no value runs into the next one, and none is a null.
+        length = pc.cast(pc.cast(pc.binary_length(text), pa.string()), pa.large_binary())
+        parts += [length.fill_null(b"-"), text.fill_null(b"")]
+    join: Any = pc.binary_join_element_wise
+    found: Array = join(*parts, pa.scalar(b":", pa.large_binary()))
+    return found
+
+
+def _as_bytes(column: Any) -> Any:
+    if pa.types.is_nested(column.type):
+        return pa.array([None if v is None else repr(v).encode() for v in column.to_pylist()], pa.large_binary())
+    if pa.types.is_binary(column.type) or pa.types.is_fixed_size_binary(column.type):
+        return column.cast(pa.binary()).cast(pa.large_binary())
+    if pa.types.is_large_binary(column.type):
+        return column
+    return column.cast(pa.large_string()).cast(pa.large_binary())
+
+
+def _hashes(values: Array) -> npt.NDArray[np.uint64]:
+    """A hash of each, the same within this process."""
+    return np.fromiter(map(hash, values.to_pylist()), np.int64, len(values)).view(np.uint64)
+
+
+def _portions(ranges: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """The ranges, so many at a time that their rows are at most ROWS_MOST, but one at least."""
+    portion: list[int] = []
+    size = 0
+    for number in ranges.tolist():
+        count = int(counts[number])
+        if portion and size + count > ROWS_MOST:
+            yield np.array(portion, np.int64)
+            portion, size = [], 0
+        portion.append(number)
+        size += count
+    if portion:
+        yield np.array(portion, np.int64)
