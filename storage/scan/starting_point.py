@@ -1,5 +1,6 @@
 """Which snapshot a batch read sees."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -9,10 +10,12 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
+_VECTORS = "deletion-vectors.enabled"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
 """The modes in which options name one snapshot of the past."""
 
@@ -81,8 +84,14 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
     then = store.schemas.schema(snapshot.schema_id)
     # The options of a table that replaced it are those of another table.
     if not store.schemas.is_replaced(then, store.schema.id):
-        then = replace(then, options=store.schema.options)
+        then = replace(then, options=_options_for(then, store.schema.options))
     return store.with_schema(then)
+
+
+def _options_for(then: TableSchema, options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of today for files of a schema of the past: whether deletion vectors hold stays as it was then."""
+    kept = {key: value for key, value in options.items() if key != _VECTORS}
+    return {**kept, _VECTORS: then.options[_VECTORS]} if _VECTORS in then.options else kept
 
 
 def travels(store: TableStore) -> bool:

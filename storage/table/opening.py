@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta import store
 from interbed.storage.meta.options.log import LogConsistency
+from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
     from interbed.storage.meta.write_log import WriteLog
 
 
-def _check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
+def _check_options(
+    schema: TableSchema, before: TableSchema | None = None, at: tuple[FileIO, TablePaths] | None = None
+) -> None:
     from interbed.storage.table.option_rules import check_options
 
     check_options(schema, before)
+    if before is None or at is None:
+        return
+    from interbed.storage.table.vector_switch import check_compacted, switches_on
+
+    if switches_on(before, schema):
+        file_io, paths = at
+        check_compacted(open_store(paths.location, file_io, schema=before, dynamic_options={"branch": paths.branch}))
 
 
 def _maintain(of: TableStore) -> None:

@@ -32,7 +32,10 @@ READ_ELSEWHERE: dict[str, Meaning] = {
     ),
     "data-file.path-directory": Meaning("text", "", "The directory of data files, below that of the table."),
     "deletion-vectors.modifiable": Meaning(
-        "boolean", "false", "Whether `deletion-vectors.enabled` may be changed in a table with rows."
+        "boolean",
+        "false",
+        "Whether `deletion-vectors.enabled` may be changed in a table with rows; a full compaction has to be before it "
+        "is switched on.",
     ),
     "disable-explicit-type-casting": Meaning(
         "boolean", "false", "Whether a column's type is changed by Paimon's implicit casts alone."

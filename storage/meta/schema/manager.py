@@ -244,7 +244,7 @@ class SchemaManager:
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
             changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=schema_id)
-            self._rules(changed, before=current)
+            self._rules(changed, before=current, at=(self._file_io, self._paths))
             self._check_fallback(changed, current)
             if check is not None:
                 check(current, changed)

@@ -49,6 +49,7 @@ IMMUTABLE_OPTIONS = frozenset(
 Paimon, which then loses sight of the files; interbed refuses."""
 
 KEYS = frozenset({PRIMARY_KEY, PARTITION})
+_VECTORS = "deletion-vectors.enabled"
 """Options that stand in for keys of the schema; a table without keys and files may be given some."""
 
 
@@ -78,7 +79,7 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
             )
     if key in ("ignore-delete", "ignore-update-before") and schema.core.boolean(key, False):
         raise InvalidOptionError(f"Option '{key}' can't be changed from true to false.")
-    if key == "deletion-vectors.enabled" and not schema.core.boolean("deletion-vectors.modifiable", False):
+    if key == _VECTORS and not schema.core.boolean("deletion-vectors.modifiable", False):
         new = CoreOptions({} if value is None else {key: value}).deletion_vectors_enabled
         if new != schema.core.deletion_vectors_enabled:
             raise InvalidOptionError(
@@ -95,7 +96,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
     check_names(options, schema.options)
     check_supported(options, schema.options)
     for key, value in options.items():
-        if (key in IMMUTABLE_OPTIONS or key == BUCKET) and schema.options.get(key) != value:
+        if (key in IMMUTABLE_OPTIONS or key in (BUCKET, _VECTORS)) and schema.options.get(key) != value:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")
         if key != PATH:
             check_option(schema, key, value)
@@ -104,7 +105,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
 def check_dynamic_removal(schema: TableSchema, keys: Iterable[str]) -> None:
     """Refuse to leave options of the table aside by which its files are laid out; raises InvalidOptionError."""
     for key in keys:
-        if key in schema.options and (key in IMMUTABLE_OPTIONS or key == BUCKET):
+        if key in schema.options and (key in IMMUTABLE_OPTIONS or key in (BUCKET, _VECTORS)):
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be left aside.")
 
 

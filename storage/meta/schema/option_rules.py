@@ -6,16 +6,20 @@ The rules know file formats, indexes, merge functions and buckets, and so stand 
 
 from typing import Protocol
 
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 class OptionRules(Protocol):
     """Checks the options of a whole schema."""
 
-    def __call__(self, schema: TableSchema, before: TableSchema | None = None) -> None:
-        """Raise InvalidOptionError for options that contradict each other, the keys or the columns.
+    def __call__(
+        self, schema: TableSchema, before: TableSchema | None = None, at: "tuple[FileIO, TablePaths] | None" = None
+    ) -> None:
+        """Raise InvalidOptionError for options that contradict each other, the keys or the columns, or the files.
 
-        NotSupportedError for what this version lacks. `before` is the table that is changed: what Java Paimon let it
-        have it may keep.
+        NotSupportedError for what this version lacks. `before` is the table that is changed, which is `at` this place:
+        what Java Paimon let it have it may keep.
         """
         ...

@@ -101,7 +101,7 @@ def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path:
         for options, part in (
             ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' can't be combined"),
             ({"sequence.field": "nope"}, "'nope', which the table lacks"),
-            ({"deletion-vectors.enabled": "true"}, "can't be changed"),
+            ({"deletion-vectors.enabled": "true"}, "can't be set dynamically"),
             ({"merge-engine": "aggregation"}, "can't be set dynamically"),
             ({"snapshot.num-retained.max": "1"}, "more than 'snapshot.num-retained.max', which is 1"),
         ):
