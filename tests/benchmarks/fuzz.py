@@ -167,10 +167,11 @@ def run(frames: int, clients: int, seed: int, db: str | None) -> dict[str, objec
             ]
             ended = threading.Event()
             thread = threading.Thread(target=healthy_waits, args=(port, ended, waits))
-            if kind == "binary":
-                thread.start()
+            # Before the thread: a process that is forked beside one may inherit a lock that nobody releases.
             for sender in senders:
                 sender.start()
+            if kind == "binary":
+                thread.start()
             for _ in senders:
                 total += results.get()
             for sender in senders:
