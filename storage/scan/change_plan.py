@@ -11,10 +11,10 @@ from enum import Enum
 from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
-from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile, Split
@@ -76,6 +76,17 @@ class SnapshotChangeRules:
         if snapshot.changelog_manifest_list is None and not snapshot.changelog_has_expired:
             return ChangeFiles.NOTHING
         return ChangeFiles.CHANGELOG
+
+
+def check_tells_changes(store: TableStore) -> None:
+    """Raise NotSupportedError for a table whose written rows are not its changes, and which keeps no changelog."""
+    options = store.options
+    if options.merge_engine is MergeEngine.FIRST_ROW and options.changelog_producer is ChangelogProducer.NONE:
+        raise NotSupportedError(
+            f"The changes of the table at {store.location} can't be read: with 'merge-engine' = 'first-row' rows are "
+            "written that the table ignores, because their keys are there. Set 'changelog-producer' = 'lookup' in the "
+            "table, whose changelog has the new rows alone."
+        )
 
 
 def splits_of_snapshot(

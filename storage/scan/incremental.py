@@ -25,6 +25,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
     SnapshotChangeRules,
+    check_tells_changes,
     record_split,
     splits_of_snapshot,
 )
@@ -81,6 +82,8 @@ def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode
         first = _compared(store, between)
         last = _existing(store, between.last, between)
         return plan_of(last, _difference(store, files, first, last))
+    if mode is IncrementalScanMode.AUTO:
+        check_tells_changes(store)
     rules = _rules(store, mode)
     splits: list[Split] = []
     snapshots = [snapshot_changed(store, i, between) for i in between.snapshot_ids]

@@ -20,7 +20,12 @@ from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.change_plan import SnapshotChangeRules, record_splits, splits_of_snapshot
+from interbed.storage.scan.change_plan import (
+    SnapshotChangeRules,
+    check_tells_changes,
+    record_splits,
+    splits_of_snapshot,
+)
 from interbed.storage.scan.incremental import plan_of
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -57,6 +62,7 @@ class StreamScan:
                 f"The table at {store.location} has '{CHANGE_TRACKING}' = 'false': it is for batch reads alone. Set it "
                 "to 'true' to read its changes."
             )
+        check_tells_changes(store)
         self._store = store
         self._predicate = predicate
         self._partition_filter = partition_filter
