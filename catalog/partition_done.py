@@ -57,7 +57,7 @@ def mark_done(
                 directory = f"{table.location}/{paths.partition_directory(spec)}"
                 write_success_file(table.store, f"{directory}/{SUCCESS_FILE_NAME}", int(clock() * 1000))
         else:
-            register([_done(paths.partition_spec(spec)) for spec in specs])
+            register([_done(paths.directory_spec(spec)) for spec in specs])
     return [paths.partition_spec(spec) for spec in specs]
 
 

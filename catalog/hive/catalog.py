@@ -277,7 +277,7 @@ class HiveCatalog(Catalog):
         super().drop_partitions(name, partitions)
         with self._entries.hold(name):
             # A writer that came in between has registered its partition anew, and that stays.
-            filled = [p.spec for p in partitions_of(self.get_table(name))]
+            filled = [store.paths.in_directories(p.spec) for p in partitions_of(self.get_table(name))]
             registered.drop([spec for spec in specs if spec not in filled])
 
     # -- repair ----------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def _has_partitions(store: TableStore, entry: object) -> bool:
 
 def _complete(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
     """The specification with all columns, in the text of directories; InvalidInputError."""
-    return store.paths.partition_spec(store.paths.parse_partition_spec(spec))
+    return store.paths.directory_spec(store.paths.parse_partition_spec(spec))
 
 
 def _text(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:

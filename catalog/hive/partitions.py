@@ -110,10 +110,12 @@ class MetastorePartitions:
         return partition
 
     def _values(self, spec: Spec) -> list[str]:
-        return [spec[name] for name in self._paths.partition_names]
+        texts = self._paths.in_directories(spec)
+        return [texts[name] for name in self._paths.partition_names]
 
     def _name(self, spec: Spec, *, fold: bool = False) -> str:
-        names = [(n.lower() if fold else n, spec[n]) for n in self._paths.partition_names]
+        columns = [name.lower() if fold else name for name in self._paths.partition_names]
+        names = zip(columns, self._values(spec), strict=True)
         return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in names)
 
     def _spec(self, name: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import create_snapshot
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.table.option_rules import check_options
+from interbed.storage.table.opening import HOOKS
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class HivePublisher:
         self._schema = schema
         self._locations = locations
         self._sync_properties = sync_properties
-        self._schemas = SchemaManager(file_io, paths, check_options)
+        self._schemas = SchemaManager(file_io, paths, HOOKS.check_options)
         self._attempts = threading.local()
 
     @contextmanager
@@ -258,5 +258,5 @@ class HivePublisher:
         reader = ManifestReader(self._file_io, self._paths)
         added = {e.partition for s in snapshots for e in reader.entries(reader.delta(s)) if e.kind is FileKind.ADD}
         if added:
-            specs = [self._paths.partition_spec(partition) for partition in sorted(added)]
+            specs = [self._paths.directory_spec(partition) for partition in sorted(added)]
             MetastorePartitions(self._client, self._identifier, self._paths, self._locations).create(entry, specs)

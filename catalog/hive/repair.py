@@ -221,7 +221,8 @@ class MetastoreRepair:
         registered = MetastorePartitions(self._entries.client, identifier, store.paths, self._entries.locations)
         known = {tuple(s.values()) for s in registered.specs()} if entry is not None else set()
         # Null and the empty text have one directory, and are one partition to a metastore.
-        found = {tuple(p.spec.values()): p.spec for p in partitions_of(Table(str(identifier), store))}
+        specs = [store.paths.in_directories(p.spec) for p in partitions_of(Table(str(identifier), store))]
+        found = {tuple(spec.values()): spec for spec in specs}
         missing = [spec for values, spec in found.items() if values not in known]
         if not missing:
             return

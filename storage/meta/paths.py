@@ -146,7 +146,10 @@ class TablePaths:
     # -- data ------------------------------------------------------------------------------------------------------
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
-        """The text of each partition column's value, not escaped; null and blank are the default name."""
+        """The text of each partition column's value, not escaped; null is the default name.
+
+        No two partitions have one specification, but a null and the text that is the default name.
+        """
         from interbed.storage.base.row.binary_row import decode_row
 
         values = decode_row(partition, self.partition_types)
@@ -155,9 +158,17 @@ class TablePaths:
             for name, value, data_type in zip(self.partition_names, values, self.partition_types, strict=True)
         }
 
+    def directory_spec(self, partition: bytes) -> dict[str, str]:
+        """The same as directories and a metastore have it: blank values are the default name as well as null."""
+        return self.in_directories(self.partition_spec(partition))
+
+    def in_directories(self, spec: Mapping[str, str]) -> dict[str, str]:
+        """A specification with the texts that directories have, not escaped."""
+        return {name: self.default_name if _BLANK.issuperset(text) else text for name, text in spec.items()}
+
     def partition_directory(self, partition: bytes) -> str:
         """The directory of a partition, relative to the location: `dt=2024-01-31/h=1`, or '' when unpartitioned."""
-        return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.partition_spec(partition).items())
+        return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.directory_spec(partition).items())
 
     def bucket_directory(self, bucket_id: BucketId) -> str:
         """The directory that holds the data files of a bucket."""
@@ -220,8 +231,7 @@ class TablePaths:
     def _text(self, value: object, data_type: DataType) -> str:
         from interbed.storage.base.row.values import render_text
 
-        text = "" if value is None else render_text(value, data_type, legacy=self.legacy)
-        return self.default_name if _BLANK.issuperset(text) else text
+        return self.default_name if value is None else render_text(value, data_type, legacy=self.legacy)
 
     def _value(self, name: str, value: object, data_type: DataType) -> object:
         from interbed.storage.base.row.values import coerce, parse_text

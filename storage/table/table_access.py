@@ -103,7 +103,7 @@ class TableAccess:
         return self.store.paths.parse_partition_spec(spec)
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
-        """The text of each partition column's value, not escaped; null and blank are the default name."""
+        """The text of each partition column's value, not escaped; null is the default name."""
         return self.store.paths.partition_spec(partition)
 
     def partition_sums(self) -> "dict[bytes, FileSum]":

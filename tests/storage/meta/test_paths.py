@@ -50,9 +50,11 @@ def test_a_partition_is_found_again_from_the_text_of_its_directory(name: str) ->
         for entry in read_manifest(manifest.read_bytes(), source=str(manifest)):
             spec = dict(paths.partition_spec(entry.partition))
             values = decode_row(entry.partition, paths.partition_types)
+            assert decode_row(paths.parse_partition_spec(spec), paths.partition_types) == values
             # A null, an empty and a blank string share a directory; the text of the directory means the null.
             shared = tuple(None if isinstance(v, str) and not v.strip() else v for v in values)
-            assert decode_row(paths.parse_partition_spec(spec), paths.partition_types) == shared
+            directory = paths.directory_spec(entry.partition)
+            assert decode_row(paths.parse_partition_spec(directory), paths.partition_types) == shared
 
 
 def test_metadata_has_its_own_directories() -> None:

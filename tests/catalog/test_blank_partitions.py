@@ -1,0 +1,49 @@
+"""Partitions whose values are empty, blank or null share a directory, and are three partitions all the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.catalog.api import Catalog
+
+VALUES = ["", None, "  ", "\t", "x"]
+NULL = "__DEFAULT_PARTITION__"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    made = load_catalog(warehouse=str(tmp_path))
+    made.create_database("d")
+    rows = pa.table({"id": range(len(VALUES)), "p": VALUES})
+    made.create_table("d.t", rows.schema, partition_keys=["p"], options={"bucket": "-1"}).append(rows)
+    return made
+
+
+def left(catalog: Catalog) -> list[object]:
+    rows = catalog.get_table("d.t").scan().to_arrow().to_pylist()
+    return [row["p"] for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def test_they_are_listed_apart(catalog: Catalog) -> None:
+    assert sorted(p.spec["p"] for p in catalog.list_partitions("d.t")) == sorted(
+        NULL if value is None else value for value in VALUES
+    )
+    shown: Any = catalog.get_table("d.t$partitions").scan().to_arrow()["partition"].to_pylist()
+    assert sorted(shown) == sorted(f"p={NULL if value is None else value}" for value in VALUES)
+
+
+def test_what_is_listed_is_what_a_drop_deletes(catalog: Catalog) -> None:
+    for partition in catalog.list_partitions("d.t"):
+        before = left(catalog)
+        catalog.drop_partitions("d.t", [partition.spec])
+        value = None if partition.spec["p"] == NULL else partition.spec["p"]
+        assert left(catalog) == [each for each in before if each != value]
+    assert left(catalog) == []
+
+
+def test_a_null_may_be_named_by_itself(catalog: Catalog) -> None:
+    catalog.drop_partitions("d.t", [{"p": None}])
+    assert left(catalog) == ["", "  ", "\t", "x"]
