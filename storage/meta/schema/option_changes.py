@@ -88,6 +88,11 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
             )
 
 
+def _is_layout(schema: TableSchema, key: str) -> bool:
+    """Whether the option says how files are to be read; without a primary key vectors hold whatever it is."""
+    return key in IMMUTABLE_OPTIONS or key == BUCKET or (key == _VECTORS and schema.has_primary_key)
+
+
 def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> None:
     """Refuse dynamic options that change how existing files are laid out, are misspelt, or are not carried out.
 
@@ -96,7 +101,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
     check_names(options, schema.options)
     check_supported(options, schema.options)
     for key, value in options.items():
-        if (key in IMMUTABLE_OPTIONS or key in (BUCKET, _VECTORS)) and schema.options.get(key) != value:
+        if _is_layout(schema, key) and schema.options.get(key) != value:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")
         if key != PATH:
             check_option(schema, key, value)
@@ -105,7 +110,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
 def check_dynamic_removal(schema: TableSchema, keys: Iterable[str]) -> None:
     """Refuse to leave options of the table aside by which its files are laid out; raises InvalidOptionError."""
     for key in keys:
-        if key in schema.options and (key in IMMUTABLE_OPTIONS or key in (BUCKET, _VECTORS)):
+        if key in schema.options and _is_layout(schema, key):
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be left aside.")
 
 

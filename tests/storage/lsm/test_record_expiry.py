@@ -181,7 +181,7 @@ def test_an_old_row_hides_the_one_before_it_while_that_is_there(tmp_path: Path) 
         {"changelog-producer": "lookup"},
         {"changelog-producer": "full-compaction"},
         {"deletion-vectors.enabled": "true"},
-        {"merge-engine": "first-row"},
+        {"merge-engine": "first-row", "changelog-producer": "lookup"},
         {"merge-engine": "partial-update"},
         {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
     ],
