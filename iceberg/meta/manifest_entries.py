@@ -35,6 +35,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.iceberg.meta.new_manifests import NEWEST_VERSION, row_id_of
 from interbed.storage.base.ahead import ahead_of
+from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.base.fileio.at_once import begun
 
@@ -91,6 +92,27 @@ class _Begun(InputFile):
             return source.read()
 
 
+class _Whole(InputFile):
+    """A file of Avro that is not cut off: pyiceberg's decoder reads on beyond the end of one that is."""
+
+    def __init__(self, source: InputFile) -> None:
+        super().__init__(source.location)
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def exists(self) -> bool:
+        return self._source.exists()
+
+    def open(self, seekable: bool = True) -> Any:
+        with self._source.open() as source:
+            content = io.BytesIO(source.read())
+        PlainBlocks(content).check_whole()
+        content.seek(0)
+        return content
+
+
 def _source(files: FileIO, path: str) -> InputFile:
     source = files.new_input(path)
     return source if urlsplit(path).scheme in ("", "file") else _Begun(source)
@@ -101,7 +123,7 @@ def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     if not snapshot.manifest_list:
         raise ValueError(f"snapshot {snapshot.snapshot_id} names no manifest list")
     with AvroFile[ManifestFile](
-        files.new_input(snapshot.manifest_list),
+        _Whole(files.new_input(snapshot.manifest_list)),
         MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
@@ -136,7 +158,7 @@ def _reader_of(schema: str) -> Reader:
 
 
 def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:
-    with _Manifest(source) as reader:
+    with _Manifest(_Whole(source)) as reader:
         entries = list(reader)
     counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
     known = [count for count in counts if count is not None]

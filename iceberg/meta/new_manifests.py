@@ -81,7 +81,9 @@ def write_manifest(
         schema_name="manifest_entry",
         metadata=metadata,
     ) as writer:
-        writer.write_block(list(entries))
+        # A block without records is a damaged one to some readers, DuckDB among them.
+        if entries:
+            writer.write_block(list(entries))
     return ManifestFile.from_args(
         _table_format_version=NEWEST_VERSION,
         manifest_path=path,
@@ -145,7 +147,8 @@ def write_manifest_list(
         schema_name="manifest_file",
         metadata=metadata,
     ) as writer:
-        writer.write_block(records)
+        if records:
+            writer.write_block(records)
     return next_row_id
 
 

@@ -8,7 +8,7 @@ Avro specification 1.11, object container files.
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import IO, Any, cast
 
@@ -47,7 +47,10 @@ class PlainBlocks:
         self.schema_text = metadata["avro.schema"].decode()
         self.records = int(metadata[RECORDS]) if RECORDS in metadata else None
         self.codec = metadata.get("avro.codec", b"null").decode()
-        self._decompress = decompressor(self.codec)
+
+    @cached_property
+    def _decompress(self) -> Callable[[bytes], bytes]:
+        return decompressor(self.codec)
 
     @cached_property
     def schema(self) -> Any:
@@ -85,7 +88,26 @@ class PlainBlocks:
             parts.append(block_bytes(rows, content, self._sync))
         return b"".join(parts)
 
+    def check_whole(self) -> None:
+        """Read to the end without decoding anything; raises ValueError where the file is cut off or a marker is not
+        there. Only before the blocks are read.
+        """
+        while self._packed() is not None:
+            pass
+
     def _next_block(self) -> Block | None:
+        found = self._packed()
+        if found is None:
+            return None
+        rows, packed = found
+        block = bytes(self._decompress(packed))
+        if rows > len(block) and not (isinstance(self.schema, Mapping) and self.schema.get("fields") == []):
+            # Room for so many rows is not made before they are known to be there.
+            raise ValueError("a block has fewer bytes than rows")
+        return rows, block
+
+    def _packed(self) -> Block | None:
+        """The next block as it is in the file."""
         first = self._source.read(1)
         if not first:
             return None
@@ -96,11 +118,7 @@ class PlainBlocks:
         packed = self._exactly(size)
         if self._exactly(SYNC_BYTES) != self._sync:
             raise ValueError("a block does not end with the file's marker")
-        block = bytes(self._decompress(packed))
-        if rows > len(block) and not (isinstance(self.schema, Mapping) and self.schema.get("fields") == []):
-            # Room for so many rows is not made before they are known to be there.
-            raise ValueError("a block has fewer bytes than rows")
-        return rows, block
+        return rows, packed
 
     def _read_metadata(self) -> dict[str, bytes]:
         metadata: dict[str, bytes] = {}

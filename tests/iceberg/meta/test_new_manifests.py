@@ -1,5 +1,6 @@
 """Manifests and manifest lists that are written are what pyiceberg reads, whatever version and content."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import LongType, NestedField, StringType
 
 from interbed.iceberg.meta.new_manifests import row_id_of, write_manifest, write_manifest_list
+from interbed.storage.base.avro.blocks import PlainBlocks
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True), NestedField(2, "day", StringType(), required=False), schema_id=0
@@ -137,3 +139,19 @@ def test_version_1_has_no_deletes_and_no_manifest_is_empty(tmp_path: Path) -> No
                 entries=[entry(path, "mon", ManifestEntryStatus.ADDED) for path in entries],
             )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_list_without_manifests_has_no_block(tmp_path: Path) -> None:
+    path = tmp_path / "list.avro"
+    write_manifest_list(
+        IO,
+        str(path),
+        format_version=2,
+        snapshot_id=1,
+        parent_snapshot_id=None,
+        sequence_number=1,
+        manifests=[],
+        compression="snappy",
+    )
+    assert list(PlainBlocks(io.BytesIO(path.read_bytes()))) == []
+    assert list(read_manifest_list(IO.new_input(str(path)))) == []
