@@ -39,6 +39,7 @@ _OR: Callable[..., BooleanExpression] = expressions.Or
 _ONE_OF: Callable[..., BooleanExpression] = expressions.In
 _NULL: Callable[..., BooleanExpression] = expressions.IsNull
 _NOT_NULL: Callable[..., BooleanExpression] = expressions.NotNull
+_NAN: Callable[..., BooleanExpression] = expressions.IsNaN
 _PREFIX: Callable[..., BooleanExpression] = expressions.StartsWith
 _LITERALS: Mapping[TypeRoot, type] = {
     TypeRoot.BOOLEAN: bool,
@@ -76,10 +77,10 @@ def _translated(predicate: "ours.Predicate", columns: Mapping[str, AtomicType]) 
         case ours.Or(children):
             return reduce(_OR, (_translated(child, columns) for child in children), _FALSE)
         case ours.Comparison(op, str(name), value) if name in columns and _is_known(value, columns[name]):
-            # Bounds say nothing of NaN, which differs from everything.
-            if op is ours.Op.NE and isinstance(value, float):
-                return _TRUE
-            return _COMPARISONS[op](name, value)
+            compared = _COMPARISONS[op](name, value)
+            # Bounds say nothing of NaN, which is greater than every number.
+            above = isinstance(value, float) and op in (ours.Op.NE, ours.Op.GT, ours.Op.GE)
+            return _OR(compared, _NAN(name)) if above else compared
         case ours.In(str(name), values) if name in columns and len(values) <= _MAX_CHOICES:
             known = [value for value in values if value is not None]
             return _ONE_OF(name, known) if known and all(_is_known(v, columns[name]) for v in known) else _TRUE

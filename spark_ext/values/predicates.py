@@ -44,10 +44,6 @@ _COMPARISONS = {"=": Op.EQ, "<>": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">
 _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 _TEXT = {"STARTS_WITH": StartsWith, "ENDS_WITH": EndsWith, "CONTAINS": Contains}
 
-# For Spark NaN is greater than every number and equal to itself; these comparisons are right either way as long as the
-# literal is a number, because a NaN in the column makes them false for Spark and for Arrow alike.
-_FLOAT_SAFE = frozenset({Op.EQ, Op.LT, Op.LE})
-
 
 class Handling(IntEnum):
     """What becomes of a filter; the numbers are those of planner.thrift."""
@@ -86,11 +82,8 @@ def handling_of(tree: str, fields: Sequence[DataField], partition_keys: Sequence
     """What a scan makes of the filter: filters on partition columns alone decide about whole partitions, exactly."""
     if predicate_of(tree, fields) is None:
         return Handling.IGNORED
-    by_name = {f.name: f for f in fields}
     columns = columns_of(json.loads(tree))
-    exact = all(
-        c in partition_keys and not is_atomic(by_name[c].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for c in columns
-    )
+    exact = all(c in partition_keys for c in columns)
     return Handling.EXACT if exact and columns else Handling.PRUNES
 
 
@@ -152,11 +145,10 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
         asked, _ = _asked(arguments[0], fields, atomic=False)
         return IsNull(asked) if operator == "IS_NULL" else IsNotNull(asked)
     if operator in _COMPARISONS:
-        return _comparison(_COMPARISONS[operator], arguments, fields, negated)
+        return _comparison(_COMPARISONS[operator], arguments, fields)
     if operator == "<=>":
         asked, field = _asked(arguments[0], fields)
         value = _literal(arguments[1], field).value
-        _check_float(field, Op.EQ, [value], negated)
         # Of a null column value this is false and not unknown, which makes a difference under NOT.
         if value is None:
             return IsNull(asked)
@@ -164,7 +156,6 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
     if operator == "IN":
         asked, field = _asked(arguments[0], fields)
         values = [_literal(a, field).value for a in arguments[1:]]
-        _check_float(field, Op.EQ, values, negated)
         known = tuple(v for v in values if v is not None)
         # A null among the values never selects a row, but under NOT it keeps any from being selected.
         if not known or (negated and len(known) < len(values)):
@@ -179,7 +170,7 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
     raise _UnusableError
 
 
-def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField], negated: bool) -> Predicate:
+def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField]) -> Predicate:
     left, right = arguments
     if "column" not in left:
         left, right, op = right, left, _MIRRORED[op]
@@ -188,7 +179,6 @@ def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField
     if value is None:
         # Never true; Spark folds it away before it comes here.
         raise _UnusableError
-    _check_float(field, op, [value], negated)
     return Comparison(op, asked, value)
 
 
@@ -217,13 +207,6 @@ def _asked(
         # Spark compares what is left after the nanoseconds are cut off.
         raise _UnusableError
     return asked, field
-
-
-def _check_float(field: DataField, op: Op, values: Sequence[Any], negated: bool) -> None:
-    if not is_atomic(field.type, TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        return
-    if negated or op not in _FLOAT_SAFE or any(v is not None and v != v for v in values):
-        raise _UnusableError
 
 
 def _literal(node: Mapping[str, Any], field: DataField) -> _Literal:

@@ -2,8 +2,8 @@
 
 Polars' filter comes as an expression. What of it says the same here as in Polars is pushed down, so that files are left
 out; the whole expression is applied to the rows that are read, so that nothing depends on the translation but speed.
-Both differ on NaN, which Polars takes for the greatest number and equal to itself, and on what literal is equal to a
-number of 32 bits: such comparisons are not pushed down. Polars takes the first rows before it filters them.
+Both differ on what literal is equal to a number of 32 bits, so that such comparisons are not pushed down. Polars takes
+the first rows before it filters them.
 """
 
 import io
@@ -114,7 +114,7 @@ class _Translation:
                 field = self._fields.get(name)
                 if field is None or is_atomic(field.type, TypeRoot.FLOAT):
                     return None
-                if isinstance(values, list) and not any(v is None or v != v for v in values):
+                if isinstance(values, list) and not any(v is None for v in values):
                     return self._bound(In(name, tuple(values)))
                 return None
             case {"Boolean": {"IsBetween": {"closed": str(closed)}}}:
@@ -131,11 +131,7 @@ class _Translation:
     def _comparison(self, name: str, op: Op, node: Any) -> Predicate | None:
         field = self._fields.get(name)
         value = self._literal(node)
-        if field is None or value is None or value != value:
-            return None
-        if is_atomic(field.type, TypeRoot.FLOAT):
-            return None
-        if is_atomic(field.type, TypeRoot.DOUBLE) and op not in (Op.EQ, Op.LT, Op.LE):
+        if field is None or value is None or is_atomic(field.type, TypeRoot.FLOAT):
             return None
         return self._bound(Comparison(op, name, value))
 

@@ -15,7 +15,7 @@ def key_values(columns: Sequence[str], parts: Sequence[Predicate], *, most: int)
     """All values of the columns together that equalities and lists allow, in which some may be twice.
 
     `parts` are all true of a row, and bound. None when some column is free, when there are more than `most`, and for
-    zeros of floating-point numbers: those of both signs are equal, but their hashes are not.
+    zero and NaN of floating-point numbers: they have several forms that are equal, but their hashes are not.
     """
     if not columns:
         return None
@@ -53,7 +53,7 @@ def _products(columns: Sequence[str], parts: Sequence[Predicate], most: int) -> 
         if not lists:
             return None
         fewest = min(lists, key=len)
-        if any(isinstance(v, float) and v == 0 for v in fewest):
+        if any(isinstance(v, float) and (v == 0 or v != v) for v in fewest):
             return None
         allowed.append(fewest)
     return list(product(*allowed)) if prod(map(len, allowed)) <= most else None

@@ -98,9 +98,7 @@ class PartitionSet:
         """The manifests that may hold one of the set; all of them when asking would cost more than reading."""
         if not self._partitions:
             return []
-        # NaN is equal to nothing, so floating-point partitions can't be looked for by value.
-        floating = any(is_atomic(f.type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for f in self._fields)
-        if not self._fields or floating or len(self._partitions) > _PRUNED_PARTITIONS:
+        if not self._fields or len(self._partitions) > _PRUNED_PARTITIONS:
             return list(manifests)
         types = [f.type for f in self._fields]
         any_of = Or(tuple(self._is(decode_row(p, types)) for p in sorted(self._partitions)))

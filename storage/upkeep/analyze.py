@@ -17,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
+from interbed.storage.base.row.values import java_float_text
+from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot, is_atomic
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm
+from interbed.storage.files.format.stats import float_bounds
 from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.query import Scan
@@ -121,10 +123,9 @@ class _Gathered:
             self._length += pc.sum(lengths).as_py()
             self._longest = max(self._longest, pc.max(lengths).as_py())
             return
-        bounds = pc.min_max(present)
-        least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-        self._least = least if self._least is None else min(self._least, least)
-        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
+        least, greatest = _extremes(present)
+        self._least = least if self._least is None else min(self._least, least, key=_rank)
+        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest, key=_rank)
 
     def finished(self) -> TableColumnStatistics:
         """The outcome."""
@@ -140,6 +141,20 @@ class _Gathered:
             average_length=int(np.ceil(average)),
             maximal_length=longest,
         )
+
+
+def _extremes(present: "pa.Array[Any]") -> tuple[Any, Any]:
+    if pa.types.is_floating(present.type):
+        found = float_bounds(present)
+        assert found is not None
+        return found
+    bounds = pc.min_max(present)
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """What orders values as Spark does, for which NaN is the greatest."""
+    return value != value, value
 
 
 def _width(data_type: Any) -> int:
@@ -206,4 +221,6 @@ def _text(value: Any, field: DataField) -> str:
         return f"{value.replace(tzinfo=None):%Y-%m-%d %H:%M:%S}.{fraction}"
     if isinstance(value, date):
         return str((value - _EPOCH).days)
+    if isinstance(value, float):
+        return java_float_text(value, single=is_atomic(field.type, TypeRoot.FLOAT))
     return f"{value:f}" if hasattr(value, "as_tuple") else str(value)

@@ -32,18 +32,10 @@ from interbed.storage.base.predicate.expr import (
     TextMatch,
 )
 from interbed.storage.base.predicate.inner_values import inner_values
+from interbed.storage.base.predicate.kernels import call, compare
 from interbed.storage.base.predicate.literals import literal
 from interbed.storage.base.predicate.reference import Inner, Reference, column_of
 from interbed.storage.base.row.words import Array
-
-_KERNELS = {
-    Op.EQ: "equal",
-    Op.NE: "not_equal",
-    Op.LT: "less",
-    Op.LE: "less_equal",
-    Op.GT: "greater",
-    Op.GE: "greater_equal",
-}
 
 
 def mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
@@ -70,7 +62,7 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> Array:
             parts = [_evaluate(c, batch) for c in children]
             return reduce(_call2("or_kleene"), parts) if parts else _constant(False, batch.num_rows)
         case Not(child):
-            return _call("invert", _evaluate(child, batch))
+            return call("invert", _evaluate(child, batch))
         case Comparison() | In() | NotIn() | IsNull() | IsNotNull() | TextMatch():
             return _leaf(predicate, _column(batch, predicate.column))
         case _:
@@ -82,19 +74,19 @@ def _leaf(leaf: Leaf, column: Array) -> Array:
 
     match leaf:
         case IsNull():
-            return _call("is_null", column)
+            return call("is_null", column)
         case IsNotNull():
-            return _call("is_valid", column)
+            return call("is_valid", column)
         case Comparison(op, _, value):
             if value is None:
                 return _unknown(len(column))
-            return _compare(column, op, value)
+            return compare(column, op, value)
         case In(_, values):
             return _member(column, values)
         case NotIn(_, values):
-            return _call("invert", _member(column, values))
+            return call("invert", _member(column, values))
         case StartsWith(_, pattern) | EndsWith(_, pattern) | Contains(_, pattern):
-            return _call(_TEXT_KERNELS[type(leaf)], column, options=pc.MatchSubstringOptions(pattern))
+            return call(_TEXT_KERNELS[type(leaf)], column, options=pc.MatchSubstringOptions(pattern))
         case _:
             return _like(column, leaf.pattern)
 
@@ -110,11 +102,7 @@ _TEXT_KERNELS: dict[type[Predicate], str] = {
 def _like(column: Array, pattern: str) -> Array:
     import pyarrow.compute as pc
 
-    return _call("match_like", column, options=pc.MatchSubstringOptions(pattern))
-
-
-def _compare(column: Array, op: Op, value: object) -> Array:
-    return _call(_KERNELS[op], column, literal(value, column.type))
+    return call("match_like", column, options=pc.MatchSubstringOptions(pattern))
 
 
 def _member(column: Array, values: Sequence[object]) -> Array:
@@ -122,20 +110,20 @@ def _member(column: Array, values: Sequence[object]) -> Array:
 
     present = [v for v in values if v is not None]
     if pa.types.is_floating(column.type):
-        # Arrow's is_in distinguishes 0.0 from -0.0 and takes NaN for equal to NaN.
-        found = reduce(_call2("or_kleene"), (_compare(column, Op.EQ, v) for v in present), _false_if_present(column))
+        # Arrow's is_in distinguishes 0.0 from -0.0.
+        found = reduce(_call2("or_kleene"), (compare(column, Op.EQ, v) for v in present), _false_if_present(column))
     else:
         choices = _choices(present, column.type)
-        hit = _call("is_in", column, options=pc.SetLookupOptions(choices))
-        found = _call("if_else", _call("is_valid", column), hit, UNKNOWN) if column.null_count else hit
+        hit = call("is_in", column, options=pc.SetLookupOptions(choices))
+        found = call("if_else", call("is_valid", column), hit, UNKNOWN) if column.null_count else hit
     if len(present) == len(values):
         return found
     # Not being among values of which one is unknown is unknown; so is, of an empty list with a null, everything.
-    return _call("if_else", found.fill_null(FALSE), TRUE, UNKNOWN)
+    return call("if_else", found.fill_null(FALSE), TRUE, UNKNOWN)
 
 
 def _false_if_present(column: Array) -> Array:
-    return _call("if_else", _call("is_valid", column), FALSE, UNKNOWN)
+    return call("if_else", call("is_valid", column), FALSE, UNKNOWN)
 
 
 def _column(batch: pa.RecordBatch | pa.Table, reference: Reference) -> Array:
@@ -157,12 +145,5 @@ def _unknown(count: int) -> Array:
     return nulls_of(count, pa.bool_())
 
 
-def _call(kernel: str, *arguments: Any, options: Any = None) -> Array:
-    import pyarrow.compute as pc
-
-    result: Array = pc.call_function(kernel, list(arguments), options)
-    return result
-
-
 def _call2(kernel: str) -> Any:
-    return lambda left, right: _call(kernel, left, right)
+    return lambda left, right: call(kernel, left, right)

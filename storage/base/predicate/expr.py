@@ -4,44 +4,20 @@ A predicate of the caller becomes usable by `bind`, which checks it against colu
 value of its column (interbed.storage.base.row.values). What it can't represent it replaces by something equal in
 effect: `i < 5.5` of an INT becomes `i <= 5`, `i = 5.5` what is never true.
 
-Floats compare as IEEE 754 and Arrow do: NaN is equal to nothing, not even itself, and -0.0 equals 0.0.
+Floats compare as in Spark and PostgreSQL: NaN equals itself and is greater than every other number, -0.0 equals 0.0.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import is_positive, locate
+from interbed.storage.base.predicate.operators import Op as Op
 from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
-
-
-class Op(StrEnum):
-    """A comparison; the value is its name in JSON."""
-
-    EQ = "eq"
-    NE = "ne"
-    LT = "lt"
-    LE = "le"
-    GT = "gt"
-    GE = "ge"
-
-    @property
-    def symbol(self) -> str:
-        """The comparison as SQL writes it."""
-        return _SYMBOLS[self]
-
-    @property
-    def negated(self) -> "Op":
-        """The comparison that is true where this one is false."""
-        return _NEGATED[self]
-
-
-_SYMBOLS = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
-_NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +215,7 @@ def rename_columns(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
 def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
     """The same predicate (or with `negate` its opposite) with Not only directly around leaves that need it.
 
-    Those are texts and the order of floats, of which NaN makes both a comparison and its opposite false.
+    Those are the conditions on texts but equality and order.
     """
     match predicate:
         case Not(child):
@@ -253,7 +229,7 @@ def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
             return AlwaysFalse()
         case AlwaysFalse():
             return AlwaysTrue()
-        case Comparison(op, column, value) if op in (Op.EQ, Op.NE) or not isinstance(value, float):
+        case Comparison(op, column, value):
             return Comparison(op.negated, column, value)
         case In(column, values):
             return NotIn(column, values)
@@ -428,6 +404,8 @@ def _literal_text(value: object) -> str:
         return str(value).upper()
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "'NaN'" if math.isnan(value) else "'Infinity'" if value > 0 else "'-Infinity'"
     if isinstance(value, int | float):
         return repr(value)
     text = str(value).replace("'", "''")

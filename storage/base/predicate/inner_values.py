@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import FALSE, from_numpy, to_numpy
-from interbed.storage.base.predicate.literals import literal
+from interbed.storage.base.predicate.kernels import compare
+from interbed.storage.base.predicate.operators import Op
 from interbed.storage.base.row.words import Array
 
 
@@ -30,11 +31,9 @@ def _field(column: Any, name: str) -> Array:
 
 def _values_of_key(column: Any, key: object) -> Array:
     """The value of a key in each MAP, the first where the key is there twice; Arrow's `map_lookup` is much slower."""
-    import pyarrow.compute as pc
-
     offsets = to_numpy(column.offsets)
     keys = column.keys.slice(offsets[0], offsets[-1] - offsets[0])
-    equal: Any = pc.call_function("equal", [keys, literal(key, keys.type)])
+    equal: Any = compare(keys, Op.EQ, key)
     entries = np.flatnonzero(to_numpy(equal.fill_null(FALSE))) + offsets[0]
     places = np.full(len(column), -1, np.int64)
     # The last to be set stands, so that the first entry of a row comes last.

@@ -31,7 +31,7 @@ def locate(value: object, field: DataField) -> tuple[object, bool] | None:
         if isinstance(data_type, AtomicType):
             if data_type.root in INTEGERS or data_type.root is TypeRoot.DECIMAL:
                 number = as_decimal(value)
-                if number is not None and not number.is_nan():
+                if number is not None:
                     return _locate_number(number, data_type)
             elif data_type.root in TIMESTAMPS and isinstance(value, datetime):
                 return _locate_instant(value, data_type)
@@ -71,9 +71,9 @@ def _locate_instant(value: datetime, data_type: AtomicType) -> tuple[object, boo
 
 
 def is_positive(value: object) -> bool:
-    """Whether the literal is a number above zero."""
+    """Whether the literal is a number above zero, as NaN is."""
     number = as_decimal(value)
-    return number is not None and math.copysign(1, number) > 0
+    return number is not None and (number.is_nan() or math.copysign(1, number) > 0)
 
 
 def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":

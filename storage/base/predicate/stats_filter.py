@@ -1,12 +1,13 @@
 """What statistics and partitions say about a predicate: which files may hold a matching row.
 
 Statistics are bounds: no value is below the minimum or above the maximum, though neither has to occur (texts are cut).
-NaN is outside of them, because some writers leave it out of their statistics. What is unknown never rules a file out.
+Writers may leave NaN out of their statistics, so the maximum of floats is one of the other numbers: what NaN fulfils
+(it is the greatest value) rules no file out. Nor does what is unknown.
 
 Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from interbed.storage.base.predicate.expr import (
     Or,
     Predicate,
     StartsWith,
+    conjuncts,
     push_not,
 )
 from interbed.storage.base.predicate.literals import literal
@@ -108,10 +110,32 @@ def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: 
     return flags
 
 
+@dataclass(frozen=True, slots=True)
+class _OfNumbers(Comparison):
+    """A comparison of a column whose NaN another condition excludes, so that bounds say everything of it."""
+
+
+def _excludes_nan(part: Comparison) -> bool:
+    return part.op in (Op.LT, Op.LE) and isinstance(part.value, float) and part.value == part.value
+
+
+def _numbered(part: Predicate, without_nan: Set[Reference]) -> Predicate:
+    if (
+        isinstance(part, Comparison)
+        and part.column in without_nan
+        and part.value is not None
+        and part.value == part.value
+    ):
+        return _OfNumbers(part.op, part.column, part.value)
+    return part
+
+
 def _may_match(predicate: Predicate, files: _Files) -> Mask:
     match predicate:
-        case And(children):
-            return _all([files.all(True), *(_may_match(c, files) for c in children)])
+        case And():
+            parts = conjuncts(predicate)
+            without_nan = {p.column for p in parts if isinstance(p, Comparison) and _excludes_nan(p)}
+            return _all([files.all(True), *(_may_match(_numbered(p, without_nan), files) for p in parts)])
         case Or(children):
             return _any([files.all(False), *(_may_match(c, files) for c in children)])
         case AlwaysFalse():
@@ -120,6 +144,9 @@ def _may_match(predicate: Predicate, files: _Files) -> Mask:
             return np.not_equal(files.column(column).nulls, 0)
         case IsNotNull(column):
             return _has_value(files, files.column(column))
+        case _OfNumbers(op, column, value):
+            stats = files.column(column)
+            return _has_value(files, stats) & _within(files, stats, op, value)
         case Comparison(op, column, value):
             stats = files.column(column)
             return _has_value(files, stats) & _compare(files, stats, op, value)
@@ -140,7 +167,7 @@ def _may_match(predicate: Predicate, files: _Files) -> Mask:
 
 
 def _has_value(files: _Files, stats: _Column) -> Mask:
-    # A comparison with NaN is false, so an unknown number of nulls leaves the file in.
+    # Their number is NaN where it is not known, and a comparison of numpy with that is false.
     flags: Mask = ~np.greater_equal(stats.nulls, files.rows)
     return flags
 
@@ -169,9 +196,18 @@ def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> 
 
 
 def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
-    if value is None or value != value:
-        # Nothing compares with null or NaN, but everything else is unequal to NaN.
-        return files.all(value is not None and op is Op.NE)
+    if value is None:
+        return files.all(False)
+    if isinstance(value, float) and _holds_for_nan(op, value):
+        return files.all(True)
+    if value != value:
+        # Nothing is greater than NaN, and whether there is anything else is not asked of bounds.
+        return files.all(op is not Op.GT)
+    return _within(files, stats, op, value)
+
+
+def _within(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
+    """Which files may hold a value within their bounds that compares so."""
     match op:
         case Op.EQ:
             outside = _holds(files, "greater", stats.low, value) | _holds(files, "less", stats.high, value)
@@ -188,6 +224,13 @@ def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
     return ~outside
 
 
+def _holds_for_nan(op: Op, value: float) -> bool:
+    """Whether NaN, which may be in any file, compares so with the value."""
+    if value != value:
+        return op in (Op.EQ, Op.LE, Op.GE)
+    return op in (Op.NE, Op.GT, Op.GE)
+
+
 def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
     """Where no value but this one occurs."""
     if isinstance(value, float):
@@ -197,21 +240,22 @@ def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
 
 
 def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Mask:
-    comparable = [v for v in values if v == v]
+    if any(v != v for v in values):
+        return files.all(True)
     low, high = _integers(stats.low), _integers(stats.high)
-    if low is not None and high is not None and all(type(v) is int and abs(v) < _MOST for v in comparable):
-        sought = np.sort(np.array(comparable, np.int64))
+    if low is not None and high is not None and all(type(v) is int and abs(v) < _MOST for v in values):
+        sought = np.sort(np.array(values, np.int64))
         return np.searchsorted(sought, low, side="left") < np.searchsorted(sought, high, side="right")
-    if len(comparable) <= _SINGLE_VALUES:
-        each = [_compare(files, stats, Op.EQ, v) for v in comparable]
+    if len(values) <= _SINGLE_VALUES:
+        each = [_compare(files, stats, Op.EQ, v) for v in values]
         return _any([files.all(False), *each])
     arrow = stats.low.type if stats.low is not None else stats.high.type if stats.high is not None else None
     if arrow is None:
         return files.all(True)
     import pyarrow.compute as pc
 
-    ends: Any = pc.min_max(array_of([literal(v, arrow) for v in comparable], arrow))
-    return _compare(files, stats, Op.GE, ends["min"]) & _compare(files, stats, Op.LE, ends["max"])
+    ends: Any = pc.min_max(array_of([literal(v, arrow) for v in values], arrow))
+    return ~(_holds(files, "less", stats.high, ends["min"]) | _holds(files, "greater", stats.low, ends["max"]))
 
 
 def _none_of(files: _Files, stats: _Column, values: Sequence[object]) -> Mask:

@@ -172,13 +172,13 @@ class BitmapReader:
     def _any_of(self, values: Sequence[object]) -> BitMap:
         found = BitMap()
         for value in values:
-            for key in self._form.keys(value) or ():
+            for key in self._form.keys(value):
                 found |= self._rows_of(key)
         return found
 
     def _none_of(self, values: Sequence[object]) -> Selection:
-        # Where values lose digits, or NaN is asked for, a row of an equal key may be unequal.
-        if not self._form.is_exact or any(v != v for v in values):
+        # Where values lose digits, a row of an equal key may be unequal.
+        if not self._form.is_exact:
             return EVERYTHING
         return Selection(self._present() - self._any_of(values))
 

@@ -94,8 +94,8 @@ class BloomFilterReader:
 
     def _may_hold(self, values: list[object]) -> bool:
         arrow = type_to_arrow(self._form.type)
-        # NaN equals nothing; zeros of both signs are equal and hashed apart.
-        wanted = [v for v in values if v == v]
+        wanted = list(values)
+        # Zeros of both signs are equal and hashed apart. Of NaN there is one form.
         if self._form.is_float and any(v == 0 for v in wanted):
             wanted += [0.0, -0.0]
         if not wanted:

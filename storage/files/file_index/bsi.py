@@ -23,7 +23,7 @@ from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, TypeRoot
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.bit_slices import BitSlices, slice_bytes
 from interbed.storage.files.file_index.bitmap import roaring_bytes
-from interbed.storage.files.file_index.values import Key, ValueForm
+from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.meta.options.reader import OptionReader
 
 KIND = "bsi"
@@ -113,8 +113,7 @@ class BsiReader:
         return found
 
     def _number(self, value: object) -> int:
-        keys: list[Key] = self._form.keys(value) or []
-        number = keys[0]
+        number = self._form.keys(value)[0]
         assert isinstance(number, int)
         return number
 

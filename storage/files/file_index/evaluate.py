@@ -88,7 +88,7 @@ class ColumnReaders:
                     found |= self._select(child)
                 return found
             case Not() | Or():
-                # Only texts and floats keep a Not, and its opposite is no better known to an index.
+                # Only texts keep a Not, and its opposite is no better known to an index.
                 return EVERYTHING
             case _:
                 return self._leaf(predicate)

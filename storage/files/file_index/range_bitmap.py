@@ -166,7 +166,7 @@ class RangeBitmapReader:
                 return self._compare(op, value)
             case In(_, values):
                 return Selection(self._any_of([v for v in values if v is not None]))
-            case NotIn(_, values) if None not in values and all(v == v for v in values):
+            case NotIn(_, values) if None not in values:
                 return Selection(present - self._any_of(list(values)))
             case _:
                 return EVERYTHING
@@ -174,22 +174,19 @@ class RangeBitmapReader:
     def _any_of(self, values: Sequence[object]) -> BitMap:
         found = BitMap()
         for value in values:
-            for key in self._form.keys(value) or ():
+            for key in self._form.keys(value):
                 number, exact = self._number(key)
                 if exact:
                     found |= self._slices.compare(Op.EQ, number)
         return found
 
     def _compare(self, op: Op, value: object) -> Selection:
-        keys = self._form.keys(value)
-        if keys is None:
-            return EVERYTHING
         if op in (Op.EQ, Op.NE):
             found = self._any_of([value])
             return Selection(found if op is Op.EQ else self._slices.present - found)
         # Of zero's two signs that is meant beyond which nothing equal lies.
         upward = op in (Op.GT, Op.LE)
-        ranked = sorted(keys, key=lambda k: key_rank(k, self._form))
+        ranked = sorted(self._form.keys(value), key=lambda k: key_rank(k, self._form))
         number, exact = self._number(ranked[-1] if upward else ranked[0])
         if exact and op in (Op.GT, Op.LE):
             number += 1

@@ -103,13 +103,11 @@ class ValueForm:
             return _microseconds(array)
         return array.view(self.arrow)  # type: ignore[no-any-return]
 
-    def keys(self, value: object) -> list[Key] | None:
-        """What a row holds that equals the literal, which is bound and not null; None for NaN, which equals nothing.
+    def keys(self, value: object) -> list[Key]:
+        """What a row holds that equals the literal, which is bound and not null.
 
         Zero stands for both of its signs, because filters take them for equal.
         """
-        if value != value:
-            return None
         scalars = [value]
         if self.is_float and value == 0:
             scalars = [0.0, -0.0]

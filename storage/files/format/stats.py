@@ -171,7 +171,7 @@ class _Column:
             return
         bounds: tuple[Any, Any] | None
         if pa.types.is_floating(values.type):
-            bounds = _float_bounds(values)
+            bounds = float_bounds(values)
         else:
             found = pc.min_max(values)
             bounds = (found["min"], found["max"]) if found["min"].is_valid else None
@@ -185,7 +185,7 @@ class _Column:
             return self._unknown()
         lows, highs = array_of(self._lows, self.arrow), array_of(self._highs, self.arrow)
         if pa.types.is_floating(self.arrow):
-            least, greatest = _float_bounds(lows), _float_bounds(highs)
+            least, greatest = float_bounds(lows), float_bounds(highs)
             assert least is not None
             assert greatest is not None
             return array_of([least[0], greatest[1]], self.arrow)
@@ -214,7 +214,7 @@ def truncate_up(value: str, length: int) -> str | None:
     return head[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
 
 
-def _float_bounds(values: "pa.Array[Any]") -> tuple[float, float] | None:
+def float_bounds(values: "pa.Array[Any]") -> tuple[float, float] | None:
     """The least and the greatest value in Java's order; None when all are null."""
     numbers = to_numpy(values.drop_null())
     if not len(numbers):

@@ -55,6 +55,20 @@ def test_statistics_tell_rows_and_columns(catalog: Catalog) -> None:
     assert catalog.get_table("db.t$statistics").scan().to_arrow().num_rows == 1
 
 
+def test_nan_is_the_greatest_value(catalog: Catalog) -> None:
+    rows = pa.table({"one": pa.array([float("nan"), 1.5, None], pa.float32()), "all": [float("nan")] * 3})
+    table = catalog.create_table_as("db.t", rows)
+    for _ in range(2):
+        made = table.analyze()
+        assert made is not None
+        one, every = made.columns["one"], made.columns["all"]
+        assert (one.least, str(one.greatest), str(every.least), str(every.greatest)) == (1.5, "nan", "nan", "nan")
+        table.append([{"one": 2.5}])
+    (shown,) = catalog.get_table("db.t$statistics").scan().to_arrow().to_pylist()
+    columns = json.loads(shown["colstat"])
+    assert (columns["one"]["min"], columns["one"]["max"]) == ("1.5", "NaN")
+
+
 def test_distinct_values_are_estimated(catalog: Catalog) -> None:
     rows = pa.table({"few": [i % 100 for i in range(50_000)], "many": range(50_000), "text": map(str, range(50_000))})
 

@@ -84,14 +84,14 @@ def truth(predicate: Predicate, row: Mapping[Any, Any]) -> bool | None:
 
 
 def _key(value: Any) -> Any:
-    # Python orders texts by code points, which is the order of their UTF-8 bytes.
-    return value
+    # Python orders texts by code points, which is the order of their UTF-8 bytes. NaN is the greatest float.
+    return (value != value, value if value == value else 0.0) if isinstance(value, float) else value
 
 
 def _member(value: Any, values: tuple[Any, ...]) -> bool | None:
     if value is None:
         return None
-    if any(v is not None and v == value for v in values):
+    if any(v is not None and _key(v) == _key(value) for v in values):
         return True
     return None if None in values else False
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import (
     AlwaysTrue,
+    And,
     Comparison,
     In,
     IsNotNull,
@@ -133,8 +134,39 @@ def test_nan_in_statistics_rules_nothing_out() -> None:
     rows = pa.array([2, 2])
     assert select(Comparison(Op.GT, "d", 9.0), low, high, {}, rows).tolist() == [True, True]
     assert select(Comparison(Op.LT, "d", 1.0), low, high, {}, rows).tolist() == [True, False]
-    assert select(Comparison(Op.EQ, "d", math.nan), low, high, {}, rows).tolist() == [False, False]
+    assert select(Comparison(Op.EQ, "d", math.nan), low, high, {}, rows).tolist() == [True, True]
+    assert select(Comparison(Op.GT, "d", math.nan), low, high, {}, rows).tolist() == [False, False]
     assert select(Not(Comparison(Op.EQ, "d", 1.0)), low, high, {}, rows).tolist() == [True, True]
+
+
+def test_a_greatest_value_says_nothing_of_nan() -> None:
+    low, high, rows = {"d": pa.array([1.0])}, {"d": pa.array([2.0])}, pa.array([2])
+    for kept in (
+        Comparison(Op.GT, "d", 9.0),
+        Comparison(Op.GE, "d", 9.0),
+        Comparison(Op.NE, "d", 1.0),
+        Comparison(Op.EQ, "d", math.nan),
+        Comparison(Op.GE, "d", math.nan),
+        Comparison(Op.LE, "d", math.nan),
+        Not(Comparison(Op.LT, "d", 9.0)),
+        In("d", (9.0, math.nan)),
+        In("d", (*(float(i) for i in range(100, 300)), math.nan)),
+        NotIn("d", (1.0,)),
+        And((Comparison(Op.GE, "d", 9.0), Comparison(Op.LE, "d", math.nan))),
+        And((Comparison(Op.GE, "d", math.nan), Comparison(Op.GE, "d", 9.0))),
+    ):
+        assert select(kept, low, high, {}, rows).tolist() == [True]
+    for ruled_out in (
+        Comparison(Op.LT, "d", 1.0),
+        Comparison(Op.LE, "d", 0.0),
+        Comparison(Op.EQ, "d", 9.0),
+        Not(Comparison(Op.GT, "d", 0.5)),
+        And((Comparison(Op.GE, "d", 9.0), Comparison(Op.LE, "d", 10.0))),
+        And((And((Comparison(Op.LT, "d", 10.0),)), Comparison(Op.GT, "d", 2.0))),
+        In("d", (0.0, 9.0)),
+        In("d", tuple(float(i) for i in range(100, 300))),
+    ):
+        assert select(ruled_out, low, high, {}, rows).tolist() == [False]
 
 
 def test_an_empty_file_has_no_matching_row() -> None:
