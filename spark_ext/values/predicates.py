@@ -12,7 +12,6 @@ import struct
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
 from typing import Any
@@ -34,14 +33,15 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from interbed.storage.base.predicate.reference import Inner, Reference, find
-from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
+from interbed.storage.base.row.values import days_to_value, ticks_to_value
+from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
 
-EPOCH_DAY = date(1970, 1, 1)
-EPOCH = datetime(1970, 1, 1)
-EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_NTZ = AtomicType(TypeRoot.TIMESTAMP, precision=6)
+_LTZ = AtomicType(TypeRoot.TIMESTAMP_LTZ, precision=6)
 
 _COMPARISONS = {"=": Op.EQ, "<>": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
 _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+_TEXT_KINDS = ("string", "varchar", "char")
 _TEXT = {"STARTS_WITH": StartsWith, "ENDS_WITH": EndsWith, "CONTAINS": Contains}
 
 
@@ -210,12 +210,14 @@ def _asked(
 
 
 def _literal(node: Mapping[str, Any], field: DataField) -> _Literal:
-    if "value" not in node:
+    kind = node.get("type", "").partition("(")[0]
+    # Spark casts one of the two before it compares them; the types differ only where it does not.
+    if "value" not in node or (kind in _TEXT_KINDS) != is_atomic(field.type, *STRINGS):
         raise _UnusableError
     value = node["value"]
     if value is None:
         return _Literal(None)
-    match node["type"].partition("(")[0]:
+    match kind:
         case "boolean" | "byte" | "short" | "integer" | "long" | "string" | "varchar":
             return _Literal(value)
         case "float":
@@ -228,10 +230,10 @@ def _literal(node: Mapping[str, Any], field: DataField) -> _Literal:
         case "binary":
             return _Literal(b64decode(value))
         case "date":
-            return _Literal(EPOCH_DAY + timedelta(days=value))
+            return _Literal(days_to_value(value))
         case "timestamp_ntz":
-            return _Literal(EPOCH + timedelta(microseconds=value))
+            return _Literal(ticks_to_value(value, _NTZ))
         case "timestamp":
-            return _Literal(EPOCH_UTC + timedelta(microseconds=value))
+            return _Literal(ticks_to_value(value, _LTZ))
         case _:
             raise _UnusableError

@@ -2,13 +2,15 @@
 
 Polars' filter comes as an expression. What of it says the same here as in Polars is pushed down, so that files are left
 out; the whole expression is applied to the rows that are read, so that nothing depends on the translation but speed.
-Both differ on what literal is equal to a number of 32 bits, so that such comparisons are not pushed down. Polars takes
-the first rows before it filters them.
+Both cast a literal of another type by rules of their own, so that only one of the column's type is pushed down. Polars
+takes the first rows before it filters them.
 """
 
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +29,8 @@ from interbed.storage.base.predicate.expr import (
     bind,
     or_,
 )
-from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
+from interbed.storage.base.predicate.literals import locate
+from interbed.storage.base.types.data_type import BINARIES, INTEGERS, STRINGS, AtomicType, DataField, TypeRoot
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,6 +39,16 @@ Narrowed = Callable[[Sequence[str] | None, Predicate | None, int | None], pa.Rec
 """Reads some columns (None: all), of rows that may fulfil a predicate, and of those that many at most."""
 
 _OPS = {"Eq": Op.EQ, "NotEq": Op.NE, "Lt": Op.LT, "LtEq": Op.LE, "Gt": Op.GT, "GtEq": Op.GE}
+_LITERALS: Mapping[TypeRoot, tuple[type, ...]] = {
+    TypeRoot.BOOLEAN: (bool,),
+    **dict.fromkeys(INTEGERS, (int,)),
+    TypeRoot.DOUBLE: (float,),
+    TypeRoot.DECIMAL: (Decimal,),
+    **dict.fromkeys(STRINGS, (str,)),
+    **dict.fromkeys(BINARIES, (bytes,)),
+    TypeRoot.DATE: (date,),
+    TypeRoot.TIMESTAMP: (datetime,),
+}
 _MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
@@ -112,9 +125,9 @@ class _Translation:
             case {"Boolean": {"IsIn": {"nulls_equal": False}}}:
                 values = self._literal(rest[0])
                 field = self._fields.get(name)
-                if field is None or is_atomic(field.type, TypeRoot.FLOAT):
+                if field is None:
                     return None
-                if isinstance(values, list) and not any(v is None for v in values):
+                if isinstance(values, list) and all(v is not None and _is_alike(v, field) for v in values):
                     return self._bound(In(name, tuple(values)))
                 return None
             case {"Boolean": {"IsBetween": {"closed": str(closed)}}}:
@@ -131,7 +144,7 @@ class _Translation:
     def _comparison(self, name: str, op: Op, node: Any) -> Predicate | None:
         field = self._fields.get(name)
         value = self._literal(node)
-        if field is None or value is None or is_atomic(field.type, TypeRoot.FLOAT):
+        if field is None or value is None or not _is_alike(value, field):
             return None
         return self._bound(Comparison(op, name, value))
 
@@ -150,3 +163,13 @@ class _Translation:
         expression = polars.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
         value = polars.select(expression).to_series()[0]
         return value.to_list() if isinstance(value, polars.Series) else value
+
+
+def _is_alike(value: object, field: DataField) -> bool:
+    """Whether the literal is a value of the column's type, which neither side casts."""
+    if not isinstance(field.type, AtomicType) or type(value) not in _LITERALS.get(field.type.root, ()):
+        return False
+    try:
+        return locate(value, field).exact
+    except FilterError:
+        return False

@@ -21,8 +21,8 @@ from interbed.storage.base.predicate.expr import (
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.predicate.stats_filter import partition_select, select
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
-from interbed.storage.base.row.values import parse_text
-from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
+from interbed.storage.base.row.values import coerce, parse_text
+from interbed.storage.base.types.data_type import TIMESTAMPS, DataField, TypeRoot, is_atomic
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 
 PartitionChoice: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | Predicate | None
@@ -37,6 +37,7 @@ as a predicate: `"dt < '2026-01-01'"`.
 """
 
 _PRUNED_PARTITIONS = 64
+_TIMES = TIMESTAMPS | {TypeRoot.DATE, TypeRoot.TIME}
 
 
 class PartitionFilter(Protocol):
@@ -207,6 +208,9 @@ def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, def
 
 def _literal(value: object, field: DataField) -> object:
     """A value of a partition specification as the column's Python value; text is parsed for other types."""
+    if isinstance(value, int) and is_atomic(field.type, *_TIMES):
+        # Days, milliseconds or ticks, as partition values come from files.
+        return coerce(value, field.type)
     if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
         return value
     try:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError
-from interbed.storage.base.predicate.literals import is_positive, locate
+from interbed.storage.base.predicate.literals import locate
 from interbed.storage.base.predicate.operators import Op as Op
 from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
+from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 
@@ -329,28 +330,25 @@ def _member(value: object, field: DataField) -> tuple[object, ...]:
     """The value as one of a list; nothing when no value of the column can equal it."""
     if value is None:
         return (None,)
-    located = locate(value, field)
-    return (located[0],) if located is not None and located[1] else ()
+    place = locate(value, field)
+    return (place.value,) if place.exact else ()
 
 
 def _bind_comparison(leaf: Comparison, field: DataField) -> Predicate:
     if leaf.value is None:
         return leaf
-    located = locate(leaf.value, field)
-    if located is None:
-        # Beyond all values of the type.
-        above = is_positive(leaf.value)
-        below_all = leaf.op in (Op.NE, Op.LT, Op.LE) if above else leaf.op in (Op.NE, Op.GT, Op.GE)
+    place = locate(leaf.value, field)
+    if place.beyond:
+        below_all = leaf.op in ((Op.NE, Op.LT, Op.LE) if place.beyond > 0 else (Op.NE, Op.GT, Op.GE))
         return _if_present(leaf.column, outcome=below_all)
-    value, exact = located
-    if exact:
-        return replace(leaf, value=value)
-    # The literal lies between `value` and the next value of the type.
+    if place.exact:
+        return replace(leaf, value=place.value)
+    # The literal lies between the place and the next value of the type.
     match leaf.op:
         case Op.LT | Op.LE:
-            return Comparison(Op.LE, leaf.column, value)
+            return Comparison(Op.LE, leaf.column, place.value)
         case Op.GT | Op.GE:
-            return Comparison(Op.GT, leaf.column, value)
+            return Comparison(Op.GT, leaf.column, place.value)
         case _:
             return _if_present(leaf.column, outcome=leaf.op is Op.NE)
 
@@ -406,7 +404,7 @@ def _literal_text(value: object) -> str:
         return f"X'{value.hex().upper()}'"
     if isinstance(value, float) and not math.isfinite(value):
         return "'NaN'" if math.isnan(value) else "'Infinity'" if value > 0 else "'-Infinity'"
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, FarDate | FarTimestamp):
         return repr(value)
     text = str(value).replace("'", "''")
     return f"'{text}'" if isinstance(value, str) else text

@@ -5,8 +5,6 @@ import io
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
@@ -24,7 +22,6 @@ from interbed.storage.base.predicate.expr import (
     In,
     IsNotNull,
     IsNull,
-    Leaf,
     Like,
     Not,
     NotIn,
@@ -33,18 +30,12 @@ from interbed.storage.base.predicate.expr import (
     Predicate,
     between,
     bind,
-    map_leaves,
 )
 from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of, find
-from interbed.storage.base.row.values import (
-    EPOCH,
-    parse_literal,
-    parse_timestamp_nanos,
-    unit_of,
-    whole_date,
-)
-from interbed.storage.base.types.data_type import BINARIES, STRINGS, TIMESTAMPS, AtomicType, DataField, TypeRoot
+from interbed.storage.base.predicate.literals import Instant
+from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.row.values import has_zone, parse_literal, parse_timestamp_nanos, whole_date
+from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 
 _DATE, _TIME = AtomicType(TypeRoot.DATE), AtomicType(TypeRoot.TIME, precision=3)
 
@@ -113,13 +104,6 @@ _EXPECTED = {
 _MAX_LENGTH = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Instant:
-    """A timestamp literal before it is known which column it is compared with."""
-
-    nanos: int
-
-
 def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
     """The predicate of a condition, bound to the columns.
 
@@ -131,7 +115,7 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
     try:
         tree: Any = _parser().parse(text)
         predicate: Predicate = _ToPredicate().transform(tree)
-        return bind(map_leaves(predicate, _Typing(fields).leaf), fields)
+        return bind(predicate, fields)
     except UnexpectedInput as error:
         raise FilterError(_syntax_message(text, error)) from None
     except VisitError as error:
@@ -279,7 +263,7 @@ class _ToPredicate(Transformer[Any, Predicate]):
 
     def TIMESTAMP(self, token: Token) -> object:  # noqa: N802
         expected = "a timestamp as 2024-01-31 12:34:56.789"
-        return _literal(token, lambda t: _Instant(parse_timestamp_nanos(whole_date(t))), expected)
+        return _literal(token, _instant, expected)
 
     def BINARY(self, token: Token) -> object:  # noqa: N802
         return _literal(token, bytes.fromhex, "bytes as X'00ff'")
@@ -293,42 +277,6 @@ def _literal(token: Token, read: Any, expected: str) -> object:
         raise FilterError(f"The filter's literal {token!s} is not {expected}.") from None
 
 
-class _Typing:
-    """Reads literals that depend on their column: texts that stand for other values, and timestamps."""
-
-    def __init__(self, fields: Sequence[DataField]) -> None:
-        self._fields = {f.name: f for f in fields}
-
-    def leaf(self, leaf: Leaf) -> Predicate:
-        """The leaf with literals that `bind` knows."""
-        if isinstance(leaf, Comparison):
-            return replace(leaf, value=self._value(leaf.column, leaf.value))
-        if isinstance(leaf, In | NotIn):
-            return replace(leaf, values=tuple(self._value(leaf.column, v) for v in leaf.values))
-        return leaf
-
-    def _value(self, column: Reference, value: object) -> object:
-        _, field = find(column, self._fields)
-        name, data_type = field.name, field.type
-        if not isinstance(data_type, AtomicType):
-            return None if isinstance(value, _Instant) else value
-        try:
-            if data_type.root in TIMESTAMPS and isinstance(value, str):
-                value = _Instant(parse_timestamp_nanos(whole_date(value.strip())))
-            if isinstance(value, _Instant):
-                return _instant(value.nanos, data_type)
-            if isinstance(value, str) and data_type.root not in STRINGS and data_type.root not in BINARIES:
-                return parse_literal(value, data_type)
-        except InvalidInputError as error:
-            raise FilterError(f"The filter compares the column {name!r}, but {error}.") from None
-        except (ValueError, OverflowError):
-            raise FilterError(f"The filter compares the column {name!r}, but {value!r} is no timestamp.") from None
-        return value
-
-
-def _instant(nanos: int, data_type: AtomicType) -> object:
-    if data_type.root in TIMESTAMPS and unit_of(data_type) == "ns":
-        return nanos
-    if nanos % 1000:
-        raise InvalidInputError(f"it has {data_type.precision or 0} digits of a second and the literal more than 6")
-    return EPOCH + timedelta(microseconds=nanos // 1000)
+def _instant(text: str) -> Instant:
+    whole = whole_date(text)
+    return Instant(parse_timestamp_nanos(whole), has_zone(whole))

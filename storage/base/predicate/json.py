@@ -6,7 +6,8 @@ Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_w
 `pattern`); and, or, not; true, false. A value inside of a column stands as {"column": "m", "steps": ["key"]} where a
 column has its name. Values are null, booleans, integers, texts and finite floats as they are, and others as an object
 of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
-{"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}.
+{"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}. Dates and timestamps
+that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01.
 """
 
 import json
@@ -38,6 +39,7 @@ from interbed.storage.base.predicate.expr import (
     TextMatch,
 )
 from interbed.storage.base.predicate.reference import Inner, Reference
+from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 
 _TEXT: dict[str, type[TextMatch]] = {
     "starts_with": StartsWith,
@@ -53,6 +55,7 @@ _TAGS: dict[str, Callable[[str], object]] = {
     "timestamp": datetime.fromisoformat,
     "binary": b64decode,
     "float": float,
+    "ticks": lambda text: _ticks(*text.split()),
 }
 
 
@@ -136,7 +139,7 @@ def _referred(value: Any) -> Reference:
 def _value(value: object) -> object:
     match value:
         case None | bool() | int() | str():
-            return value
+            return _far(value)
         case float():
             return value if math.isfinite(value) else {"float": repr(value)}
         case Decimal():
@@ -151,6 +154,17 @@ def _value(value: object) -> object:
             return {"binary": b64encode(value).decode()}
         case _:
             raise FilterError(f"{value!r} is not a literal of a filter.")
+
+
+def _far(value: object) -> object:
+    """The value, with those far dates and timestamps that are integers of Python's as objects."""
+    if isinstance(value, FarDate):
+        return {"ticks": f"{int(value)} d"}
+    return {"ticks": f"{int(value)} {value.unit}"} if isinstance(value, FarTimestamp) else value
+
+
+def _ticks(number: str, unit: str) -> object:
+    return FarDate(number) if unit == "d" else FarTimestamp(int(number), unit)
 
 
 def _literal(value: Any) -> object:

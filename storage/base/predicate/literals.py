@@ -1,46 +1,155 @@
-"""Where a filter's literal lies among the values of a column's type, and the literal as a scalar of Arrow."""
+"""Where a filter's literal lies among the values of a column's type, and the literal as a scalar of Arrow.
+
+A literal of another type than the column's is cast by the table in docs/sql.md ("Literals of other types"), which is
+Spark's of ANSI mode: text is cast to the column's type, numbers are compared as numbers, dates and timestamps as times.
+What the table does not have is refused: a number is no date, and a text column is compared with text alone.
+"""
 
 import math
-from datetime import datetime
-from decimal import ROUND_FLOOR, Decimal
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.errors import FilterError, InvalidInputError
+from interbed.storage.base.row.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp
 from interbed.storage.base.row.values import (
+    EPOCH,
+    EPOCH_UTC,
     INTEGER_BITS,
     WIDE,
     as_decimal,
     coerce,
+    days_to_value,
+    has_zone,
+    millis_to_time,
+    parse_date,
+    parse_time_nanos,
+    parse_timestamp_nanos,
     ticks_to_value,
-    value_to_ticks,
+    to_float32,
+    type_name,
+    unit_of,
+    value_to_days,
+    whole_date,
 )
-from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, TypeRoot
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    AtomicType,
+    DataField,
+    TypeRoot,
+)
+
+_DAY_NANOS = 86_400_000_000_000
+_DAY_AND_MORE = re.compile(r"([+-]?\d{4,10}-\d{1,2}-\d{1,2})[ T].*")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NAMED_NUMBER = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+_FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_MICROS_DIGITS = 6
 
 
-def locate(value: object, field: DataField) -> tuple[object, bool] | None:
-    """The greatest value of the column's type that is not above the literal, and whether it is equal to it.
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A timestamp literal before it is known which column it is compared with; `zoned` if it names a time zone."""
 
-    None when the literal is beyond the type's range. Raises FilterError for a literal of another kind.
+    nanos: int
+    zoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralPlace:
+    """The greatest value of a type that is not above a literal, and whether it is equal to it.
+
+    `beyond` is 1 for a literal above all values of the type, and -1 below them; then there is no value.
     """
-    data_type = field.type
+
+    value: object = None
+    exact: bool = True
+    beyond: int = 0
+
+
+_ABOVE, _BELOW = LiteralPlace(exact=False, beyond=1), LiteralPlace(exact=False, beyond=-1)
+
+
+def locate(value: object, field: DataField) -> LiteralPlace:
+    """Where the literal lies among the values of the column's type.
+
+    Raises FilterError for a literal that is not compared with such a column.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
     try:
-        if isinstance(data_type, AtomicType):
-            if data_type.root in INTEGERS or data_type.root is TypeRoot.DECIMAL:
-                number = as_decimal(value)
-                if number is not None:
-                    return _locate_number(number, data_type)
-            elif data_type.root in TIMESTAMPS and isinstance(value, datetime):
-                return _locate_instant(value, data_type)
-        return coerce(value, data_type), True
-    except InvalidInputError as error:
-        raise FilterError(f"The filter compares the column {field.name!r}, but {error}.") from None
+        return _locate(value, field)
+    except (InvalidInputError, ValueError, InvalidOperation) as error:
+        reason = str(error) if isinstance(error, InvalidInputError) else _misfit(value, field)
+        raise FilterError(f"The filter compares the column {field.name!r}, but {reason}.") from None
 
 
-def _locate_number(number: Decimal, data_type: AtomicType) -> tuple[object, bool] | None:
+def _locate(value: object, field: DataField) -> LiteralPlace:
+    data_type = field.type
+    if not isinstance(data_type, AtomicType):
+        return LiteralPlace(coerce(value, data_type))
+    root = data_type.root
+    if root in STRINGS and not isinstance(value, str):
+        raise InvalidInputError(f"{_misfit(value, field)}; text is compared with text in quotes")
+    if root in BINARIES and isinstance(value, str):
+        return LiteralPlace(value.encode())
+    if root is TypeRoot.BOOLEAN and isinstance(value, str):
+        return LiteralPlace(_boolean(value))
+    if root in INTEGERS or root is TypeRoot.DECIMAL or root in _FLOATS:
+        return _locate_number(value, data_type)
+    if root is TypeRoot.DATE:
+        return _locate_day(value, data_type)
+    if root is TypeRoot.TIME:
+        return _locate_time(value)
+    if root in TIMESTAMPS:
+        return _located(_nanos(value, data_type), 1_000_000_000 // TICKS_PER_SECOND[unit_of(data_type)], data_type)
+    return LiteralPlace(coerce(value, data_type))
+
+
+def _misfit(value: object, field: DataField) -> str:
+    if isinstance(value, Instant):
+        return f"a timestamp is not a value of type {type_name(field.type)}"
+    hint = ""
+    if isinstance(field.type, AtomicType) and field.type.root is TypeRoot.DATE:
+        hint = ", which is compared with DATE '2024-01-31'"
+    elif isinstance(field.type, AtomicType) and field.type.root in TIMESTAMPS:
+        if isinstance(value, str):
+            return f"{value!r} is no timestamp"
+        hint = ", which is compared with TIMESTAMP '2024-01-31 12:34:56'"
+    return f"{value!r} is not a value of type {type_name(field.type)}{hint}"
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE and word not in _FALSE:
+        raise ValueError(text)
+    return word in _TRUE
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _locate_number(value: object, data_type: AtomicType) -> LiteralPlace:
+    if isinstance(value, str):
+        value = _number_of_text(value, data_type)
+    if isinstance(value, FarDate | FarTimestamp):
+        raise ValueError(value)
+    number = as_decimal(value)
+    if number is None:
+        raise ValueError(value)
+    if data_type.root in _FLOATS:
+        return _locate_float(value, data_type)
     scale = data_type.scale or 0
     if data_type.root is TypeRoot.DECIMAL:
         limit = 10 ** (data_type.precision or 0)
@@ -48,32 +157,135 @@ def _locate_number(number: Decimal, data_type: AtomicType) -> tuple[object, bool
     else:
         bits = INTEGER_BITS[data_type.root]
         low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    if number.is_nan():
+        # It is the greatest number.
+        return _ABOVE
     if not number.is_finite() or number.adjusted() > 40:
-        return None
+        return _ABOVE if number > 0 else _BELOW
     scaled = number.scaleb(scale, context=WIDE)
     floor = int(scaled.to_integral_value(rounding=ROUND_FLOOR))
-    exact = Decimal(floor) == scaled
     if floor > high or floor < low:
         # Between the greatest value and the next number counts as beyond, too: nothing lies there.
-        return None
-    value = Decimal(floor).scaleb(-scale, context=WIDE) if data_type.root is TypeRoot.DECIMAL else floor
-    return value, exact
+        return _ABOVE if floor > high else _BELOW
+    found = Decimal(floor).scaleb(-scale, context=WIDE) if data_type.root is TypeRoot.DECIMAL else floor
+    return LiteralPlace(found, Decimal(floor) == scaled)
 
 
-def _locate_instant(value: datetime, data_type: AtomicType) -> tuple[object, bool]:
-    ticks = value_to_ticks(value, data_type)
-    floor = ticks_to_value(ticks, data_type)
+def _number_of_text(text: str, data_type: AtomicType) -> int | float | Decimal:
+    stripped = text.strip()
+    if data_type.root in INTEGERS:
+        if re.fullmatch(r"[+-]?[0-9]{1,4000}", stripped) is None:
+            raise ValueError(text)
+        return int(stripped)
+    if _NAMED_NUMBER.fullmatch(stripped) is not None:
+        return float(stripped)
+    if _NUMBER.fullmatch(stripped) is None:
+        raise ValueError(text)
+    return Decimal(stripped) if data_type.root is TypeRoot.DECIMAL else float(stripped)
+
+
+def _locate_float(value: Any, data_type: AtomicType) -> LiteralPlace:
     try:
-        value_to_ticks(value, data_type, exact=True)
-    except InvalidInputError:
-        return floor, False
-    return coerce(value, data_type), True
+        number = float(value)
+    except OverflowError:
+        return _ABOVE if value > 0 else _BELOW
+    if data_type.root is TypeRoot.DOUBLE:
+        return LiteralPlace(number)
+    # A FLOAT is compared as a DOUBLE, so that 0.1 lies between two of its values.
+    single = to_float32(number)
+    if single == number or number != number:
+        return LiteralPlace(single)
+    if single > number:
+        single = float(np.nextafter(np.float32(single), np.float32(-math.inf)))
+    return LiteralPlace(single, exact=False)
 
 
-def is_positive(value: object) -> bool:
-    """Whether the literal is a number above zero, as NaN is."""
-    number = as_decimal(value)
-    return number is not None and (number.is_nan() or math.copysign(1, number) > 0)
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def _located(nanos: int, per_tick: int, data_type: AtomicType) -> LiteralPlace:
+    ticks, lost = divmod(nanos, per_tick)
+    if not -(1 << 63) <= ticks < 1 << 63:
+        return _ABOVE if ticks > 0 else _BELOW
+    return LiteralPlace(ticks_to_value(ticks, data_type), not lost)
+
+
+def _locate_day(value: object, data_type: AtomicType) -> LiteralPlace:
+    lost = 0
+    match value:
+        case FarDate():
+            days = int(value)
+        case str():
+            text = value.strip()
+            # As Spark casts text to DATE: a time behind the day has no say.
+            more = _DAY_AND_MORE.fullmatch(text)
+            days = _whole_days(text if more is None else more[1])
+        case datetime() | Instant() | FarTimestamp():
+            days, lost = divmod(_nanos_of(value), _DAY_NANOS)
+        case date():
+            days = value_to_days(value)
+        case _:
+            raise ValueError(value)
+    if not -(1 << 31) <= days < 1 << 31:
+        return _ABOVE if days > 0 else _BELOW
+    return LiteralPlace(days_to_value(days), not lost)
+
+
+def _whole_days(text: str) -> int:
+    whole = whole_date(text)
+    if "-" not in whole[1:]:
+        # A number of days is no date.
+        raise ValueError(text)
+    return parse_date(whole)
+
+
+def _locate_time(value: object) -> LiteralPlace:
+    match value:
+        case str() if ":" in value:
+            nanos = parse_time_nanos(value.strip())
+        case time() if value.tzinfo is None:
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            nanos = seconds * 1_000_000_000 + value.microsecond * 1000
+        case _:
+            raise ValueError(value)
+    millis, lost = divmod(nanos, 1_000_000)
+    return LiteralPlace(millis_to_time(millis), not lost)
+
+
+def _nanos(value: object, data_type: AtomicType) -> int:
+    """Nanoseconds since the epoch of what stands for a timestamp; raises ValueError for anything else."""
+    if isinstance(value, str):
+        text = whole_date(value.strip())
+        value = Instant(parse_timestamp_nanos(text), has_zone(text))
+    if isinstance(value, Instant) and value.nanos % 1000 and unit_of(data_type) != "ns":
+        raise InvalidInputError(
+            f"it has {data_type.precision or 0} digits of a second and the literal more than {_MICROS_DIGITS}"
+        )
+    zoned = value.zoned if isinstance(value, Instant) else isinstance(value, datetime) and value.tzinfo is not None
+    if zoned and data_type.root is TypeRoot.TIMESTAMP:
+        shown = "the literal" if isinstance(value, Instant) else repr(value)
+        raise InvalidInputError(f"{shown} has a time zone, and the column is a TIMESTAMP without one")
+    return _nanos_of(value)
+
+
+def _nanos_of(value: object) -> int:
+    match value:
+        case Instant():
+            return value.nanos
+        case FarTimestamp():
+            return int(value) * (1_000_000_000 // TICKS_PER_SECOND[value.unit])
+        case FarDate():
+            return int(value) * _DAY_NANOS
+        case datetime():
+            passed = value - EPOCH if value.tzinfo is None else value.astimezone(UTC) - EPOCH_UTC
+            return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
+        case date():
+            return value_to_days(value) * _DAY_NANOS
+        case _:
+            raise ValueError(value)
+
+
+# -- scalars -----------------------------------------------------------------------------------------------------------
 
 
 def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":

@@ -76,13 +76,13 @@ def _inside(data_type: DataType, step: object, where: str) -> tuple[object, Data
                 )
             return step, by_name[step].with_nullable(True)
         case MapType(key=AtomicType() as key, value=value):
-            located = None if step is None else locate(step, DataField(0, f"{where}[…]", key))
-            if located is None or not located[1]:
+            place = None if step is None else locate(step, DataField(0, f"{where}[…]", key))
+            if place is None or not place.exact:
                 raise FilterError(
                     f"The filter asks for the key {step!r} of {where}; its keys are {type_name(key)}, which has no "
                     "such value."
                 )
-            return located[0], value.with_nullable(True)
+            return place.value, value.with_nullable(True)
         case _:
             raise FilterError(
                 f"The filter looks for {step!r} inside of {where}, which is {type_name(data_type)}; only a ROW has "

@@ -8,13 +8,13 @@
 | DECIMAL | Decimal of the type's scale | int, float with an exact decimal text |
 | CHAR, VARCHAR | str | |
 | BINARY, VARBINARY | bytes | bytearray, memoryview |
-| DATE | date | int: days since 1970-01-01 |
+| DATE | date, FarDate | int: days since 1970-01-01 |
 | TIME | time | int: milliseconds since midnight |
-| TIMESTAMP(0..6) | datetime without zone | date; int: ticks of the column's Arrow unit since the epoch |
-| TIMESTAMP_LTZ(0..6) | datetime in UTC | datetime of any zone, without one it is UTC; int as above |
-| TIMESTAMP(7..9), LTZ | int: nanoseconds since the epoch | datetime |
+| TIMESTAMP(0..6) | datetime without zone, FarTimestamp | date; int: ticks of the column's Arrow unit since the epoch |
+| TIMESTAMP_LTZ(0..6) | datetime in UTC, FarTimestamp | datetime of any zone, without one it is UTC; int as above |
+| TIMESTAMP(7..9), LTZ | FarTimestamp: nanoseconds since the epoch | datetime; int |
 
-Dates and timestamps outside of Python's years 1 to 9999 stay ints.
+Dates and timestamps outside of Python's years 1 to 9999 are integers with a text (interbed.storage.base.row.far_times).
 """
 
 import math
@@ -24,6 +24,14 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.row.far_times import (
+    TICKS_PER_SECOND,
+    FarDate,
+    FarTimestamp,
+    date_text,
+    days_of_text,
+    timestamp_text,
+)
 from interbed.storage.base.types.arrow import timestamp_unit
 from interbed.storage.base.types.data_type import (
     BINARIES,
@@ -38,18 +46,17 @@ from interbed.storage.base.types.data_type import (
 EPOCH_DAY = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1)
 EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
-TICKS_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 INTEGER_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
 
 WIDE = Context(prec=80, Emax=999_999, Emin=-999_999)
 """Decimal arithmetic in which no value of a DECIMAL(38, s) is rounded."""
 
 _MICROSECOND = timedelta(microseconds=1)
-_DATE_TEXT = re.compile(r"([+-]?\d{1,9})(?:-(\d{1,2})-(\d{1,2}))?")
-_BEGINNING_OF_DATE = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+_DAYS_TEXT = re.compile(r"[+-]?\d{1,10}")
+_BEGINNING_OF_DATE = re.compile(r"(\d{4}|[+-]\d{4,7})(?:-(\d{1,2}))?")
 _TIME_TEXT = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?")
 _TIMESTAMP_TEXT = re.compile(
-    r"(?P<date>\d{4}-\d{1,2}-\d{1,2})"
+    r"(?P<date>[+-]?\d{4,10}-\d{1,2}-\d{1,2})"
     r"(?:[ T](?P<time>\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d{1,9})?)?)(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
 )
 
@@ -63,12 +70,12 @@ def ticks_to_value(ticks: int, data_type: AtomicType) -> object:
     """A timestamp of so many ticks of its Arrow unit as the Python value of its type."""
     unit = unit_of(data_type)
     if unit == "ns":
-        return ticks
+        return FarTimestamp(ticks, unit)
     epoch = EPOCH_UTC if data_type.root is TypeRoot.TIMESTAMP_LTZ else EPOCH
     try:
         return epoch + timedelta(microseconds=ticks * (1000 if unit == "ms" else 1))
     except OverflowError:
-        return ticks
+        return FarTimestamp(ticks, unit)
 
 
 def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False) -> int:
@@ -100,7 +107,7 @@ def days_to_value(days: int) -> object:
     try:
         return EPOCH_DAY + timedelta(days=days)
     except OverflowError:
-        return days
+        return FarDate(days)
 
 
 def millis_to_time(millis: int) -> object:
@@ -211,7 +218,7 @@ def parse_text(text: str, data_type: DataType) -> object:
         if root is TypeRoot.FLOAT or root is TypeRoot.DOUBLE:
             return coerce(float(stripped), data_type)
         if root is TypeRoot.DATE:
-            return days_to_value(parse_date(stripped))
+            return days_to_value(_fitting(parse_date(stripped), 32, data_type))
         if root is TypeRoot.TIME:
             if stripped.isdigit():
                 return millis_to_time(_fitting(int(stripped), 32, data_type))
@@ -253,12 +260,12 @@ def whole_date(text: str) -> str:
 
 def parse_date(text: str) -> int:
     """Days since the epoch of `2024-01-31`, or of a text that is that number; raises ValueError."""
-    match = _DATE_TEXT.fullmatch(text)
-    if match is None:
+    if _DAYS_TEXT.fullmatch(text) is not None:
+        return int(text)
+    days = days_of_text(text)
+    if days is None:
         raise ValueError(text)
-    if match[2] is None:
-        return int(match[1])
-    return (date(int(match[1]), int(match[2]), int(match[3])) - EPOCH_DAY).days
+    return days
 
 
 def parse_time_nanos(text: str) -> int:
@@ -285,6 +292,12 @@ def parse_timestamp_nanos(text: str) -> int:
         digits = zone[1:].replace(":", "")
         nanos -= sign * (int(digits[:2]) * 60 + int(digits[2:])) * 60_000_000_000
     return nanos
+
+
+def has_zone(text: str) -> bool:
+    """Whether a text that `parse_timestamp_nanos` reads names a time zone."""
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    return match is not None and match["zone"] is not None
 
 
 def _coerce_exact(value: object, data_type: AtomicType) -> object:
@@ -357,7 +370,7 @@ def render_text(value: object, data_type: DataType, *, legacy: bool) -> str:
                 )
             return value.decode(errors="replace")
         case TypeRoot.DATE:
-            return str(value_to_days(value)) if legacy else _date_text(value_to_days(value))
+            return str(value_to_days(value)) if legacy else date_text(value_to_days(value))
         case TypeRoot.TIME:
             millis = value_to_millis(value)
             return str(millis) if legacy else _time_text(millis, data_type.precision or 0)
@@ -402,13 +415,6 @@ def _shortest_float32(value: float) -> str:
     return repr(value)
 
 
-def _date_text(days: int) -> str:
-    value = days_to_value(days)
-    if not isinstance(value, date):
-        raise NotSupportedError(f"The date {days} days after 1970-01-01 is out of range for a partition's name.")
-    return f"{value.year:04}-{value.month:02}-{value.day:02}"
-
-
 def _time_text(millis: int, precision: int) -> str:
     seconds, rest = divmod(millis % 86_400_000, 1000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -420,17 +426,13 @@ def _time_text(millis: int, precision: int) -> str:
 
 
 def _timestamp_text(ticks: int, data_type: AtomicType, *, legacy: bool) -> str:
-    per_second = TICKS_PER_SECOND[unit_of(data_type)]
-    seconds, rest = divmod(ticks, per_second)
-    fraction = f"{rest * (1_000_000_000 // per_second):09}"
-    days, second = divmod(seconds, 86_400)
-    day = _date_text(days)
-    minutes = f"{second // 3600:02}:{second // 60 % 60:02}"
+    unit = unit_of(data_type)
     if not legacy:
-        shown = max(len(fraction.rstrip("0")), data_type.precision or 0)
-        return f"{day} {minutes}:{second % 60:02}" + (f".{fraction[:shown]}" if shown else "")
+        return timestamp_text(ticks, unit, data_type.precision or 0)
     # ISO 8601 as java.time writes it: no seconds when they are zero, a fraction in groups of three digits.
+    day, _, clock = timestamp_text(ticks, unit, 9).rpartition(" ")
+    second, fraction = clock.split(".")
     if fraction == "000000000":
-        return f"{day}T{minutes}" + (f":{second % 60:02}" if second % 60 else "")
+        return f"{day}T{second.removesuffix(':00')}"
     groups = 3 if fraction.endswith("000000") else 6 if fraction.endswith("000") else 9
-    return f"{day}T{minutes}:{second % 60:02}.{fraction[:groups]}"
+    return f"{day}T{second}.{fraction[:groups]}"

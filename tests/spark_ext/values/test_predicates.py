@@ -89,6 +89,8 @@ ID_IS_3 = op("=", column("id"), literal(3))
         (op("IN", column("place.at.x"), literal(1), literal(2)), "place['at']['x'] IN (1, 2)"),
         (op("IS_NULL", column("place.at")), "place['at'] IS NULL"),
         (op("STARTS_WITH", column("place.city"), literal("a", "string")), "place['city'] STARTS WITH 'a'"),
+        (op("=", column("day"), literal(2**31 - 1, "date")), "day = +5881580-07-11"),
+        (op("=", column("at"), literal(9_223_372_036_825_200_000, "timestamp_ntz")), "at = +294247-01-10 04:00:25.2"),
         (op("=", column("day"), literal(19723, "date")), f"day = '{date(2024, 1, 1)}'"),
     ],
 )
@@ -133,7 +135,7 @@ def test_a_float_literal_is_the_float_that_the_column_holds() -> None:
         op("=", column("id"), column("hour")),
         op("=", op("+", column("id"), literal(1)), literal(5)),
         op("NOT", op("IN", column("id"), literal(1), literal(None))),
-        op("=", column("day"), literal(2**31 - 1, "date")),
+        op("=", column("day"), literal("2024-01-01", "string")),
         op("AND", ID_IS_3, op("RLIKE", column("name"), literal("a", "string"))),
         op("ALWAYS_TRUE"),
     ],

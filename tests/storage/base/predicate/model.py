@@ -29,6 +29,7 @@ from interbed.storage.base.predicate.expr import (
     map_leaves,
 )
 from interbed.storage.base.predicate.reference import Inner
+from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.data_type import (
     MAX_LENGTH,
     STRINGS,
@@ -120,7 +121,8 @@ def small_values(data_type: AtomicType) -> st.SearchStrategy[Any]:
     """Values of a type, from so few that they often meet."""
     if data_type.root in STRINGS:
         return st.text("aß\n%_\\😀", max_size=3)
-    return values_of(data_type)
+    # As rows have them: nanoseconds since the epoch are FarTimestamps.
+    return values_of(data_type).map(lambda value: coerce(value, data_type))
 
 
 @st.composite

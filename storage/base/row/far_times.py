@@ -1,0 +1,79 @@
+"""Dates and timestamps beyond the years 1 to 9999, which Python's types do not hold.
+
+A DATE is 32 bits of days and a TIMESTAMP 64 bits of ticks, so that both reach further than `date` and `datetime`. Such
+values are integers with a text, in the form of Java's LocalDate and of Spark: a sign and as many digits of the year as
+it has (`+10000-01-01`, `-0001-12-31 00:00:00`). The year 0 is the one before 1, as in ISO 8601: `0000-01-01`.
+"""
+
+import re
+from datetime import date
+
+TICKS_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+_ERA_YEARS, _ERA_DAYS = 400, 146_097
+"""The calendar repeats after so many years, which have so many days."""
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_FOUR_DIGITS = 9999
+_DAY_SECONDS = 86_400
+_DATE_TEXT = re.compile(r"([+-]?)(\d{4,10})-(\d{1,2})-(\d{1,2})")
+
+
+class FarDate(int):
+    """A DATE as days since 1970-01-01, shown as its date."""
+
+    def __str__(self) -> str:
+        return date_text(int(self))
+
+    def __repr__(self) -> str:
+        return f"FarDate({date_text(int(self))!r})"
+
+
+class FarTimestamp(int):
+    """A TIMESTAMP as ticks since 1970-01-01, shown as its date and time; `unit` is ms, us or ns."""
+
+    unit: str
+
+    def __new__(cls, ticks: int, unit: str) -> "FarTimestamp":
+        made = super().__new__(cls, ticks)
+        made.unit = unit
+        return made
+
+    def __str__(self) -> str:
+        return timestamp_text(int(self), self.unit)
+
+    def __repr__(self) -> str:
+        return f"FarTimestamp({timestamp_text(int(self), self.unit)!r})"
+
+    def __reduce__(self) -> tuple[type["FarTimestamp"], tuple[int, str]]:
+        return type(self), (int(self), self.unit)
+
+
+def date_text(days: int) -> str:
+    """The date of so many days since 1970-01-01."""
+    era, day = divmod(days + _EPOCH_ORDINAL - 1, _ERA_DAYS)
+    within = date.fromordinal(day + 1)
+    year = within.year + era * _ERA_YEARS
+    sign = "-" if year < 0 else "+" if year > _FOUR_DIGITS else ""
+    return f"{sign}{abs(year):04}-{within.month:02}-{within.day:02}"
+
+
+def timestamp_text(ticks: int, unit: str, digits: int = 0) -> str:
+    """The date and time of so many ticks since 1970-01-01, with as many digits of a second as it has, or `digits`."""
+    per_second = TICKS_PER_SECOND[unit]
+    seconds, rest = divmod(ticks, per_second)
+    days, second = divmod(seconds, _DAY_SECONDS)
+    fraction = f"{rest * (1_000_000_000 // per_second):09}"
+    shown = max(len(fraction.rstrip("0")), digits)
+    clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    return f"{date_text(days)} {clock}" + (f".{fraction[:shown]}" if shown else "")
+
+
+def days_of_text(text: str) -> int | None:
+    """Days since 1970-01-01 of a date of any year; None for another form, ValueError for a day that there is not."""
+    match = _DATE_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    year = int(match[2]) * (-1 if match[1] == "-" else 1)
+    era, within = divmod(year - 1, _ERA_YEARS)
+    ordinal = date(within + 1, int(match[3]), int(match[4])).toordinal()
+    return ordinal + era * _ERA_DAYS - _EPOCH_ORDINAL
