@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, Mask, taken, valid
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_value
 
 
 def changed_rows(
@@ -78,7 +79,7 @@ def converted_columns(
                 parts.append(change(column.slice(i, 1)))
             except (ValueError, TypeError) as error:
                 reasons.setdefault(
-                    i, f"its column {name!r} has {column[i].as_py()!r}, which is no value of it: {error}"
+                    i, f"its column {name!r} has {python_value(column[i])!r}, which is no value of it: {error}"
                 )
                 parts.append(None)
         good = change(column.slice(0, 0))

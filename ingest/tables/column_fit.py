@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, mask_of
 from interbed.ingest.formats.json_objects import json_text
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
     BINARIES,
@@ -128,4 +129,4 @@ def _is_number(source: pa.DataType) -> bool:
 
 def _an_example(values: Array) -> str:
     known = values.drop_null()
-    return repr(known[0].as_py()) if len(known) else str(values.type)
+    return repr(python_value(known[0])) if len(known) else str(values.type)

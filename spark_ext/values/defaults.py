@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.data_type import (
     BINARIES,
     STRINGS,
@@ -52,7 +53,7 @@ def default_from_spark(sql: str, data_type: DataType, *, column: str) -> str | N
 def default_to_spark(text: str, data_type: DataType, *, column: str) -> str | None:
     """The default as SQL that Spark takes for the type; None for text that no writer could use."""
     try:
-        return _literal(default_scalar(text, data_type, column=column).as_py(), data_type)
+        return _literal(python_value(default_scalar(text, data_type, column=column)), data_type)
     except InvalidInputError:
         return None
 

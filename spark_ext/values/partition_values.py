@@ -11,17 +11,21 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from interbed.storage.base.row.far_times import TICKS_PER_SECOND, FarTimestamp
 from interbed.storage.base.row.values import (
     EPOCH,
     EPOCH_UTC,
     days_to_value,
     millis_to_time,
+    ticks_to_value,
+    unit_of,
     value_to_days,
     value_to_millis,
 )
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField, TypeRoot, is_atomic
 
 _MICROSECOND = timedelta(microseconds=1)
+_MICROS_PER_SECOND = 1_000_000
 
 
 def spec_from_spark(text: str, fields: Sequence[DataField]) -> dict[str, Any]:
@@ -54,10 +58,9 @@ def _from_spark(value: Any, field: DataField) -> Any:
             return days_to_value(value)
         case TypeRoot.TIME:
             return millis_to_time(value)
-        case TypeRoot.TIMESTAMP:
-            return EPOCH + timedelta(microseconds=value)
-        case TypeRoot.TIMESTAMP_LTZ:
-            return EPOCH_UTC + timedelta(microseconds=value)
+        case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ if isinstance(field.type, AtomicType):
+            per_second = TICKS_PER_SECOND[unit_of(field.type)]
+            return ticks_to_value(value * per_second // _MICROS_PER_SECOND, field.type)
         case TypeRoot.DECIMAL:
             return Decimal(value)
         case TypeRoot.FLOAT | TypeRoot.DOUBLE:
@@ -69,6 +72,8 @@ def _from_spark(value: Any, field: DataField) -> Any:
 
 
 def _to_spark(value: Any, field: DataField) -> Any:
+    if isinstance(value, FarTimestamp):
+        return int(value) * _MICROS_PER_SECOND // TICKS_PER_SECOND[value.unit]
     if isinstance(value, datetime):
         return (value - (EPOCH if value.tzinfo is None else EPOCH_UTC)) // _MICROSECOND
     if isinstance(value, date):

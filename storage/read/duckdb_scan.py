@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNull, Op, Predicate, and_, bind, or_
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.data_type import DataField
 
 Narrowed = Callable[[Sequence[str] | None, Predicate | None, int | None], pa.RecordBatchReader]
@@ -116,7 +117,7 @@ class _Reader:
         if (found := self._taken(_COMPARED)) is not None:
             op, compare = _OPS[found["op"]]
             value = self._value(found["name"], found["value"])
-            return Comparison(op, found["name"], value.as_py()), compare(self._column(found["name"]), value)
+            return Comparison(op, found["name"], python_value(value)), compare(self._column(found["name"]), value)
         if (found := self._taken(_NULL)) is not None:
             return IsNull(found["name"]), self._column(found["name"]).is_null()
         if (found := self._taken(_VALID)) is not None:
@@ -134,7 +135,7 @@ class _Reader:
         return or_(left, right), left_again | right_again
 
     def _member(self, name: str, texts: Sequence[str]) -> tuple[Predicate, Any]:
-        values = [self._value(name, text).as_py() for text in texts]
+        values = [python_value(self._value(name, text)) for text in texts]
         column = self._column(name)
         member = column.isin(array_of(values, self._schema.field(name).type))
         return In(name, tuple(values)), pc.if_else(column.is_valid(), member, scalar_of(None, pa.bool_()))

@@ -5,6 +5,8 @@ from html import escape
 
 import pyarrow as pa
 
+from interbed.storage.base.row.python_values import python_values
+
 SHOWN_ROWS = 20
 """How many rows are shown; one more is read to know whether there are more."""
 
@@ -15,7 +17,7 @@ def html_table(rows: pa.Table, caption: str) -> str:
     """The rows with their columns and types, cut off after SHOWN_ROWS."""
     heads = (f"{escape(f.name)}<br><small>{escape(str(f.type))}</small>" for f in rows.schema)
     shown = rows.slice(0, SHOWN_ROWS)
-    cells = zip(*(column.to_pylist() for column in shown.columns), strict=True) if shown.num_columns else ()
+    cells = zip(*(python_values(column) for column in shown.columns), strict=True) if shown.num_columns else ()
     body = "".join(_row("td", (escape(_cut(value)) for value in row)) for row in cells)
     more = "<p>…</p>" if rows.num_rows > SHOWN_ROWS else ""
     return (

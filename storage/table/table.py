@@ -224,9 +224,10 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """
+        from interbed.storage.base.row.python_values import python_rows
         from interbed.storage.read.point.lookup import PointLookup
 
-        rows = PointLookup(self.store, columns).rows([key]).to_pylist()
+        rows = python_rows(PointLookup(self.store, columns).rows([key]))
         return rows[0] if rows else None
 
     def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> "pa.Table":

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.row.values import java_float_text
+from interbed.storage.base.row.far_times import FarDate, FarTimestamp, timestamp_text
+from interbed.storage.base.row.python_values import python_value
+from interbed.storage.base.row.values import java_float_text, order_key
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot, is_atomic
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
@@ -124,8 +126,9 @@ class _Gathered:
             self._longest = max(self._longest, pc.max(lengths).as_py())
             return
         least, greatest = _extremes(present)
-        self._least = least if self._least is None else min(self._least, least, key=_rank)
-        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest, key=_rank)
+        ends = [least, greatest, *([] if self._least is None else [self._least, self._greatest])]
+        self._least = min(ends, key=lambda value: order_key(value, self.field.type))
+        self._greatest = max(ends, key=lambda value: order_key(value, self.field.type))
 
     def finished(self) -> TableColumnStatistics:
         """The outcome."""
@@ -149,12 +152,7 @@ def _extremes(present: "pa.Array[Any]") -> tuple[Any, Any]:
         assert found is not None
         return found
     bounds = pc.min_max(present)
-    return bounds["min"].as_py(), bounds["max"].as_py()
-
-
-def _rank(value: Any) -> tuple[bool, Any]:
-    """What orders values as Spark does, for which NaN is the greatest."""
-    return value != value, value
+    return python_value(bounds["min"]), python_value(bounds["max"])
 
 
 def _width(data_type: Any) -> int:
@@ -216,6 +214,10 @@ def _text(value: Any, field: DataField) -> str:
     """A value as Java's serializers read it from text."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, FarTimestamp):
+        return timestamp_text(int(value), value.unit, max(6, getattr(field.type, "precision", 6) or 0))
+    if isinstance(value, FarDate):
+        return str(int(value))
     if isinstance(value, datetime):
         fraction = f"{value.microsecond:06d}000"[: max(6, getattr(field.type, "precision", 6) or 0)]
         return f"{value.replace(tzinfo=None):%Y-%m-%d %H:%M:%S}.{fraction}"

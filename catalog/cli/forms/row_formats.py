@@ -17,6 +17,7 @@ import pyarrow as pa
 from interbed.catalog.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.printing import escaped, print_line, readable
+from interbed.storage.base.row.python_values import has_far_times, python_rows, python_values
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
@@ -63,7 +64,7 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
     shown, more = 0, False
     # Row by row, because that is how a table is drawn; there are few.
     for batch in reader:
-        for row in batch.to_pylist():
+        for row in python_rows(batch):
             more = most is not None and shown == most
             if more:
                 break
@@ -100,21 +101,27 @@ def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
     rows = 0
     for batch in reader:
         # Row by row: Arrow has no writer of JSON.
-        for row in batch.to_pylist():
+        for row in python_rows(batch):
             sink.write(json_line(row).encode() + b"\n")
         rows += batch.num_rows
     return rows
 
 
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
-    from pyarrow.csv import CSVWriter
+    from pyarrow.csv import CSVWriter, WriteOptions
 
     plain = pa.schema([pa.field(f.name, pa.string() if _is_foreign(f.type) else f.type) for f in reader.schema])
     rows = 0
     with CSVWriter(sink, plain) as writer:
         for batch in reader:
-            columns = [_as_text(c) if _is_foreign(c.type) else c for c in batch.columns]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
+            columns = [_as_text(c) if _is_foreign(c.type) or has_far_times(c) else c for c in batch.columns]
+            written = pa.RecordBatch.from_arrays(columns, names=plain.names)
+            if written.schema.equals(plain):
+                writer.write_batch(written)
+            else:
+                # Arrow has no text for far dates and timestamps, so that these rows have texts in their place.
+                with CSVWriter(sink, written.schema, write_options=WriteOptions(include_header=False)) as other:
+                    other.write_batch(written)
             rows += batch.num_rows
     return rows
 
@@ -126,7 +133,7 @@ def _is_foreign(arrow: pa.DataType) -> bool:
 
 def _as_text(column: "pa.Array[Any]") -> "pa.Array[Any]":
     # Value by value: nested values have no kernel that writes them.
-    texts = [None if v is None else v if isinstance(v, str) else _bare(shown_value(v)) for v in column.to_pylist()]
+    texts = [None if v is None else v if isinstance(v, str) else _bare(shown_value(v)) for v in python_values(column)]
     return pa.array(texts, pa.string())
 
 

@@ -13,7 +13,9 @@ from rich.table import Table as RichTable
 
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.printing import escaped, print_line
+from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_rows
 
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
@@ -44,7 +46,7 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
 
 def json_line(row: object) -> str:
     """A row, or a value, as JSON in one line: bytes in base 64, dates, times and decimals as text."""
-    return json.dumps(row, default=_text)
+    return json.dumps(_plain(row), default=_text)
 
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
@@ -52,13 +54,26 @@ def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     from interbed.storage.views.change_query import ROW_KIND
 
     for batch in reader:
-        for row in batch.to_pylist():
+        for row in python_rows(batch):
             yield {ROW_KIND: RowKind(row.pop(ROW_KIND)).short, **row}
 
 
 def shown_value(value: object) -> str:
     """A value as JSON for people."""
-    return json.dumps(value, default=_text, ensure_ascii=False)
+    return json.dumps(_plain(value), default=_text, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """The value with far dates and timestamps, which are integers for JSON, as text."""
+    kind = type(value)
+    if kind is dict:
+        return {name: _plain(item) if type(item) in _WITH_PARTS else item for name, item in value.items()}
+    if kind is list or kind is tuple:
+        return [_plain(item) if type(item) in _WITH_PARTS else item for item in value]
+    return str(value) if kind is FarDate or kind is FarTimestamp else value
+
+
+_WITH_PARTS = frozenset({dict, list, tuple, FarDate, FarTimestamp})
 
 
 def _text(value: object) -> str:

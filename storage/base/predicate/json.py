@@ -7,7 +7,7 @@ Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_w
 column has its name. Values are null, booleans, integers, texts and finite floats as they are, and others as an object
 of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
 {"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}. Dates and timestamps
-that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01.
+that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01, with UTC behind it for an instant.
 """
 
 import json
@@ -160,11 +160,13 @@ def _far(value: object) -> object:
     """The value, with those far dates and timestamps that are integers of Python's as objects."""
     if isinstance(value, FarDate):
         return {"ticks": f"{int(value)} d"}
-    return {"ticks": f"{int(value)} {value.unit}"} if isinstance(value, FarTimestamp) else value
+    if isinstance(value, FarTimestamp):
+        return {"ticks": f"{int(value)} {value.unit}" + (" UTC" if value.zoned else "")}
+    return value
 
 
-def _ticks(number: str, unit: str) -> object:
-    return FarDate(number) if unit == "d" else FarTimestamp(int(number), unit)
+def _ticks(number: str, unit: str, zone: str = "") -> object:
+    return FarDate(number) if unit == "d" else FarTimestamp(int(number), unit, zoned=bool(zone))
 
 
 def _literal(value: Any) -> object:

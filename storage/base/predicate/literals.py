@@ -8,7 +8,7 @@ What the table does not have is refused: a number is no date, and a text column 
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
@@ -32,6 +32,7 @@ from interbed.storage.base.row.values import (
     parse_date,
     parse_time_nanos,
     parse_timestamp_nanos,
+    plain_datetime,
     ticks_to_value,
     to_float32,
     type_name,
@@ -277,8 +278,9 @@ def _nanos_of(value: object) -> int:
         case FarDate():
             return int(value) * _DAY_NANOS
         case datetime():
-            passed = value - EPOCH if value.tzinfo is None else value.astimezone(UTC) - EPOCH_UTC
-            return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
+            plain, nanos = plain_datetime(value)
+            passed = plain - EPOCH if plain.tzinfo is None else plain - EPOCH_UTC
+            return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000 + nanos
         case date():
             return value_to_days(value) * _DAY_NANOS
         case _:

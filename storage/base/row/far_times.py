@@ -29,23 +29,27 @@ class FarDate(int):
 
 
 class FarTimestamp(int):
-    """A TIMESTAMP as ticks since 1970-01-01, shown as its date and time; `unit` is ms, us or ns."""
+    """A TIMESTAMP as ticks since 1970-01-01, shown as its date and time; `unit` is ms, us or ns.
+
+    One WITH LOCAL TIME ZONE is `zoned`, and shown in UTC.
+    """
 
     unit: str
+    zoned: bool
 
-    def __new__(cls, ticks: int, unit: str) -> "FarTimestamp":
+    def __new__(cls, ticks: int, unit: str, *, zoned: bool = False) -> "FarTimestamp":
         made = super().__new__(cls, ticks)
-        made.unit = unit
+        made.unit, made.zoned = unit, zoned
         return made
 
     def __str__(self) -> str:
-        return timestamp_text(int(self), self.unit)
+        return timestamp_text(int(self), self.unit) + ("+00:00" if self.zoned else "")
 
     def __repr__(self) -> str:
-        return f"FarTimestamp({timestamp_text(int(self), self.unit)!r})"
+        return f"FarTimestamp({str(self)!r})"
 
-    def __reduce__(self) -> tuple[type["FarTimestamp"], tuple[int, str]]:
-        return type(self), (int(self), self.unit)
+    def __getnewargs_ex__(self) -> tuple[tuple[int, str], dict[str, bool]]:
+        return (int(self), self.unit), {"zoned": self.zoned}
 
 
 def date_text(days: int) -> str:

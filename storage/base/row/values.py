@@ -22,6 +22,7 @@ import re
 import struct
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.far_times import (
@@ -69,13 +70,14 @@ def unit_of(data_type: AtomicType) -> str:
 def ticks_to_value(ticks: int, data_type: AtomicType) -> object:
     """A timestamp of so many ticks of its Arrow unit as the Python value of its type."""
     unit = unit_of(data_type)
+    zoned = data_type.root is TypeRoot.TIMESTAMP_LTZ
     if unit == "ns":
-        return FarTimestamp(ticks, unit)
-    epoch = EPOCH_UTC if data_type.root is TypeRoot.TIMESTAMP_LTZ else EPOCH
+        return FarTimestamp(ticks, unit, zoned=zoned)
+    epoch = EPOCH_UTC if zoned else EPOCH
     try:
         return epoch + timedelta(microseconds=ticks * (1000 if unit == "ms" else 1))
     except OverflowError:
-        return FarTimestamp(ticks, unit)
+        return FarTimestamp(ticks, unit, zoned=zoned)
 
 
 def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False) -> int:
@@ -89,6 +91,7 @@ def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False)
         if not isinstance(value, date):
             raise InvalidInputError(f"{value!r} is not a timestamp.")
         value = datetime(value.year, value.month, value.day)
+    value, nanos = plain_datetime(value)
     if data_type.root is TypeRoot.TIMESTAMP_LTZ:
         micros = (value.replace(tzinfo=UTC) if value.tzinfo is None else value) - EPOCH_UTC
     elif value.tzinfo is None:
@@ -97,9 +100,27 @@ def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False)
         raise InvalidInputError(f"{value!r} has a time zone, but the column is a TIMESTAMP without one.")
     count = micros // _MICROSECOND
     unit = unit_of(data_type)
-    if exact and unit == "ms" and count % 1000:
-        raise InvalidInputError(f"{value!r} has more digits than milliseconds.")
-    return count // 1000 if unit == "ms" else count if unit == "us" else count * 1000
+    if exact and ((unit == "ms" and count % 1000) or (unit != "ns" and nanos)):
+        raise InvalidInputError(f"{value!r} has more digits than the column.")
+    return count // 1000 if unit == "ms" else count if unit == "us" else count * 1000 + nanos
+
+
+def plain_datetime(value: datetime) -> tuple[datetime, int]:
+    """A Timestamp of pandas as a datetime, and the nanoseconds that this does not hold."""
+    nanos = getattr(value, "nanosecond", None)
+    if nanos is None:
+        return value, 0
+    stamp: Any = value
+    return stamp.to_pydatetime(warn=False), nanos
+
+
+def order_key(value: Any, data_type: DataType) -> Any:
+    """What orders values of a type that are not null: dates and timestamps of all years, NaN behind other numbers."""
+    if isinstance(data_type, AtomicType) and data_type.root in TIMESTAMPS:
+        return value_to_ticks(value, data_type)
+    if isinstance(data_type, AtomicType) and data_type.root is TypeRoot.DATE:
+        return value_to_days(value)
+    return (value != value, value) if isinstance(value, float) else value
 
 
 def days_to_value(days: int) -> object:

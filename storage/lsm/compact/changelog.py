@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.lsm.merge_function.api import take_rows
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
@@ -73,7 +74,7 @@ def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
 def _equal(a: "pa.Array[Any]", b: "pa.Array[Any]") -> Mask:
     if pa.types.is_nested(a.type):
         # Arrow compares no nested values; they are few in changelogs, and compared as Python's.
-        pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+        pairs = zip(python_values(a), python_values(b), strict=True)
         return np.fromiter((x == y for x, y in pairs), np.bool_, len(a))
     nulls = [np.asarray(to_numpy(pc.is_null(x))) for x in (a, b)]
     both: Any = pc.equal(a, b)

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
+from interbed.storage.base.row.python_values import python_value
+from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -53,8 +55,8 @@ def aggregated(
 ) -> list[tuple[object, ...]] | None:
     """A row for each group, of the group's values and those of the aggregates; None when metadata has no answer.
 
-    The splits must hold exactly the rows that are meant. Without `group_by` there is one row. Numbers of dates and
-    timestamps come as Python's date and datetime. Only partition columns can be grouped by.
+    The splits must hold exactly the rows that are meant. Without `group_by` there is one row. Dates and timestamps come
+    as Python's values (interbed.storage.base.row.values). Only partition columns can be grouped by.
     """
     try:
         return _Answers(store, splits).rows(aggregates, group_by)
@@ -120,7 +122,7 @@ class _Answers:
             return None
         choose = min if function is AggregateFunction.MIN else max
         # Spark orders text by its bytes.
-        return choose(values, key=lambda v: v.encode()) if isinstance(next(iter(values)), str) else choose(values)
+        return choose(values, key=lambda v: v.encode() if isinstance(v, str) else order_key(v, field.type))
 
     def _nulls(self, files: Sequence[DataFileMeta], field: DataField) -> list[int]:
         counts: list[int] = []
@@ -155,7 +157,7 @@ class _Answers:
             return None
         everything: Any = pa.concat_arrays(found)
         least_and_greatest = pc.min_max(everything)
-        return least_and_greatest["min" if function is AggregateFunction.MIN else "max"].as_py()
+        return python_value(least_and_greatest["min" if function is AggregateFunction.MIN else "max"])
 
     def _columns_with_statistics(self, file: DataFileMeta) -> tuple[list[str], list[DataType]]:
         written = self._written(file)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -230,7 +231,7 @@ def _of_alike_files(store: TableStore, files: Sequence[DataFileMeta]) -> dict[st
 
 def _extreme(values: "pa.Array[Any]", which: str) -> object:
     bounds: Any = pc.min_max(values)
-    return bounds[which].as_py()
+    return python_value(bounds[which])
 
 
 def _bytes(

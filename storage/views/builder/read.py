@@ -13,6 +13,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
@@ -184,7 +185,7 @@ class BuiltRead:
     def to_iterator(self, splits: Sequence[Split]) -> "Iterator[BuiltRow]":
         """The rows of the splits one by one, as tuples of Python values; for small results."""
         for batch in self.to_arrow_batch_reader(splits):
-            yield from map(BuiltRow, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+            yield from map(BuiltRow, zip(*(python_values(column) for column in batch.columns), strict=True))
 
     def _handed_out(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
         if self.nested is not None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.row.python_values import python_rows
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit
 from interbed.storage.views.builder.predicate import PredicateBuilder
@@ -148,4 +149,4 @@ class BuiltRowsRead:
 
     def to_iterator(self, splits: Sequence[RowsSplit]) -> Iterator[dict[str, Any]]:
         """The rows of the splits one by one, by column name, as in pypaimon."""
-        yield from self.to_arrow(splits).to_pylist()
+        yield from python_rows(self.to_arrow(splits))

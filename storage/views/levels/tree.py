@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
 from interbed.storage.lsm.levels import Levels
@@ -196,7 +197,7 @@ def _axis(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[str]]:
     """Where the files' ranges begin and end, from 0 to 1, and their least and then their greatest keys as text."""
     columns = decode_rows([f.min_key for f in files] + [f.max_key for f in files], types)
-    texts = [_key_text(values) for values in zip(*(c.to_pylist() for c in columns), strict=True)]
+    texts = [_key_text(values) for values in zip(*(python_values(c) for c in columns), strict=True)]
     numbers = _numbers(columns)
     if numbers is None:
         least, greatest = key_ranks(files, types)

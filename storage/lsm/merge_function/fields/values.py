@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from interbed.storage.base.arrow_values import array_of, from_numpy
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold
 from interbed.storage.lsm.merge_function.segments import Slots
@@ -46,6 +47,6 @@ class FieldValues(Fold):
 
     def _each(self, slots: Slots, rows: Order, merge: Callable[[Any, Any], Any]) -> None:
         taken: Any = from_numpy(rows)
-        values = self.column.take(taken).to_pylist()
+        values = python_values(self.column.take(taken))
         for slot, value in zip(np.arange(self.slots)[slots].tolist(), values, strict=True):
             self._held[slot] = merge(self._held[slot], value)
