@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     )
     from interbed.storage.base.predicate.column import Column, col
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.base.row.far_times import FarDate, FarTimestamp
     from interbed.storage.base.types.data_type import (
         ArrayType,
         AtomicType,
@@ -214,6 +215,8 @@ __all__ = [
     "DuplicateFileError",
     "ExpiryResult",
     "Explanation",
+    "FarDate",
+    "FarTimestamp",
     "FileGoneError",
     "FileSystemCatalog",
     "FilterError",
@@ -343,6 +346,7 @@ _HOLDS = {
     ),
     "interbed.storage.base.predicate.column": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",
+    "interbed.storage.base.row.far_times": "FarDate FarTimestamp",
     "interbed.storage.base.types.data_type": (
         "ArrayType AtomicType DataField DataType MapType MultisetType RowType TypeRoot"
     ),

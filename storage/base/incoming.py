@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
+from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 
 ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 """Rows as Arrow data; a reader is read once."""
@@ -147,7 +148,7 @@ def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str,
     array: pa.Array[Any]
     try:
         if wanted is None or not (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)):
-            array = array_of(values)
+            array = array_of(values, _far_type(values))
             return array
         try:
             for value in values:
@@ -161,6 +162,17 @@ def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str,
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError) as error:
         kind = "values of one type" if wanted is None else wanted
         raise SchemaMismatchError(f"The column {name!r} of {what} is {kind}; the values do not fit: {error}") from None
+
+
+def _far_type(values: list[Any]) -> pa.DataType | None:
+    """The type of dates or timestamps of which Python does not hold some; None for other values."""
+    for value in values:
+        if isinstance(value, FarDate):
+            return pa.date32()
+        if isinstance(value, FarTimestamp):
+            unit: Any = value.unit
+            return pa.timestamp(unit, "UTC" if value.zoned else None)
+    return None
 
 
 def _check(value: Any, wanted: pa.DataType) -> None:

@@ -7,7 +7,8 @@ Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_w
 column has its name. Values are null, booleans, integers, texts and finite floats as they are, and others as an object
 of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
 {"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}. Dates and timestamps
-that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01, with UTC behind it for an instant.
+that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01; instants are
+{"ticks": "253402300800000000 us UTC"}.
 """
 
 import json

@@ -6,20 +6,51 @@ it has (`+10000-01-01`, `-0001-12-31 00:00:00`). The year 0 is the one before 1,
 """
 
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 
 TICKS_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _ERA_YEARS, _ERA_DAYS = 400, 146_097
 """The calendar repeats after so many years, which have so many days."""
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _FOUR_DIGITS = 9999
 _DAY_SECONDS = 86_400
 _DATE_TEXT = re.compile(r"([+-]?)(\d{4,10})-(\d{1,2})-(\d{1,2})")
 
 
-class FarDate(int):
-    """A DATE as days since 1970-01-01, shown as its date."""
+class _FarTime(int):
+    """Base of both: an integer that is ordered among Python's dates or times as well."""
+
+    def number_of(self, other: object) -> int | None:
+        """What stands for another value in the order; None for what has no place there."""
+        raise NotImplementedError
+
+    def __lt__(self, other: object) -> bool:
+        number = self.number_of(other)
+        return NotImplemented if number is None else int(self) < number
+
+    def __le__(self, other: object) -> bool:
+        number = self.number_of(other)
+        return NotImplemented if number is None else int(self) <= number
+
+    def __gt__(self, other: object) -> bool:
+        number = self.number_of(other)
+        return NotImplemented if number is None else int(self) > number
+
+    def __ge__(self, other: object) -> bool:
+        number = self.number_of(other)
+        return NotImplemented if number is None else int(self) >= number
+
+
+class FarDate(_FarTime):
+    """A DATE as days since 1970-01-01, shown as its date; ordered among Python's dates."""
+
+    def number_of(self, other: object) -> int | None:
+        """Days since 1970-01-01."""
+        if isinstance(other, date) and not isinstance(other, datetime):
+            return other.toordinal() - _EPOCH_ORDINAL
+        return int(other) if isinstance(other, int) else None
 
     def __str__(self) -> str:
         return date_text(int(self))
@@ -28,10 +59,10 @@ class FarDate(int):
         return f"FarDate({date_text(int(self))!r})"
 
 
-class FarTimestamp(int):
+class FarTimestamp(_FarTime):
     """A TIMESTAMP as ticks since 1970-01-01, shown as its date and time; `unit` is ms, us or ns.
 
-    One WITH LOCAL TIME ZONE is `zoned`, and shown in UTC.
+    One WITH LOCAL TIME ZONE is `zoned`, and shown in UTC. It is ordered among Python's datetimes.
     """
 
     unit: str
@@ -47,6 +78,16 @@ class FarTimestamp(int):
 
     def __repr__(self) -> str:
         return f"FarTimestamp({str(self)!r})"
+
+    def number_of(self, other: object) -> int | None:
+        """Ticks of the unit since 1970-01-01, cut off towards the past."""
+        if isinstance(other, FarTimestamp):
+            return int(other) * TICKS_PER_SECOND[self.unit] // TICKS_PER_SECOND[other.unit]
+        if isinstance(other, datetime):
+            passed = other - (_EPOCH if other.tzinfo is None else _EPOCH_UTC)
+            micros = (passed.days * _DAY_SECONDS + passed.seconds) * 1_000_000 + passed.microseconds
+            return micros * TICKS_PER_SECOND[self.unit] // 1_000_000
+        return int(other) if isinstance(other, int) else None
 
     def __getnewargs_ex__(self) -> tuple[tuple[int, str], dict[str, bool]]:
         return (int(self), self.unit), {"zoned": self.zoned}

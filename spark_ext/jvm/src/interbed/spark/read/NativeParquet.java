@@ -113,14 +113,24 @@ final class NativeParquet implements Serializable {
 
   /**
    * The filters that Spark's reader may skip row groups by. It takes columns that are not read for null, and keeps a zero
-   * apart from a negative one, which Spark's own comparison does not.
+   * apart from a negative one, which Spark's own comparison does not. Nor has it dates of the first years of an INT.
    */
   private static Predicate[] usable(Predicate[] filters, StructType readSchema) {
     return Arrays.stream(filters)
         .filter(
             filter ->
                 Arrays.stream(filter.references()).allMatch(reference -> isUsable(reference.fieldNames(), readSchema)))
+        .filter(NativeParquet::isConvertible)
         .toArray(Predicate[]::new);
+  }
+
+  private static boolean isConvertible(Predicate filter) {
+    try {
+      PredicateUtils.toV1(filter);
+      return true;
+    } catch (ArithmeticException beyondJulianDays) {
+      return false;
+    }
   }
 
   private static boolean isUsable(String[] path, StructType readSchema) {
