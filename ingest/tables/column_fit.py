@@ -16,6 +16,7 @@ from interbed.ingest.formats.arrays import Array, mask_of
 from interbed.ingest.formats.json_objects import json_text
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.casting.far_text import text_of_times
 from interbed.storage.base.types.data_type import (
     BINARIES,
     STRINGS,
@@ -111,7 +112,7 @@ def _texts(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         written = [None if v is None else json_text(v) for v in values.to_pylist()]
         texts = pa.array(written, pa.string())
     elif not pa.types.is_string(source):
-        texts = values.cast(pa.string())
+        texts = text_of_times(values)
     _check_length(pc.utf8_length(texts), target)
     found: Array = texts.cast(arrow)
     return found

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from interbed.ingest.formats.arrays import Array, one_array
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.casting.far_text import text_of_times
 from interbed.storage.base.types.data_type import AtomicType
 from interbed.storage.base.types.parse import data_type
 
@@ -101,7 +102,7 @@ class ComputedColumn:
                 whole = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s", times.type.tz))
                 result = pc.strftime(whole, format=_strftime(self.arguments[1]))
             case "substring":
-                texts = values.cast(pa.string())
+                texts = text_of_times(values)
                 numbers = [self._number(a) for a in self.arguments[1:]]
                 result = pc.utf8_slice_codeunits(texts, numbers[0], numbers[1] if len(numbers) > 1 else None)
             case "truncate":
@@ -109,7 +110,7 @@ class ComputedColumn:
             case name if name in _PARTS:
                 result = _PARTS[name](_times(values)).cast(pa.int32())
             case name:
-                result = _OF_TEXT[name](values.cast(pa.string()))
+                result = _OF_TEXT[name](text_of_times(values))
         return result if isinstance(result, pa.Array) else pa.concat_arrays(result.chunks)
 
     def _truncated(self, values: Any, width: int) -> Any:

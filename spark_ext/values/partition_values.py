@@ -11,7 +11,6 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from interbed.storage.base.row.far_times import TICKS_PER_SECOND, FarTimestamp
 from interbed.storage.base.row.values import (
     EPOCH,
     EPOCH_UTC,
@@ -23,6 +22,7 @@ from interbed.storage.base.row.values import (
     value_to_millis,
 )
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField, TypeRoot, is_atomic
+from interbed.storage.base.types.far_times import TICKS_PER_SECOND, FarTimestamp
 
 _MICROSECOND = timedelta(microseconds=1)
 _MICROS_PER_SECOND = 1_000_000

@@ -148,7 +148,6 @@ if TYPE_CHECKING:
     )
     from interbed.storage.base.predicate.column import Column, col
     from interbed.storage.base.predicate.expr import Predicate
-    from interbed.storage.base.row.far_times import FarDate, FarTimestamp
     from interbed.storage.base.types.data_type import (
         ArrayType,
         AtomicType,
@@ -159,6 +158,7 @@ if TYPE_CHECKING:
         RowType,
         TypeRoot,
     )
+    from interbed.storage.base.types.far_times import FarDate, FarTimestamp
     from interbed.storage.base.types.parse import data_type
     from interbed.storage.commit.conflict import DuplicateFileError
     from interbed.storage.meta.schema.change import Move, SchemaChange
@@ -346,7 +346,7 @@ _HOLDS = {
     ),
     "interbed.storage.base.predicate.column": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",
-    "interbed.storage.base.row.far_times": "FarDate FarTimestamp",
+    "interbed.storage.base.types.far_times": "FarDate FarTimestamp",
     "interbed.storage.base.types.data_type": (
         "ArrayType AtomicType DataField DataType MapType MultisetType RowType TypeRoot"
     ),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 """Rows as Arrow data; a reader is read once."""

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp, timestamp_text
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import java_float_text, order_key
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot, is_atomic
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp, timestamp_text
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm

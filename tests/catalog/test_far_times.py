@@ -17,8 +17,10 @@ from click.testing import CliRunner
 import interbed
 from interbed.cli import main
 from interbed.storage.base.predicate.json import from_json, to_json
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 from interbed.storage.base.row.python_values import python_values
+from interbed.storage.base.row.values import parse_literal
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
+from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
 from interbed.storage.table.table import Table
@@ -105,7 +107,8 @@ def test_every_command_shows_them(catalog: interbed.Catalog, of: str, tally: Tal
     assert [row["x"] for row in by_json] == texts
     assert [row["parts"] for row in by_json] == [{"x": [text]} for text in texts]
     by_csv = list(csv.DictReader(io.StringIO(shown(catalog, "table", "scan", "d.t", "--format", "csv"))))
-    assert [row["x"] for row in by_csv] == texts
+    kind = parse_atomic(of.replace("_LTZ(6)", "(6) WITH LOCAL TIME ZONE"))
+    assert [str(parse_literal(row["x"], kind)) for row in by_csv] == texts
     assert [json.loads(row["parts"]) for row in by_csv] == [{"x": [text]} for text in texts]
     largest = json.loads(shown(catalog, "sql", "--json", "SELECT max(x) AS most, min(x) AS least FROM d.t"))
     order = sorted(zip(TYPES[of][1], texts, strict=True))
@@ -216,6 +219,17 @@ def test_duckdb_and_polars_get_their_rows(catalog: interbed.Catalog, of: str, ta
         lazy = table.to_polars(lazy=True).filter(expression).collect()
         assert sorted(lazy["id"]) == sorted(table.to_polars().filter(expression)["id"])
     tally("far dates and times compared", 18)
+
+
+@pytest.mark.parametrize("of", TYPES)
+def test_a_column_becomes_text(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+    table = catalog.create_table_as("d.t", rows(of))
+    with table.update_schema() as update:
+        update.update_column_type("x", "STRING")
+    found: Any = catalog.get_table("d.t").scan().to_arrow().sort_by("id")["x"].to_pylist()
+    for text, expected in zip(found, TYPES[of][1].values(), strict=True):
+        assert text[:13].strip() == expected[:13].strip()
+    tally("far dates and times shown", len(found))
 
 
 def test_they_are_integers_with_a_text() -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from interbed.catalog.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.printing import escaped, print_line, readable
-from interbed.storage.base.row.python_values import has_far_times, python_rows, python_values
+from interbed.storage.base.row.python_values import python_rows, python_values
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
@@ -110,11 +110,16 @@ def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
     from pyarrow.csv import CSVWriter, WriteOptions
 
+    from interbed.storage.base.types.casting.far_text import has_far_times, text_of_times
+
     plain = pa.schema([pa.field(f.name, pa.string() if _is_foreign(f.type) else f.type) for f in reader.schema])
     rows = 0
     with CSVWriter(sink, plain) as writer:
         for batch in reader:
-            columns = [_as_text(c) if _is_foreign(c.type) or has_far_times(c) else c for c in batch.columns]
+            columns = [
+                _as_text(c) if _is_foreign(c.type) else text_of_times(c) if has_far_times(c) else c
+                for c in batch.columns
+            ]
             written = pa.RecordBatch.from_arrays(columns, names=plain.names)
             if written.schema.equals(plain):
                 writer.write_batch(written)

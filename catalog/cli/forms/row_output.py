@@ -13,9 +13,9 @@ from rich.table import Table as RichTable
 
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.catalog.printing import escaped, print_line
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_rows
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:

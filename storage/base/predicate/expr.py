@@ -16,9 +16,9 @@ from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import locate
 from interbed.storage.base.predicate.operators import Op as Op
 from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from interbed.storage.base.predicate.expr import (
     TextMatch,
 )
 from interbed.storage.base.predicate.reference import Inner, Reference
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 _TEXT: dict[str, type[TextMatch]] = {
     "starts_with": StartsWith,

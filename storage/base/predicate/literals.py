@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.errors import FilterError, InvalidInputError
-from interbed.storage.base.row.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp
 from interbed.storage.base.row.values import (
     EPOCH,
     EPOCH_UTC,
@@ -49,6 +48,7 @@ from interbed.storage.base.types.data_type import (
     DataField,
     TypeRoot,
 )
+from interbed.storage.base.types.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp
 
 _DAY_NANOS = 86_400_000_000_000
 _DAY_AND_MORE = re.compile(r"([+-]?\d{4,10}-\d{1,2}-\d{1,2})[ T].*")

@@ -1,19 +1,14 @@
 """Arrow's values as Python's, also dates and timestamps that Python's types do not hold.
 
 Arrow's `to_pylist` and `as_py` raise OverflowError or ValueError for these; here they are FarDate and FarTimestamp
-(interbed.storage.base.row.far_times), whose text is the date. All other values are those that Arrow gives.
+(interbed.storage.base.types.far_times), whose text is the date. All other values are those that Arrow gives.
 """
 
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.row.far_times import FarDate, FarTimestamp
-
-_TICKS_A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
-_FIRST_DAY = (date.min - date(1970, 1, 1)).days
-_LAST_DAY = (date.max - date(1970, 1, 1)).days
+from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
 def python_value(scalar: Any) -> Any:
@@ -43,21 +38,6 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
         names = rows.schema.names
         found = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return found
-
-
-def has_far_times(column: Any) -> bool:
-    """Whether some date or timestamp of the array, which is of a plain type, is one that Python does not hold."""
-    kind = column.type
-    if not (pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and str(kind.unit) in _TICKS_A_DAY)):
-        return False
-    numbers: Any = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    days = 1 if pa.types.is_date32(kind) else _TICKS_A_DAY[str(kind.unit)]
-    import pyarrow.compute as pc
-
-    bounds: Any = pc.min_max(numbers)
-    if not bounds["min"].is_valid:
-        return False
-    return bool(bounds["min"].as_py() < _FIRST_DAY * days or bounds["max"].as_py() >= (_LAST_DAY + 1) * days)
 
 
 def _far(scalar: Any) -> Any:

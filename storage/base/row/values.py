@@ -14,7 +14,8 @@
 | TIMESTAMP_LTZ(0..6) | datetime in UTC, FarTimestamp | datetime of any zone, without one it is UTC; int as above |
 | TIMESTAMP(7..9), LTZ | FarTimestamp: nanoseconds since the epoch | datetime; int |
 
-Dates and timestamps outside of Python's years 1 to 9999 are integers with a text (interbed.storage.base.row.far_times).
+Dates and timestamps outside of Python's years 1 to 9999 are integers with a text
+(interbed.storage.base.types.far_times).
 """
 
 import math
@@ -25,14 +26,6 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.row.far_times import (
-    TICKS_PER_SECOND,
-    FarDate,
-    FarTimestamp,
-    date_text,
-    days_of_text,
-    timestamp_text,
-)
 from interbed.storage.base.types.arrow import timestamp_unit
 from interbed.storage.base.types.data_type import (
     BINARIES,
@@ -42,6 +35,14 @@ from interbed.storage.base.types.data_type import (
     AtomicType,
     DataType,
     TypeRoot,
+)
+from interbed.storage.base.types.far_times import (
+    TICKS_PER_SECOND,
+    FarDate,
+    FarTimestamp,
+    date_text,
+    days_of_text,
+    timestamp_text,
 )
 
 EPOCH_DAY = date(1970, 1, 1)

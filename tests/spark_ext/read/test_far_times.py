@@ -1,5 +1,7 @@
 """Dates and times of years that Python's types do not hold, in Spark: read, filtered, aggregated and written."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -21,7 +23,7 @@ MOMENTS = {
     -62_135_596_800_001_000: "0000-12-31 23:59:59.999",
     0: "1970-01-01 00:00:00",
 }
-TYPES = {
+TYPES: dict[str, tuple[Any, dict[int, str]]] = {
     "DATE": (pa.date32(), DAYS),
     "TIMESTAMP_NTZ": (pa.timestamp("us"), MOMENTS),
     "TIMESTAMP": (pa.timestamp("us", "UTC"), MOMENTS),

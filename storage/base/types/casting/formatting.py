@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.types.casting.far_text import text_of_times
 from interbed.storage.base.types.casting.numbers import PLAIN_LIMIT, has_plain_text
 from interbed.storage.base.types.casting.rules import FRACTIONS, NUMBERS
 from interbed.storage.base.types.casting.times import PER_SECOND, local_counts
@@ -118,7 +119,7 @@ def _atomic_text(array: Any, source: AtomicType) -> Array:
         return _times(array, source.precision or 0)
     if root in TIMESTAMPS:
         return _timestamps(array, source)
-    return cast("Array", array.cast(pa.string()))
+    return text_of_times(array)
 
 
 def _decoded(array: Array) -> Array:
@@ -208,7 +209,7 @@ def _cut(text: str, digits: int) -> str:
 def _timestamps(array: Any, source: AtomicType) -> Array:
     if source.root is TypeRoot.TIMESTAMP_LTZ:
         array = local_counts(array)
-    text = array.cast(pa.string())
+    text: Any = text_of_times(array)
     spare = len(str(PER_SECOND[array.type.unit])) - 1 - (source.precision or 0)
     if spare:
         # Zeros behind the digits of the type go, other digits stay.
