@@ -171,7 +171,8 @@ def _far_type(values: list[Any]) -> pa.DataType | None:
             return pa.date32()
         if isinstance(value, FarTimestamp):
             unit: Any = value.unit
-            return pa.timestamp(unit, "UTC" if value.zoned else None)
+            zone: Any = "UTC" if value.zoned else None
+            return pa.timestamp(unit, zone)
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import TRUE
 from interbed.storage.base.types.casting.values import Array, cast_where
 from interbed.storage.base.types.far_times import date_text, timestamp_text
 
@@ -37,7 +38,7 @@ def text_of_times(array: Array) -> Array:
     ends: Any = _reach(array.type)
     low, high = ends
     numbers = _numbers(array)
-    near: Any = pc.fill_null(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), True)
+    near: Any = pc.fill_null(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), TRUE)
     return cast_where(near, array, lambda some: some.cast(pa.string()), _far_texts)
 
 
