@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 
 import interbed
 from interbed.storage.base.predicate.evaluate import mask
@@ -242,6 +243,24 @@ def test_polars(tmp_path: Path, kind: str, tally: Tally) -> None:
         lazy = table.to_polars(lazy=True).filter(expression).select("id").collect()
         assert sorted(lazy["id"]) == sorted(frame.filter(expression)["id"]), expression
     tally("conditions on floats", len(expressions))
+
+
+@pytest.mark.longer
+def test_iceberg(tmp_path: Path, tally: Tally) -> None:
+    schema = pa.schema((pa.field("id", pa.int64()), pa.field("x", pa.float64())))
+    with load_catalog("ice", type="sql", uri=f"sqlite:///{tmp_path}/ice.db", warehouse=f"file://{tmp_path}") as ice:
+        ice.create_namespace("d")
+        made_of = ice.create_table("d.t", schema)
+        numbers = itertools.count()
+        for values in FILES:
+            made_of.append(pa.table({"id": [next(numbers) for _ in values], "x": values}, schema=schema))
+        table = interbed.IcebergTable("d.t", made_of)
+
+        def find(words: str) -> list[int]:
+            column: Any = table.scan(["id"], filter=words).to_arrow().column("id")
+            return sorted(column.to_pylist())
+
+        check(find, FEWER, tally)
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
