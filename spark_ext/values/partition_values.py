@@ -45,7 +45,12 @@ def values_to_spark(values: Sequence[object], fields: Sequence[DataField]) -> st
 
 def agrees(spec: Mapping[str, Any], values: Sequence[object], fields: Sequence[DataField]) -> bool:
     """Whether a partition is one that the (partial) specification means."""
-    return all(f.name not in spec or spec[f.name] == v for f, v in zip(fields, values, strict=True))
+    return all(f.name not in spec or _is_same(spec[f.name], v) for f, v in zip(fields, values, strict=True))
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    # NaN is equal to itself in SQL, and to nothing in Python.
+    return bool(left == right or (left != left and right != right))
 
 
 def _root(field: DataField) -> TypeRoot | None:

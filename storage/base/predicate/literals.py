@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -67,8 +67,7 @@ class Instant:
     zoned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralPlace:
+class LiteralPlace(NamedTuple):
     """The greatest value of a type that is not above a literal, and whether it is equal to it.
 
     `beyond` is 1 for a literal above all values of the type, and -1 below them; then there is no value.
@@ -101,6 +100,12 @@ def _locate(value: object, field: DataField) -> LiteralPlace:
     if not isinstance(data_type, AtomicType):
         return LiteralPlace(coerce(value, data_type))
     root = data_type.root
+    # The common kinds of keys come first, because lists of them are long.
+    if type(value) is str and root in STRINGS:
+        return LiteralPlace(value)
+    bits = INTEGER_BITS.get(root) if type(value) is int else None
+    if bits is not None and isinstance(value, int) and -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        return LiteralPlace(value)
     if root in STRINGS and not isinstance(value, str):
         raise InvalidInputError(f"{_misfit(value, field)}; text is compared with text in quotes")
     if root in BINARIES and isinstance(value, str):

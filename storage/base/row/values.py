@@ -121,7 +121,9 @@ def order_key(value: Any, data_type: DataType) -> Any:
         return value_to_ticks(value, data_type)
     if isinstance(data_type, AtomicType) and data_type.root is TypeRoot.DATE:
         return value_to_days(value)
-    return (value != value, value) if isinstance(value, float) else value
+    if isinstance(value, float):
+        return (True, 0.0) if value != value else (False, value)
+    return value
 
 
 def days_to_value(days: int) -> object:

@@ -7,6 +7,7 @@ Nothing here is exact; `scan.aggregates` is.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
+from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -162,8 +164,8 @@ def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, Column
         found[field.name] = ColumnEstimate(
             distinct=len(present),
             nulls=min(rows, sum(count for row, count in decoded if row[index] is None)),
-            least=min(present) if bounded else None,
-            greatest=max(present) if bounded else None,
+            least=min(present, key=partial(order_key, data_type=field.type)) if bounded else None,
+            greatest=max(present, key=partial(order_key, data_type=field.type)) if bounded else None,
         )
     return found
 
