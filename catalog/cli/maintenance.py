@@ -101,9 +101,26 @@ def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @json_flag
 @click.pass_obj
 def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """Publish the newest snapshot as an Iceberg table's, as commits do with 'metadata.iceberg.storage'."""
+    """Publish the newest snapshot as an Iceberg table's, as commits do with 'metadata.iceberg.storage'.
+
+    Says how many rows readers of Iceberg see: of a table with a primary key, those of compacted files.
+    """
     with chosen.table(name) as opened:
-        _tell_snapshot(opened.publish_iceberg(), as_json, "no snapshot to publish", "published")
+        published = opened.publish_iceberg()
+        from interbed.iceberg.publish.coverage import published_coverage
+
+        found = published_coverage(opened.store)
+    if published is None or found is None:
+        _tell_snapshot(None, as_json, "no snapshot to publish", "published")
+    elif as_json:
+        show_json({"snapshot": published, "rows": found.rows, "rows_shown": found.rows_shown})
+    elif found.is_whole:
+        print_line(f"published snapshot {published}; readers of Iceberg see all {found.rows} rows")
+    else:
+        print_line(
+            f"published snapshot {published}; readers of Iceberg see {found.rows_shown} of {found.rows} rows, in "
+            f"{found.files_shown} of {found.files} files: {found.way_out}"
+        )
 
 
 @click.command("fsck")
