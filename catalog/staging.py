@@ -290,6 +290,10 @@ class StagedTables(ABC):
         if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
             # Written down, so that the table keeps its topic when it gets another name.
             options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")
+        has_key = bool(given.primary_keys) or "primary-key" in options
+        if has_key and options.get("metadata.iceberg.storage", "disabled") != "disabled":
+            # ClickHouse refuses Parquet files with columns that Iceberg's schema lacks, such as those of the key.
+            options.setdefault("data-file.thin-mode", "true")
         schema = Schema(
             fields=given.fields,
             partition_keys=given.partition_keys,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -55,3 +56,25 @@ def test_the_command_says_how_many_rows_are_seen(
     found = json.loads(published(tmp_path, "--json"))
     seen = interbed.load_iceberg_table(f"{tmp_path}/d.db/t").scan().to_arrow().num_rows
     assert (found["rows"], found["rows_shown"]) == (3, seen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "thin"),
+    [
+        (["id"], {"metadata.iceberg.storage": "table-location"}, "true"),
+        (["id"], {"metadata.iceberg.storage": "table-location", "data-file.thin-mode": "false"}, "false"),
+        (["id"], {"metadata.iceberg.storage": "disabled"}, None),
+        ([], {"metadata.iceberg.storage": "table-location", "bucket": "-1"}, None),
+    ],
+)
+def test_published_tables_have_files_without_columns_that_iceberg_lacks(
+    tmp_path: Path, keys: list[str], options: dict[str, str], thin: str | None
+) -> None:
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("d")
+    table = catalog.create_table("d.t", ROWS.schema, primary_keys=keys, options={"bucket": "1", **options})
+    assert table.schema.options.get("data-file.thin-mode") == thin
+    if keys:
+        table.upsert(ROWS)
+        [file] = tmp_path.glob("d.db/t/bucket-0/*.parquet")
+        assert ("_KEY_id" in pq.read_schema(file).names) == (thin != "true")
