@@ -111,6 +111,8 @@ def plain_datetime(value: datetime) -> tuple[datetime, int]:
     nanos = getattr(value, "nanosecond", None)
     if nanos is None:
         return value, 0
+    if nanos != nanos:
+        raise InvalidInputError("NaT is no timestamp")
     stamp: Any = value
     return stamp.to_pydatetime(warn=False), nanos
 

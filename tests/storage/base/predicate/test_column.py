@@ -1,12 +1,15 @@
 """Predicates as Python expressions mean what the same conditions mean as text."""
 
+from datetime import date, datetime
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.column import col
-from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.parse import data_type
@@ -110,3 +113,16 @@ def test_a_column_is_no_sequence_of_its_entries() -> None:
 def test_what_is_not_inside_of_a_column_is_refused(text: str, message: str) -> None:
     with pytest.raises(FilterError, match=message):
         parse_filter(text, FIELDS)
+
+
+def test_values_of_numpy_and_pandas_are_literals() -> None:
+    kinds = {"i": "INT", "d": "DATE", "t": "TIMESTAMP(6)", "n": "TIMESTAMP(9)"}
+    fields = [DataField(id=i, name=name, type=data_type(kind)) for i, (name, kind) in enumerate(kinds.items())]
+    stamp = pd.Timestamp("2024-05-06 10:00:00.000000001")
+    assert bind(col("i") == np.int64(5), fields) == Comparison(Op.EQ, "i", 5)
+    assert bind(col("d") == np.datetime64("2024-05-06"), fields) == Comparison(Op.EQ, "d", date(2024, 5, 6))
+    assert bind(col("t") < stamp, fields) == Comparison(Op.LE, "t", datetime(2024, 5, 6, 10))
+    assert bind(col("n") == stamp, fields) == Comparison(Op.EQ, "n", stamp.value)
+    for nothing in (pd.NaT, pd.NA):
+        with pytest.raises(FilterError, match="'t'"):
+            bind(col("t") == nothing, fields)
