@@ -9,6 +9,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.row.python_values import pandas_frame
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.scan.split import Split
 
@@ -37,7 +38,7 @@ class ArrowRows(ABC):
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a pandas data frame; needs the extra `interbed[pandas]`."""
         load_extra("pandas", needed_by="to_pandas")
-        return self.to_arrow().to_pandas()
+        return pandas_frame(self.to_arrow())
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...

@@ -222,6 +222,24 @@ def test_duckdb_and_polars_get_their_rows(catalog: interbed.Catalog, of: str, ta
 
 
 @pytest.mark.parametrize("of", TYPES)
+def test_data_frames_have_them(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+    data = rows(of)
+    table = catalog.create_table_as("d.t", data)
+    assert table.to_polars().to_arrow()["x"].cast(data.schema.field("x").type).equals(data["x"])
+    frame = table.to_pandas()
+    assert list(frame.columns) == ["id", "x"]
+    assert list(frame["id"]) == list(range(data.num_rows))
+    if of == "DATE":
+        assert list(map(str, frame["x"])) == list(DAYS.values())
+        nested = catalog.create_table_as("d.nested", rows(of, nested=True))
+        with pytest.raises(interbed.InvalidInputError, match="pandas can't hold the column 'parts'"):
+            nested.to_pandas()
+    else:
+        assert list(frame["x"].astype("int64")) == list(TYPES[of][1])
+    tally("far dates and times shown", 2 * data.num_rows)
+
+
+@pytest.mark.parametrize("of", TYPES)
 def test_a_column_becomes_text(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     table = catalog.create_table_as("d.t", rows(of))
     with table.update_schema() as update:

@@ -191,9 +191,9 @@ DATE and TIMESTAMP reach beyond the years 1 to 9999 of Python's `date` and `date
 such values. Where interbed gives values of Python (`get`, statistics, rows of pypaimon's builders), `FarDate` and
 `FarTimestamp` stand for them: integers of days and of ticks since 1970-01-01, ordered among dates and datetimes, whose
 `str` is as Java and Spark write it, `+10000-01-01`, `-0001-12-31 00:00:00`. They are taken as keys, literals and values
-again, and filters and commands take that text: `day >= '+10000-01-01'`. Methods of Arrow itself, such as `to_pylist`,
-raise OverflowError for them: cast the column to integers before (`column.cast("int32")` of a DATE, `"int64"` of a
-TIMESTAMP).""",
+again, and filters and commands take that text: `day >= '+10000-01-01'`. `to_pandas` has them in columns of dates.
+Methods of Arrow itself, such as `to_pylist`, raise OverflowError for them: cast the column to integers before
+(`column.cast("int32")` of a DATE, `"int64"` of a TIMESTAMP).""",
         ("FarDate", "FarTimestamp"),
     ),
     Section(

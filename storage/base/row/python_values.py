@@ -4,11 +4,15 @@ Arrow's `to_pylist` and `as_py` raise OverflowError or ValueError for these; her
 (interbed.storage.base.types.far_times), whose text is the date. All other values are those that Arrow gives.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def python_value(scalar: Any) -> Any:
@@ -38,6 +42,30 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
         names = rows.schema.names
         found = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return found
+
+
+def pandas_frame(rows: pa.Table) -> "pd.DataFrame":
+    """The rows as a data frame of pandas; in a column of dates, which are objects there, far ones are FarDates.
+
+    Raises InvalidInputError naming the column of nested values with a date that pandas can't hold.
+    """
+    try:
+        return rows.to_pandas()
+    except (OverflowError, ValueError):
+        import pandas as pd
+
+        frame = pd.DataFrame(index=range(rows.num_rows))
+        for place, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
+            try:
+                series: Any = column.to_pandas()
+            except (OverflowError, ValueError) as error:
+                if pa.types.is_nested(field.type):
+                    raise InvalidInputError(
+                        f"pandas can't hold the column {field.name!r}: {error}. Use to_arrow or to_polars."
+                    ) from error
+                series = pd.Series(python_values(column), dtype=object)
+            frame.insert(place, field.name, series, allow_duplicates=True)
+        return frame
 
 
 def _far(scalar: Any) -> Any:

@@ -13,7 +13,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.base.row.python_values import python_values
+from interbed.storage.base.row.python_values import pandas_frame, python_values
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
@@ -158,7 +158,7 @@ class BuiltRead:
     ) -> "pd.DataFrame":
         """The rows of the splits as a pandas data frame; arguments as in to_arrow."""
         load_extra("pandas", needed_by="to_pandas")
-        return self.to_arrow(splits, parallelism).to_pandas()
+        return pandas_frame(self.to_arrow(splits, parallelism))
 
     def to_duckdb(
         self,

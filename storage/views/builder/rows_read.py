@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.base.row.python_values import python_rows
+from interbed.storage.base.row.python_values import pandas_frame, python_rows
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit
 from interbed.storage.views.builder.predicate import PredicateBuilder
@@ -136,7 +136,7 @@ class BuiltRowsRead:
     def to_pandas(self, splits: Sequence[RowsSplit], **_: object) -> "pd.DataFrame":
         """The rows of the splits as a pandas data frame."""
         load_extra("pandas", needed_by="to_pandas")
-        return self.to_arrow(splits).to_pandas()
+        return pandas_frame(self.to_arrow(splits))
 
     def to_duckdb(
         self, splits: Sequence[RowsSplit], table_name: str, connection: Any = None
