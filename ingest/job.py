@@ -18,7 +18,7 @@ snapshots of some tables -> all of them. Then the source is told, for its own to
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -34,8 +34,8 @@ from interbed.ingest.formats.format import Decoder
 from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
-from interbed.ingest.tables.names import TableNames
-from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, open_sink
+from interbed.ingest.tables.names import TableNames, check_refused
+from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, for_new_table, open_sink
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 
 _log = logging.getLogger(__name__)
@@ -169,6 +169,7 @@ class Ingestion:
         self._idle_noted = clock()
         self._began = clock()
         self._lag_looked: float | None = None
+        self._left_out: frozenset[SourceTable] = frozenset()
         self.result = IngestResult(lag_unit=source.lag_unit)
         """What was done so far; rows count when they are committed."""
 
@@ -227,6 +228,7 @@ class Ingestion:
 
     def _fill(self, source: SnapshotSource, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Let tables that are not known yet have the rows of the source's."""
+        self._leave_out(source)
         source.begin({name: s.positions or Positions() for name, s in self._sinks.items()})
         names = self._names.one_each(source.tables())
         new = [table for table, name in names.items() if name not in self._sinks]
@@ -261,6 +263,12 @@ class Ingestion:
                 self._count({name: rows})
                 _log.info("%s has the %d rows that %s had.", name, rows, snapshot.source)
                 committed()
+
+    def _leave_out(self, source: SnapshotSource) -> None:
+        """Forget the tables of the lake whose tables in the source can't be taken: no position is noted for them."""
+        self._left_out = frozenset(source.left_out())
+        for name in self._names.own_tables_of(self._left_out):
+            self._sinks.pop(name, None)
 
     def _read_on(self, stopped: Callable[[], bool], committed: Callable[[], None], ends: Positions | None) -> None:
         due = self._clock() + self._settings.commit_interval
@@ -304,8 +312,9 @@ class Ingestion:
         """Write the rows of messages that follow on those that were read."""
         while True:
             decoded = self._decoder.decode(messages)
+            check_refused(decoded.refused, self._name_of)
             bad = list(decoded.bad)
-            changes = self._by_table(decoded, messages)
+            changes = self._by_table(decoded, messages, bad)
             self._make_ready(changes, messages)
             for name, each in changes:
                 bad += self._sinks[name].write(each)
@@ -325,11 +334,11 @@ class Ingestion:
             self._read = self._read.after(messages)
             self.result.messages += len(messages)
 
-    def _by_table(self, decoded: Decoded, messages: Messages) -> list[tuple[str, RowChanges]]:
-        """The changes by the table that they go to, without those that it has."""
+    def _by_table(self, decoded: Decoded, messages: Messages, bad: list[BadMessage]) -> list[tuple[str, RowChanges]]:
+        """The changes by the table that they go to, without those that it has; bad messages are added to the others."""
         found = []
         for changes in decoded.changes:
-            name = self._names.of(changes.source)
+            name = self._name_of(changes.source)
             if name is None or not len(changes.kinds):
                 continue
             sink = self._known(name, changes.source)
@@ -340,8 +349,13 @@ class Ingestion:
                 if not new.all():
                     changes = changes.where(new)
                 self._admit(name, sink, changes, messages)
-            rows = with_computed(changes.rows, self._tables.computed)
-            found.append((name, replace(changes, rows=rows)))
+            changes, refused = with_computed(changes, self._tables.computed, () if sink is None else sink.columns)
+            bad += refused
+            if sink is None:
+                changes, refused = for_new_table(name, changes, self._tables)
+                bad += refused
+            if len(changes.kinds):
+                found.append((name, changes))
         return found
 
     def _admit(self, name: str, sink: TableSink, changes: RowChanges, messages: Messages) -> None:
@@ -383,9 +397,13 @@ class Ingestion:
             self._admit(name, sink, each, messages)
             # What came before in the same messages may have brought the columns.
             if lacking := sink.lacking(each):
-                sink.follow(lacking)
+                sink.follow(lacking, each.source)
         if not self._is_whole:
             raise _TornTransactionError
+
+    def _name_of(self, source: SourceTable | None) -> str | None:
+        """Where changes of a table go; None for what is passed over."""
+        return None if source in self._left_out else self._names.of(source)
 
     def _known(self, name: str, source: SourceTable | None) -> TableSink | None:
         """The sink of a table, None when there is no such table yet."""
@@ -421,7 +439,7 @@ class Ingestion:
 
     def _truncate(self, truncation: Truncation, messages: Messages) -> None:
         """Carry out a truncation; what was read before it is in the positions already."""
-        name = self._names.of(truncation.source)
+        name = self._name_of(truncation.source)
         at = truncation.index
         one = messages.slice(at, at + 1)
         sink = None if name is None else self._known(name, truncation.source)

@@ -56,6 +56,7 @@ def ingest(
     kafka_conf: Mapping[str, str] | None = None,
     schema_registry: str | None = None,
     schema_registry_conf: Mapping[str, str] | None = None,
+    unavailable_value: str | None = None,
     query_name: str | None = None,
 ) -> "StreamingQuery":
     """Write the changes in topics of Kafka to tables of `catalog`, a catalog of Spark, on Spark's executors.
@@ -97,6 +98,7 @@ def ingest(
         "kafka_conf": dict(kafka_conf or {}),
         "schema_registry": schema_registry,
         "schema_registry_conf": dict(schema_registry_conf or {}),
+        "unavailable_value": unavailable_value,
     }
     given = {name: value for name, value in arguments.items() if value not in (None, "", {})}
     writer = spark.readStream.format(_CLOCK).option("rowsPerBatch", 1).load().writeStream

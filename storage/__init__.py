@@ -170,6 +170,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "commit.file_store_commit",
         "commit.basis",
         "commit.positions",
+        "lsm.merge_function.kept_values",
         "lsm.merge_function.retraction",
         "write.append.deletions",
         "write.bucket.choose",

@@ -42,6 +42,11 @@ FORMATS = ("canal-json", "debezium-avro", "debezium-json", "json", "maxwell-json
     metavar="KEY=VALUE",
     help="A setting of Confluent's clients for it, such as basic.auth.user.info=USER:PASSWORD; repeatable.",
 )
+@click.option(
+    "--unavailable-value",
+    metavar="TEXT",
+    help="Debezium's unavailable.value.placeholder, a text or hex:BYTES; by default __debezium_unavailable_value.",
+)
 @to_tables
 @click.option(
     "--group",
@@ -80,6 +85,7 @@ def kafka(
     form: str,
     schema_registry: str | None,
     schema_registry_conf: Sequence[str],
+    unavailable_value: str | None,
     group: str,
     start: str,
     transactional: bool,
@@ -105,7 +111,7 @@ def kafka(
     if transaction_topic and not transactional:
         raise click.UsageError("--transaction-topic is for --transactional.")
 
-    from interbed.ingest.formats.format import WITH_SCHEMAS, decoder_of, transactions_of
+    from interbed.ingest.formats.format import WITH_PLACEHOLDER, WITH_SCHEMAS, decoder_of, transactions_of
     from interbed.ingest.job import Ingestion
     from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
     from interbed.ingest.sources.kafka.source import KafkaSource
@@ -116,6 +122,8 @@ def kafka(
         raise click.UsageError(f"Give --schema-registry with --format {', '.join(WITH_SCHEMAS)}, and with no other.")
     if schema_registry_conf and not schema_registry:
         raise click.UsageError("Give --schema-registry-conf with --schema-registry.")
+    if unavailable_value and form not in WITH_PLACEHOLDER:
+        raise click.UsageError(f"--unavailable-value is for --format {' and '.join(WITH_PLACEHOLDER)}.")
     names, tables = table_names(given), table_settings(given)
     settings = ingest_settings(given, group, skip_bad=skip_bad, dead_letters=bool(dead_letter_topic))
     client = pairs(kafka_conf, hint="--kafka-conf")
@@ -132,7 +140,7 @@ def kafka(
         if dead_letter_topic:
             letters = KafkaDeadLetters(bootstrap_servers, dead_letter_topic, settings=client)
             stack.callback(letters.close)
-        decoder = partial(decoder_of, form, schemas)
+        decoder = partial(decoder_of, form, schemas, unavailable_value)
         job = Ingestion(catalog, source, decoder, names, tables, settings, dead_letters=letters)
         run(job, given)
 

@@ -128,6 +128,7 @@ def table_names(given: Mapping[str, Any], databases: Sequence[str] = ()) -> "Tab
         including=given["including_tables"],
         excluding=given["excluding_tables"],
         databases=frozenset(databases) or None,
+        skipping=given.get("skip_tables"),
     )
 
 

@@ -51,6 +51,11 @@ from interbed.ingest.cli.running import run
     help="The replication slot, made when it is missing; each reads everything into its tables.",
 )
 @to_tables
+@click.option(
+    "--skip-tables",
+    metavar="REGEX",
+    help="Tables whose whole name matches are passed over, with a warning, where they can't be taken.",
+)
 @with_commits
 @click.option("--skip-bad", is_flag=True, help="Pass over rows that can't be taken, with a warning for each.")
 @watched
@@ -84,7 +89,11 @@ def postgres(
     names, tables = table_names(given, listed(schemas)), table_settings(given)
     settings = ingest_settings(given, slot, skip_bad=skip_bad)
     source = PostgresSource(
-        url, publication=publication, slot=slot, is_wanted=lambda table: names.of(table) is not None
+        url,
+        publication=publication,
+        slot=slot,
+        is_wanted=lambda table: names.of(table) is not None,
+        may_skip=names.may_skip,
     )
     with chosen.catalog(makes_warehouse=True) as catalog, closing(source):
         run(Ingestion(catalog, source, lambda: PgOutput(source.catalog), names, tables, settings), given)

@@ -1,14 +1,17 @@
 """What messages say: changes of tables, by column, and messages that say nothing that can be understood."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.row.kind import RowKind
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,6 +41,28 @@ class ChangesShape:
     only_insertions: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """The rows for which the source did not send the value of a column; null stands in its place. `reason` says why the
+    row is not known then.
+    """
+
+    rows: Mask
+    reason: str
+
+    def slice(self, start: int, end: int) -> "Unsent":
+        """Those of some rows."""
+        return Unsent(self.rows[start:end], self.reason)
+
+    def where(self, chosen: Mask) -> "Unsent":
+        """Those of the rows for which it is true."""
+        return Unsent(self.rows[chosen], self.reason)
+
+    def at(self, places: "npt.NDArray[np.int64]") -> "Unsent":
+        """Those of the rows at these places."""
+        return Unsent(self.rows[places], self.reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:
     """Changes of the rows of one table, in their order.
@@ -48,6 +73,9 @@ class RowChanges:
     those of the others are guessed from how their values are written, so that the table may have them otherwise: as a
     DECIMAL, a DATE. `key` are the columns of the primary key, which all of the messages declare alike: none of them, or
     None where they say nothing of it; `relation` is the number that the source has for the table, if it has one.
+
+    `unsent` are rows without the value of a column, by its name. `untold` are rows of updates that may lack columns
+    which are not among these, because nothing tells yet which columns the source has.
     """
 
     source: SourceTable | None
@@ -57,6 +85,8 @@ class RowChanges:
     stated: frozenset[str] = frozenset()
     key: tuple[str, ...] | None = None
     relation: str = ""
+    unsent: Mapping[str, Unsent] = field(default_factory=dict)
+    untold: Unsent | None = None
 
     @property
     def shape(self) -> ChangesShape:
@@ -71,12 +101,19 @@ class RowChanges:
             rows=self.rows.slice(start, end - start),
             kinds=self.kinds[start:end],
             messages=self.messages[start:end],
+            unsent={name: each.slice(start, end) for name, each in self.unsent.items()},
+            untold=None if self.untold is None else self.untold.slice(start, end),
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "RowChanges":
         """Those of the changes for which it is true."""
         return replace(
-            self, rows=self.rows.filter(pa.array(chosen)), kinds=self.kinds[chosen], messages=self.messages[chosen]
+            self,
+            rows=self.rows.filter(pa.array(chosen)),
+            kinds=self.kinds[chosen],
+            messages=self.messages[chosen],
+            unsent={name: each.where(chosen) for name, each in self.unsent.items()},
+            untold=None if self.untold is None else self.untold.where(chosen),
         )
 
 
@@ -119,15 +156,25 @@ class Truncation:
     source: SourceTable | None
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedTable:
+    """A table whose messages have a schema of which no table can be made, and why."""
+
+    source: SourceTable
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
     """What some messages say, in no order between tables; a table may be there several times, in order.
 
     Nothing of a bad message is among the changes.
 
-    Where there are truncations, the changes are those of the messages before the first one.
+    Where there are truncations, the changes are those of the messages before the first one. There are no changes of
+    tables that are `refused`: they end the run, unless they are passed over.
     """
 
     changes: Sequence[RowChanges] = ()
     bad: Sequence[BadMessage] = ()
+    refused: Sequence[RefusedTable] = ()
     truncation: Truncation | None = None

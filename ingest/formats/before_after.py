@@ -12,6 +12,10 @@ from interbed.ingest.formats.arrays import Array, Mask, taken, valid
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_value
 
+MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
+"""What conversions raise for a value that can't be converted: pyarrow's errors are among them."""
+_SHOWN_MAX = 100
+
 
 def changed_rows(
     before: Any, after: Any, *, inserted: Mask, updated: Mask, deleted: Mask
@@ -61,27 +65,53 @@ def _either(chosen: Mask, one: Any, other: Any) -> list[Array]:
 
 
 def converted_columns(
-    columns: Sequence[Array], convert: Sequence[Callable[[Array], Array]], names: Sequence[str]
+    columns: Sequence[Array],
+    convert: Sequence[Callable[[Array], Array]],
+    names: Sequence[str],
+    types: Sequence[pa.DataType],
 ) -> tuple[list[Array], dict[int, str]]:
-    """Each column converted, and for rows with a value that can't be the reason why; those are null then."""
+    """Each column converted to its type, and why rows have a value that can't be, by their place; it is null then."""
     reasons: dict[int, str] = {}
     found = []
-    for column, change, name in zip(columns, convert, names, strict=True):
-        try:
-            found.append(change(column))
-            continue
-        except (ValueError, TypeError):
-            pass
-        # One value at a time, to tell the bad ones from the others.
-        parts: list[Array | None] = []
-        for i in range(len(column)):
-            try:
-                parts.append(change(column.slice(i, 1)))
-            except (ValueError, TypeError) as error:
-                reasons.setdefault(
-                    i, f"its column {name!r} has {python_value(column[i])!r}, which is no value of it: {error}"
-                )
-                parts.append(None)
-        good = change(column.slice(0, 0))
-        found.append(pa.concat_arrays([pa.nulls(1, good.type) if part is None else part for part in parts]))
+    for column, change, name, kind in zip(columns, convert, names, types, strict=True):
+        made, misfits = converted_values(column, change, kind)
+        found.append(made)
+        for i, error in misfits.items():
+            reason = f"its column {name!r} has {shown_value(column, i)}, which is no value of it: {error}"
+            reasons.setdefault(i, reason)
     return found, reasons
+
+
+def converted_values(
+    column: Array, change: Callable[[Array], Array], kind: pa.DataType
+) -> tuple[Array, dict[int, Exception]]:
+    """The values converted to a type, and the errors of those that can't be, by their place; these are null then."""
+    errors: dict[int, Exception] = {}
+    parts = _parts(column, change, errors, 0)
+    if len(parts) == 1 and parts[0] is not None:
+        return parts[0], errors
+    good = next((part.type for part in parts if part is not None), kind)
+    nothing: Any = pa.nulls(1, good)  # type: ignore[arg-type]
+    return pa.concat_arrays([nothing if part is None else part for part in parts]), errors
+
+
+def _parts(
+    column: Array, change: Callable[[Array], Array], errors: dict[int, Exception], first: int
+) -> "list[Array | None]":
+    """The column converted in pieces: halves find a bad value in few steps. A value that can't be is None."""
+    try:
+        return [change(column)]
+    except MISFITS as error:
+        if len(column) <= 1:
+            if len(column):
+                errors[first] = error
+            return [None] * len(column)
+    middle = len(column) // 2
+    begin = _parts(column.slice(0, middle), change, errors, first)
+    return [*begin, *_parts(column.slice(middle), change, errors, first + middle)]
+
+
+def shown_value(column: Array, index: int) -> str:
+    """A value for an error, cut off where it is long."""
+    text = repr(python_value(column[index]))
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, Unsent
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
 from interbed.ingest.formats.before_after import changed_rows
@@ -27,6 +27,7 @@ from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
+from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT, JsonRows, LackingColumns
 from interbed.storage.base.errors import NotSupportedError
 
 _SOME_ROWS = pa.list_(pa.struct([]))
@@ -63,6 +64,7 @@ class CanalJson:
 
     def __init__(self) -> None:
         self._shapes = TableShapes(_HEADER)
+        self._lacking = LackingColumns("data")
 
     def decode(self, messages: Messages) -> Decoded:
         """The changes of each table; messages about tables, and those without a value, are passed over."""
@@ -78,7 +80,7 @@ class CanalJson:
             return replace(self.decode(messages.slice(0, first)), truncation=Truncation(index=first, source=source))
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
-        changes = [found for table in tables for run in _runs(table) for found in _changes(run, bad)]
+        changes = [found for table in tables for run in _runs(table) for found in _changes(run, self._lacking, bad)]
         return at_messages(Decoded(changes=changes, bad=bad), places)
 
 
@@ -112,7 +114,7 @@ def _runs(table: TableTexts) -> Iterator[TableTexts]:
         start = end
 
 
-def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
+def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) -> Iterator[RowChanges]:
     """The changes of a table whose messages state the same types, by the key that they declare."""
     stated, unknown = _stated(run)
     if unknown:
@@ -128,18 +130,22 @@ def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
     if not len(rows):
         return
     texts = _as_texts(rows)
-    names = [*stated, *(name for name, column in texts.items() if name not in stated and column.null_count < len(rows))]
+    types: Any = run.column("type")
+    updated, inserted = is_one_of(types, (_UPDATE,))[owner], is_one_of(types, _INSERTS)[owner]
+    absent = lacking.of(
+        JsonRows(source=run.source, texts=run.texts, owner=owner, columns=texts, inserted=inserted, updated=updated)
+    )
+    given = (name for name, column in texts.items() if column.null_count < len(rows) or name in absent.columns)
+    names = [*stated, *(name for name in given if name not in stated)]
     if not names:
         bad += [BadMessage(i, "its rows have no columns") for i in run.index.tolist()]
         return
-    types: Any = run.column("type")
-    updated = is_one_of(types, (_UPDATE,))[owner]
     after = {name: texts.get(name, pa.nulls(len(rows), pa.string())) for name in names}
     before = _before(run, after, owner, updated)
     changed, kinds, numbers = changed_rows(
         _struct(before),
         _struct(after),
-        inserted=is_one_of(types, _INSERTS)[owner],
+        inserted=inserted,
         updated=updated,
         deleted=is_one_of(types, (_DELETE,))[owner],
     )
@@ -159,6 +165,8 @@ def _changes(run: TableTexts, bad: list[BadMessage]) -> Iterator[RowChanges]:
             kinds=kinds[good],
             messages=run.index[messages[good]],
             stated=frozenset(stated),
+            unsent={name: Unsent(where[numbers][good], NOT_SENT) for name, where in absent.columns.items()},
+            untold=None if absent.untold is None else Unsent(absent.untold[numbers][good], NOT_SENT),
         )
         yield from listed_keys(run.column("pkNames"), len(data), without=()).part(changes, messages[good])
 

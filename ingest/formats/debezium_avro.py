@@ -20,7 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.errors import UnknownSchemaError
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    Decoded,
+    RefusedTable,
+    RowChanges,
+    SourceTable,
+    Truncation,
+    Unsent,
+    in_order,
+)
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.schemas import WriterSchemas
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, taken, valid
@@ -30,11 +39,23 @@ from interbed.ingest.formats.avro.wire_format import by_schema, decoded_by_schem
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
-from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
+from interbed.ingest.formats.debezium_events import (
+    NO_EVENT,
+    OWN_TOPIC,
+    Kinds,
+    events_of,
+    kinds_of,
+    of_kind,
+    whats_wrong,
+)
 from interbed.ingest.formats.declared_keys import DeclaredKeys
+from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.storage.base.errors import NotSupportedError
 
 _NAMES = ("db", "schema", "table", "name")
-_WANTED: Wanted = {"before": True, "after": True, "op": True, "source": dict.fromkeys(_NAMES, True)}
+_SOURCE: Wanted = dict.fromkeys(_NAMES, True)
+_ABOUT: Wanted = {"op": True, "source": _SOURCE}
+_WANTED: Wanted = {"before": True, "after": True, "op": True, "source": _SOURCE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +73,43 @@ class _Reader:
         if all(each.convert is None for each in self.types.values()):
             return rows, {}
         convert = [each.converted for each in self.types.values()]
-        columns, reasons = converted_columns(rows.flatten(), convert, list(self.types))
+        types = [field.type for field in fields]
+        columns, reasons = converted_columns(rows.flatten(), convert, list(self.types), types)
         return pa.StructArray.from_arrays(columns, fields=fields, mask=rows.is_null()), reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RefusedSchema:
+    """A schema of which no table can be made, and why; `columns` read which table its events are of."""
+
+    columns: Columns
+    reason: str
 
 
 class DebeziumAvro:
     """A decoder; see the module. Not for use by several threads."""
 
-    def __init__(self, schemas: WriterSchemas) -> None:
+    def __init__(self, schemas: WriterSchemas, unavailable: UnavailableValue | None = None) -> None:
+        """`unavailable` is the connector's placeholder for values that the database did not send."""
         self._schemas = schemas
+        self._unavailable = unavailable or UnavailableValue()
         self._readers: dict[tuple[int, bool], _Reader] = {}
+        self._refused: dict[int, _RefusedSchema] = {}
 
     def decode(self, messages: Messages) -> Decoded:
-        """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column, and what looking up
-        a schema raises. A message is bad whose schema the registry says that it does not have.
+        """See Decoder. Tables are refused whose schema has a type that becomes no column. Raises what looking up a
+        schema raises; a message is bad whose schema the registry says that it does not have.
         """
         bad: list[BadMessage] = []
-        index, texts = events_of(messages, bad)
+        index, texts = events_of(messages)
         parts: list[_Part] = []
+        refused: list[RefusedTable] = []
         for number, numbers, values in decoded_by_schema(index, texts, self._columns_of_events, bad):
-            parts += _parts(self._reader(number, of_keys=False), numbers, values, bad)
+            if number in self._refused:
+                tables = _tables(values)
+                refused += [RefusedTable(table, self._refused[number].reason) for table in tables]
+            else:
+                parts += _parts(self._reader(number, of_keys=False), numbers, values, bad)
         truncations = [
             Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
         ]
@@ -81,10 +119,16 @@ class DebeziumAvro:
             return replace(before, truncation=first)
         changes = [found for part in parts for found in self._changes(part, messages.keys, bad)]
         # Tables change their schemas, and get an earlier one back.
-        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
+        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _columns_of_events(self, number: int) -> Columns:
-        return self._reader(number, of_keys=False).columns
+        if number not in self._refused:
+            try:
+                return self._reader(number, of_keys=False).columns
+            except NotSupportedError as error:
+                columns = Columns(AvroSchema(self._schemas.schema(number)), _ABOUT)
+                self._refused[number] = _RefusedSchema(columns=columns, reason=str(error))
+        return self._refused[number].columns
 
     def _reader(self, number: int, *, of_keys: bool) -> _Reader:
         """The reader of a schema; raises UnknownSchemaError, and ValueError for one that is no event's or no key's."""
@@ -95,8 +139,11 @@ class DebeziumAvro:
 
     def _changes(self, part: "_Part", keys: Array, bad: list[BadMessage]) -> list[RowChanges]:
         """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
-        (before, after), reasons = part.converted()
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
+        types = {name: each.type for name, each in part.types.items()}
+        befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=updated)
+        part = replace(part, before=befores, after=afters)
+        (before, after), reasons = part.converted()
         lacking = np.flatnonzero(deleted & ~valid(part.before))
         if len(lacking):
             # Most connectors send the row, or its key as the row, so that this is rare.
@@ -117,6 +164,7 @@ class DebeziumAvro:
             kinds=kinds,
             messages=part.index[good][events],
             stated=frozenset(part.types),
+            unsent={name: Unsent(rows[good][events], NOT_SENT) for name, rows in unsent.items()},
         )
         return declared.part(changes, np.flatnonzero(good)[events])
 
@@ -201,7 +249,7 @@ def _event_reader(schema: AvroSchema) -> _Reader:
     fields = {str(f["name"]): f["type"] for f in schema.fields(schema.root)}
     for name, kind in (("op", "string"), ("source", "record")):
         if name not in fields or schema.type_of(fields[name]) != kind:
-            raise ValueError(f"{NO_EVENT}its schema has no {name!r} that is a {kind}")
+            raise ValueError(f"{NO_EVENT}its schema has no {name!r} that is a {kind}{OWN_TOPIC}")
     rows = [schema.fields(fields[name]) for name in ("after", "before") if name in fields]
     types = _types_of(schema, next((found for found in rows if found), []))
     return _Reader(columns=Columns(schema, _WANTED), types=types)
@@ -219,16 +267,16 @@ def _types_of(schema: AvroSchema, fields: Sequence[Mapping[str, Any]]) -> dict[s
 
 def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]) -> list[_Part]:
     """The events of one schema, which are of one table as a rule, by table."""
-    names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
-    texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
-    tables = by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"], servers=texts["name"])
+    tables = _tables(events)
     op = _field(events, "op")
     kinds = kinds_of(op)
     # What PostgreSQL was only told is about no table.
     nameless = ~of_kind(kinds, "m")
     for numbers in tables.values():
         nameless[numbers] = False
-    bad += [BadMessage(int(index[i]), f'{NO_EVENT}its "source" names no table') for i in np.flatnonzero(nameless)]
+    bad += [
+        BadMessage(int(index[i]), f'{NO_EVENT}its "source" names no table{OWN_TOPIC}') for i in np.flatnonzero(nameless)
+    ]
     rows = [_field(events, "before"), _field(events, "after")]
     kind = next((each.type for each in reversed(rows) if isinstance(each.type, pa.StructType)), pa.struct([]))
     before, after = (each if each.type == kind else pa.nulls(len(each), kind) for each in rows)
@@ -244,6 +292,13 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
         )
         for table, numbers in tables.items()
     ]
+
+
+def _tables(events: Array) -> Mapping[SourceTable, Indices]:
+    """Which of the events are of which table."""
+    names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
+    texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
+    return by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"], servers=texts["name"])
 
 
 def _chosen(column: Array, numbers: Indices) -> Array:

@@ -20,21 +20,42 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    Decoded,
+    RefusedTable,
+    RowChanges,
+    SourceTable,
+    Truncation,
+    Unsent,
+    in_order,
+)
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
 from interbed.ingest.formats.connect_schema import ConnectType, connect_type
-from interbed.ingest.formats.debezium_events import NO_EVENT, Kinds, events_of, kinds_of, of_kind, whats_wrong
+from interbed.ingest.formats.debezium_events import (
+    NO_EVENT,
+    OWN_TOPIC,
+    Kinds,
+    events_of,
+    kinds_of,
+    of_kind,
+    whats_wrong,
+)
 from interbed.ingest.formats.declared_keys import JsonKeys
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
+from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT as LACKING
+from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.storage.base.errors import NotSupportedError
 
 _SPELLED = r'"(NaN|-?Infinity)"'
 _SOURCE = pa.struct([pa.field(name, pa.string()) for name in ("db", "schema", "table", "name")])
 _HEADER = pa.schema([pa.field("source", _SOURCE), pa.field("op", pa.string())])
-_NO_TABLE = f'{NO_EVENT}its "source" names no table'
+_NO_TABLE = f'{NO_EVENT}its "source" names no table{OWN_TOPIC}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +70,25 @@ class _Events:
 class DebeziumJson:
     """A decoder; see the module. Not for use by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, unavailable: UnavailableValue | None = None) -> None:
+        """`unavailable` is the connector's placeholder for values that the database did not send."""
+        self._unavailable = unavailable or UnavailableValue()
+        self._lacking = LackingColumns("after")
         self._envelopes = Envelopes(_events_of)
         self._shapes: dict[SourceTable, JsonShape] = {}
         self._keys = JsonKeys()
 
     def decode(self, messages: Messages) -> Decoded:
-        """See Decoder. Raises NotSupportedError for a schema with a type that becomes no column."""
+        """See Decoder. Tables are refused whose schema has a type that becomes no column."""
         bad: list[BadMessage] = []
-        index, texts = events_of(messages, bad)
+        index, texts = events_of(messages)
         parts: list[_Part] = []
+        refused: list[RefusedTable] = []
         for events, numbers, payloads in self._envelopes.opened(index, texts, bad):
             if events is None:
                 parts += self._guessed(numbers, payloads, bad)
+            elif isinstance(events, str):
+                refused += [RefusedTable(table, events) for table in _tables(read_headers(payloads, _HEADER))]
             else:
                 parts += _stated(events, numbers, payloads, bad)
         truncations = [
@@ -71,9 +98,13 @@ class DebeziumJson:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
-        changes = [found for part in parts for found in part.changes(messages.keys, self._keys, bad)]
+        changes = [
+            found
+            for part in parts
+            for found in part.changes(messages.keys, self._keys, self._unavailable, self._lacking, bad)
+        ]
         # Tables change their schemas, and get an earlier one back.
-        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index))
+        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _guessed(self, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
         """The events without a schema, by table; tables must not lend each other columns."""
@@ -103,8 +134,12 @@ class DebeziumJson:
         return part if list(tables) == [table] and len(tables[table]) == len(texts) else None
 
 
-def _events_of(schema: Mapping[str, Any]) -> _Events:
-    return replace(_read_by(schema, spelled=False), spelled=_read_by(schema, spelled=True))
+def _events_of(schema: Mapping[str, Any]) -> "_Events | str":
+    """What a schema says, or why nothing can be made of it."""
+    try:
+        return replace(_read_by(schema, spelled=False), spelled=_read_by(schema, spelled=True))
+    except NotSupportedError as error:
+        return str(error)
 
 
 def _read_by(schema: Mapping[str, Any], *, spelled: bool) -> _Events:
@@ -210,17 +245,27 @@ class _Part:
         """Which of the events are of one of these kinds."""
         return of_kind(self.kinds, *wanted)
 
-    def changes(self, keys: Array, declared: JsonKeys, bad: list[BadMessage]) -> list[RowChanges]:
+    def changes(
+        self,
+        keys: Array,
+        declared: JsonKeys,
+        unavailable: UnavailableValue,
+        lacking: LackingColumns,
+        bad: list[BadMessage],
+    ) -> list[RowChanges]:
         """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
         complete = self._with_keys_of_deletions(keys)
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
         reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
+        unsent: dict[str, Unsent] = {}
+        untold: Unsent | None = None
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
             before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
+            before, after, unsent, untold = complete._without_unsent(before, after, unavailable, lacking)
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
         bad += [BadMessage(int(complete.index[i]), reason) for i, reason in reasons.items()]
@@ -243,8 +288,42 @@ class _Part:
             kinds=kinds,
             messages=index[events],
             stated=frozenset(self.types),
+            unsent={name: each.where(good).at(events) for name, each in unsent.items()},
+            untold=None if untold is None else untold.where(good).at(events),
         )
         return declared.of(self.source, taken(keys, index)).part(changes, events)
+
+    def _without_unsent(
+        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns
+    ) -> tuple[Any, Any, dict[str, Unsent], Unsent | None]:
+        """Both rows with nulls for what updates lack, which values those are, and which updates may lack others."""
+        updated = self.ops("u") & valid(after)
+        types = {name: each.type for name, each in self.types.items()} or None
+        before, after, absent = unavailable.resolved(before, after, types, updated=updated)
+        unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
+        if self.types:
+            return before, after, unsent, None
+        names = [field.name for field in after.type]
+        columns = dict(zip(names, after.flatten(), strict=True))
+        rows = JsonRows(
+            source=self.source,
+            texts=self.texts,
+            owner=np.arange(len(self.index)),
+            columns=columns,
+            inserted=self.ops("c", "r") & valid(after),
+            updated=updated,
+        )
+        found = lacking.of(rows)
+        befores = dict(zip(names, before.flatten(), strict=True))
+        for name, where in found.columns.items():
+            where = where & ~absent.get(name, np.zeros(len(where), bool))
+            known = valid(befores[name])
+            columns[name] = pc.if_else(pa.array(where & known), befores[name], columns[name])
+            if (where & ~known).any():
+                unsent[name] = Unsent(where & ~known | absent.get(name, False), LACKING)
+        if found.columns:
+            after = pa.StructArray.from_arrays(list(columns.values()), names, mask=after.is_null())
+        return before, after, unsent, None if found.untold is None else Unsent(found.untold, LACKING)
 
     def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:
         """Both rows with the types of columns."""
@@ -252,11 +331,12 @@ class _Part:
             return (before, after), {}
         names = [field.name for field in after.type]
         convert = [self.types[name].converted for name in names]
+        types = [self.types[name].type for name in names]
         reasons: dict[int, str] = {}
         made = []
         for rows in (before, after):
             whole: Any = rows
-            columns, more = converted_columns(whole.flatten(), convert, names)
+            columns, more = converted_columns(whole.flatten(), convert, names, types)
             reasons |= more
             made.append(pa.StructArray.from_arrays(columns, names, mask=whole.is_null()))
         return (made[0], made[1]), reasons

@@ -95,7 +95,8 @@ class JsonKeys:
         read = self._shapes.setdefault(source, JsonShape()).read(texts)
         columns = {name: valid(one_array(read.rows.column(name))) for name in read.rows.column_names}
         columns = {name: there for name, there in columns.items() if there.any()}
-        whole = np.ones(len(read.index), bool)
+        # Of a key whose values are all null the names are to be read.
+        whole = np.full(len(read.index), bool(columns))
         for there in columns.values():
             whole &= there
         found: dict[Key, list[int]] = {}

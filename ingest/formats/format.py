@@ -38,15 +38,30 @@ WITH_SCHEMAS = ("debezium-avro",)
 """The formats whose schemas are looked up."""
 
 
-def decoder_of(name: str, schemas: WriterSchemas | None = None) -> Decoder:
+WITH_PLACEHOLDER = ("debezium-avro", "debezium-json")
+"""The formats with a placeholder for values that the database did not send."""
+
+
+def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str | None = None) -> Decoder:
     """A new decoder of the format of that name, which looks up `schemas` if it is one of WITH_SCHEMAS.
 
-    Raises NotSupportedError, naming those that there are, and InvalidOptionError when schemas are missing.
+    `unavailable` is Debezium's placeholder where it is not the usual one, a text or `hex:` and its bytes. Raises
+    NotSupportedError, naming those that there are, and InvalidOptionError when schemas are missing, and for a
+    placeholder that is none or that the format does not have.
     """
     if name not in _PLACES:
         raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
-    decoder: Decoder = _made(name, _PLACES[name], schemas)
-    return decoder
+    if unavailable is None:
+        decoder: Decoder = _made(name, _PLACES[name], schemas)
+        return decoder
+    if name not in WITH_PLACEHOLDER:
+        raise InvalidOptionError(
+            f"The format {name} has no placeholder for values; {', '.join(WITH_PLACEHOLDER)} have."
+        )
+    from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
+
+    told: Decoder = _made(name, _PLACES[name], schemas, unavailable=UnavailableValue.parse(unavailable))
+    return told
 
 
 def transactions_of(name: str, schemas: WriterSchemas | None = None) -> TransactionReader:
@@ -61,12 +76,12 @@ def transactions_of(name: str, schemas: WriterSchemas | None = None) -> Transact
     return reader
 
 
-def _made(name: str, place: str, schemas: WriterSchemas | None) -> Any:
+def _made(name: str, place: str, schemas: WriterSchemas | None, **more: Any) -> Any:
     """An object of the class at a place; with the schemas, if those of the format are looked up."""
     module, _, maker = place.partition(":")
     make: Callable[..., Any] = getattr(import_module(module), maker)
     if name not in WITH_SCHEMAS:
-        return make()
+        return make(**more)
     if schemas is None:
         raise InvalidOptionError(f"The format {name} needs the registry of its schemas: give --schema-registry URL.")
-    return make(schemas)
+    return make(schemas, **more)

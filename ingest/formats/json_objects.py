@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Mask, mask_of
+from interbed.ingest.formats.arrays import Mask, mask_of, one_array
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
 """After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
@@ -266,11 +266,44 @@ def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "i
         return pa.table({"": pa.nulls(len(texts))}).select([])
     whole = _side_by_side(texts)
     file: Any = pa.BufferReader(whole)
-    return pyarrow.json.read_json(
+    readable = pa.schema([f.with_type(_readable(f.type, in_list=False)) for f in fields])
+    rows = pyarrow.json.read_json(
         file,
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=whole.size + 1),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior=others),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=readable, unexpected_field_behavior=others),
     )
+    if readable == fields:
+        return rows
+    columns = [_as_read(one_array(rows.column(f.name)), f.type) for f in fields]
+    return pa.table(columns, schema=fields)
+
+
+def _readable(kind: pa.DataType, *, in_list: bool) -> pa.DataType:
+    """A type by which Arrow reads what it is to read: lists of nothing but nulls come from it with too few of them."""
+    if pa.types.is_null(kind):
+        return pa.string() if in_list else kind
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(_readable(kind.value_type, in_list=True)))
+    if isinstance(kind, pa.StructType):
+        return pa.struct([f.with_type(_readable(f.type, in_list=in_list)) for f in kind])
+    return kind
+
+
+def _as_read(values: Any, kind: pa.DataType) -> Any:
+    """Values of a readable type in the type itself; raises ArrowInvalid where one of them is not null."""
+    if values.type == kind:
+        return values
+    if pa.types.is_null(kind):
+        if values.null_count < len(values):
+            raise pa.ArrowInvalid("A list has something else than nulls.")
+        return pa.nulls(len(values))
+    if isinstance(kind, pa.StructType):
+        parts = [_as_read(part, f.type) for part, f in zip(values.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    assert isinstance(kind, pa.ListType)
+    inner = _as_read(values.values, kind.value_type)
+    lists: Any = pa.ListArray.from_arrays(values.offsets, inner, type=kind, mask=values.is_null())
+    return lists
 
 
 def _side_by_side(texts: "pa.Array[Any]") -> pa.Buffer:

@@ -5,8 +5,9 @@
 
 `data` is the row after a change, or the one that was deleted; `old` has what the columns that an update changed had
 before. Types are not stated. Where Maxwell runs with `output_nulls=false`, `old` lacks what was null before, and such
-a column looks as if it had not changed. Without `output_primary_key_columns` nothing is said of the
-key. Source: Maxwell's documentation, pages Data Format and Bootstrapping.
+a column looks as if it had not changed. A column that `data` lacks and `old` has is null by now. Without
+`output_primary_key_columns` nothing is said of the key. Source: Maxwell's documentation, pages Data Format and
+Bootstrapping.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Unsent
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Mask, valid
 from interbed.ingest.formats.before_after import changed_rows
@@ -23,6 +25,7 @@ from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
+from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT, JsonRows, LackingColumns
 
 _FIELDS: Mapping[str, pa.DataType] = {
     "database": pa.string(),
@@ -48,6 +51,7 @@ class MaxwellJson:
 
     def __init__(self) -> None:
         self._shapes = TableShapes(_HEADER, alike=("data", "old"))
+        self._lacking = LackingColumns("data")
 
     def decode(self, messages: Messages) -> Decoded:
         """The changes of each table; messages about tables, and those without a value, are passed over."""
@@ -57,7 +61,7 @@ class MaxwellJson:
         headers = self._shapes.headers(texts)
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
-        changes = [found for each in tables for found in _changes(each, bad)]
+        changes = [found for each in tables for found in _changes(each, self._lacking, bad)]
         return at_messages(Decoded(changes=changes, bad=bad), places)
 
 
@@ -76,7 +80,7 @@ def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
     return headers.where(rows & ~dataless & ~oldless)
 
 
-def _changes(table: TableTexts, bad: list[BadMessage]) -> list[RowChanges]:
+def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) -> list[RowChanges]:
     """The changes of a table, by the key that they declare."""
     after: Any = table.column("data")
     if after is None or not len(after):
@@ -87,11 +91,36 @@ def _changes(table: TableTexts, bad: list[BadMessage]) -> list[RowChanges]:
     types: Any = table.column("type")
     updated = is_one_of(types, (_UPDATE,))
     inserted, deleted = is_one_of(types, _INSERTS), is_one_of(types, (_DELETE,))
-    rows, kinds, messages = changed_rows(
-        _before(table, after, updated), after, inserted=inserted, updated=updated, deleted=deleted
+    before = _before(table, after, updated)
+    absent = lacking.of(
+        JsonRows(
+            source=table.source,
+            texts=table.texts,
+            owner=np.arange(len(table.index)),
+            columns=dict(zip([field.name for field in after.type], after.flatten(), strict=True)),
+            inserted=inserted,
+            updated=updated,
+        )
     )
-    changes = RowChanges(source=table.source, rows=rows, kinds=kinds, messages=table.index[messages])
+    unsent = {name: where & ~_is_in_old(table, name) for name, where in absent.columns.items()}
+    rows, kinds, messages = changed_rows(before, after, inserted=inserted, updated=updated, deleted=deleted)
+    changes = RowChanges(
+        source=table.source,
+        rows=rows,
+        kinds=kinds,
+        messages=table.index[messages],
+        unsent={name: Unsent(where[messages], NOT_SENT) for name, where in unsent.items()},
+        untold=None if absent.untold is None else Unsent(absent.untold[messages], NOT_SENT),
+    )
     return listed_keys(table.column("primary_key_columns"), len(table.index), without=None).part(changes, messages)
+
+
+def _is_in_old(table: TableTexts, name: str) -> Mask:
+    """Which messages have a value that is not null among the old ones."""
+    old: Any = table.column("old")
+    if old is None or old.type.get_field_index(name) < 0:
+        return np.zeros(len(table.index), bool)
+    return valid(pc.struct_field(old, name))
 
 
 def _before(table: TableTexts, after: Any, updated: Mask) -> Any:

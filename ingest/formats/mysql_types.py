@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array
+from interbed.ingest.formats.before_after import MISFITS
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -234,7 +235,7 @@ def converted(column: Array, kind: MysqlType, name: str) -> tuple[Array, Mapping
     """Texts as values of the type; and, for those that are none, null and the reason."""
     try:
         return kind.convert(column), {}
-    except ValueError as error:
+    except MISFITS as error:
         if len(column) == 1:
             none = kind.convert(pa.nulls(1, pa.string()))
             return none, {0: f"its column {name!r} has {_short(column[0].as_py())}, which is no {kind.text}: {error}"}

@@ -17,7 +17,7 @@ receives the messages. Source: PostgreSQL's documentation, "Logical Replication 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, in_order
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, Unsent, in_order
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.flow.pgoutput_messages import COPIED, DELETE, INSERT, RELATION, TRUNCATE, UPDATE
 from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept, one_array
@@ -84,7 +84,8 @@ class Relation:
 
     def converted(self, columns: Sequence[Array]) -> tuple[list[Array], dict[int, str]]:
         """Texts (binary) as the values of the columns, and for rows with one that is none the reason why."""
-        return converted_columns(columns, [_of_text(t) for t in self.types], self.names)
+        types = [t.type for t in self.types]
+        return converted_columns(columns, [_of_text(t) for t in self.types], self.names, types)
 
 
 def _of_text(kind: ColumnType) -> Any:
@@ -278,10 +279,11 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
     new = _Tuples.read(batch, at[news] + 1, ends[news], count)
     good[news] &= new.good & (new.ends == ends[news])
     bad += [BadMessage(int(i), _NO_MESSAGE) for i in index[~good]]
-    good &= ~_completed(relation, old, olds, new, news, tag == _OLD, index, good, bad)
+    unsent = _completed(relation, old, olds, new, news, tag == _OLD, good)
     before = _values(batch, old, olds, good)
     after = _values(batch, new, news, good)
     index, kinds, has_old, has_new = index[good], kinds[good], has_old[good], has_new[good]
+    unsent = {name: where[good] for name, where in unsent.items()}
     after_rows, reasons = _structs(relation, after, has_new)
     before_rows, more = _structs(relation, before, has_old)
     if reasons := {**more, **reasons}:
@@ -294,41 +296,38 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
             kept(after_rows, fine),
             kept(before_rows, fine),
         )
+        unsent = {name: where[fine] for name, where in unsent.items()}
     rows, row_kinds, messages = changed_rows(
         before_rows, after_rows, inserted=kinds == INSERT, updated=kinds == UPDATE, deleted=kinds == DELETE
     )
-    return relation.changes(rows, row_kinds, index[messages])
+    changes = relation.changes(rows, row_kinds, index[messages])
+    return replace(changes, unsent={name: Unsent(where[messages], _NOT_KNOWN) for name, where in unsent.items()})
 
 
 def _completed(
-    relation: Relation,
-    old: _Tuples,
-    olds: Indices,
-    new: _Tuples,
-    news: Indices,
-    is_whole: Mask,
-    index: Indices,
-    good: Mask,
-    bad: list[BadMessage],
-) -> Mask:
-    """Put the old values in the place of those that are left out because they did not change; where there are none,
-    the message is bad, and true in what is returned.
+    relation: Relation, old: _Tuples, olds: Indices, new: _Tuples, news: Indices, is_whole: Mask, good: Mask
+) -> dict[str, Mask]:
+    """Put the old values in the place of those that are left out because they did not change; by column, the messages
+    that have none.
     """
-    lacking = np.zeros(len(index), bool)
+    unsent: dict[str, Mask] = {}
     for column, name in enumerate(relation.names):
         unchanged = np.flatnonzero((new.kinds[column] == _UNCHANGED) & good[news])
         if not len(unchanged):
             continue
         changes = news[unchanged]
-        has_old = is_whole[changes]
-        places = np.searchsorted(olds, changes[has_old])
-        for now, then in ((new.starts, old.starts), (new.lengths, old.lengths), (new.kinds, old.kinds)):
-            now[column][unchanged[has_old]] = then[column][places]
-        unknown = changes[~has_old]
-        unknown = unknown[~lacking[unknown]]
-        bad += [BadMessage(int(i), _NOT_KNOWN.format(name)) for i in index[unknown]]
-        lacking[unknown] = True
-    return lacking
+        places = np.minimum(np.searchsorted(olds, changes), len(olds) - 1)
+        has_old = np.zeros(len(changes), bool)
+        if len(olds):
+            then = old.kinds[column][places]
+            # A null of an old key stands for a column that is not part of it.
+            has_old = (olds[places] == changes) & ((then == _TEXT) | (is_whole[changes] & (then == _NULL)))
+        for now, before in ((new.starts, old.starts), (new.lengths, old.lengths), (new.kinds, old.kinds)):
+            now[column][unchanged[has_old]] = before[column][places[has_old]]
+        if not has_old.all():
+            unsent[name] = np.zeros(len(good), bool)
+            unsent[name][changes[~has_old]] = True
+    return unsent
 
 
 def _values(batch: _Batch, tuples: _Tuples, rows: Indices, good: Mask) -> list[Array]:

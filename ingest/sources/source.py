@@ -1,6 +1,6 @@
 """The protocols of what messages are read from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -118,6 +118,13 @@ class TableSnapshot(Protocol):
 class SnapshotSource(MessageSource, Protocol):
     """A source that has the tables themselves beside their changes, which are not kept from the beginning."""
 
+    def left_out(self) -> Collection[SourceTable]:
+        """The tables that can't be taken and are to be passed over. Called before `begin`, which is for the others.
+
+        Raises InvalidInputError for a table that can't be taken otherwise.
+        """
+        ...
+
     def begin(self, known: Mapping[str, Positions]) -> None:
         """See that changes are kept from now on.
 
@@ -127,7 +134,7 @@ class SnapshotSource(MessageSource, Protocol):
         ...
 
     def tables(self) -> Sequence[SourceTable]:
-        """The tables whose changes it tells at this time."""
+        """The tables whose changes it tells at this time, but those that are left out."""
         ...
 
     def identities(self) -> Mapping[SourceTable, CatalogIdentity]:

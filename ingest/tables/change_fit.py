@@ -1,6 +1,6 @@
 """Changes as a table takes them: which columns it lacks for them, and their rows with its types and kinds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.formats.arrays import kept, mask_of, one_array, taken
-from interbed.ingest.formats.before_after import converted_columns
-from interbed.ingest.tables.column_fit import fitted
+from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
+from interbed.ingest.formats.before_after import MISFITS, converted_columns, shown_value
+from interbed.ingest.tables.column_fit import fitted, impossible_columns, known_type, parsed
+from interbed.ingest.tables.row_check import RowCheck
+from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import AtomicType, DataType
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType
+from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
@@ -35,46 +38,77 @@ class ChangeFit:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._rules: RowCheck | None = None
+        self._unsent: UnsentValues | None = None
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
-        known = {f.name: f.type for f in self._table.schema.fields}
+        schema = self._table.schema
+        known = {f.name: f.type for f in schema.fields}
+        # The types of these stay; a value that is none of theirs makes its message bad.
+        keys = {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
         found: list[pa.Field[Any]] = []
+        impossible = guessed_in_vain(changes, known)
         for column in changes.rows.schema:
-            if pa.types.is_null(column.type):
+            if column.name in impossible:
+                continue
+            kind: pa.DataType | None = known_type(column.type)
+            if kind is None:
                 # Of what type a column is shows when it has a value.
                 continue
             if column.name not in known:
-                found.append(column)
-            elif column.type != type_to_arrow(known[column.name]):
-                try:
-                    fitted(one_array(changes.rows.column(column.name)), known[column.name])
-                except ValueError:
-                    # What is only written as something else is no reason to change the table.
-                    if column.name in changes.stated or _holds_more(column.type, known[column.name]):
-                        found.append(column)
+                found.append(column.with_type(kind))
+                continue
+            arrow = type_to_arrow(known[column.name])
+            if column.type == arrow:
+                continue
+            values = one_array(changes.rows.column(column.name))
+            if column.name in changes.stated:
+                is_fixed = column.name in keys and _widens(known[column.name], column.type)
+                if not is_fixed and not _fits(values, known[column.name]):
+                    found.append(column)
+            elif column.name not in keys and (grown := _grown(values, known[column.name])) != arrow:
+                # What is only written as something else is no reason to change the table.
+                found.append(column.with_type(grown))
         return found
 
     def fit(self, changes: RowChanges) -> FittedRows:
-        """The rows as the table's, but those of messages with a value that is none of its column: these are bad."""
+        """The rows as the table's, but those of messages with a value that the table can't take: these are bad."""
         rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
         columns, reasons = converted_columns(
             [one_array(rows.column(n)) for n in names],
-            [lambda array, kind=fields[n].type: fitted(array, kind) for n in names],  # type: ignore[misc]
+            [_converter(fields[n].type, n, is_stated=n in changes.stated) for n in names],
             names,
+            [type_to_arrow(fields[n].type) for n in names],
         )
         fit = pa.table(dict(zip(names, columns, strict=True)))
         kinds, messages = changes.kinds.copy(), changes.messages
-        bad = {int(messages[i]): reason for i, reason in {**self._refused(changes), **reasons}.items()}
-        good = ~np.isin(messages, list(bad)) if bad else np.ones(len(messages), bool)
-        good &= self._told(fit, kinds)
+        reasons = {**self._refused(changes), **without_a_column(changes, fields), **reasons}
+        told = self._told(fit, kinds)
+        told[np.isin(messages, messages[list(reasons)])] = False
+        more = self._unsent_values().refused(changes, fit, kinds, told)
+        reasons |= {**self._check().refused(fit, kinds, told), **more}
+        bad = {int(messages[i]): reason for i, reason in sorted(reasons.items(), reverse=True)}
+        good = told & ~np.isin(messages, list(bad)) if bad else told
         return FittedRows(
             rows=kept(fit, good),
             kinds=kinds[good],
             bad=[BadMessage(index, reason) for index, reason in sorted(bad.items())],
         )
+
+    def _unsent_values(self) -> UnsentValues:
+        """The rule for values that the source did not send, at the schema that the table has now."""
+        if self._unsent is None or self._unsent.schema is not self._table.schema:
+            self._unsent = UnsentValues(self._table)
+        return self._unsent
+
+    def _check(self) -> RowCheck:
+        """The rules for rows at the schema that the table has now."""
+        if self._rules is None or self._rules.schema is not self._table.schema:
+            self._rules = RowCheck(self._table)
+        return self._rules
 
     def _refused(self, changes: RowChanges) -> dict[int, str]:
         """Changes that the table can't carry out."""
@@ -107,6 +141,70 @@ class ChangeFit:
         return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
 
 
-def _holds_more(given: pa.DataType, known: DataType) -> bool:
-    """Whether the table's type can become the rows', or get fields from it, without losing anything."""
-    return not isinstance(known, AtomicType) or is_widening(known, type_from_arrow(given))
+def guessed_in_vain(changes: RowChanges, known: Collection[str]) -> dict[str, str]:
+    """The columns whose names are of single messages, as their types are guessed, and that a table with the columns
+    `known` can't get; and why.
+    """
+    guessed = [f.name for f in changes.rows.schema if f.name not in changes.stated and known_type(f.type) is not None]
+    return impossible_columns(guessed, known)
+
+
+def without_a_column(changes: RowChanges, known: Collection[str]) -> dict[int, str]:
+    """Why rows have a value that no column can have, by their number."""
+    reasons: dict[int, str] = {}
+    for name, why in guessed_in_vain(changes, known).items():
+        column = one_array(changes.rows.column(name))
+        for i in np.flatnonzero(valid(column)).tolist():
+            reasons.setdefault(i, f"its column {name!r}, with {shown_value(column, i)}, {why}")
+    return reasons
+
+
+def _converter(target: DataType, name: str, *, is_stated: bool) -> Callable[[Array], Array]:
+    """What makes values of a column of a table of those of messages; it raises ValueError."""
+    arrow = type_to_arrow(target)
+
+    def convert(values: Array) -> Array:
+        found = fitted(values if is_stated else parsed(values, target), target)
+        without_hidden_nulls(found, arrow, name)
+        return found
+
+    return convert
+
+
+def _fits(values: Array, target: DataType) -> bool:
+    try:
+        fitted(values, target)
+    except MISFITS:
+        return False
+    return True
+
+
+def _grown(values: Array, known: DataType) -> pa.DataType:
+    """The type that a column has to have for values whose type is guessed: wider where that loses nothing, with the
+    fields that rows have more. What has no room in it is left to be refused, value by value.
+    """
+    arrow = type_to_arrow(known)
+    given: Any = values.type
+    if given == arrow or known_type(given) is None or _fits(values, known):
+        return arrow
+    if isinstance(known, RowType) and pa.types.is_struct(given):
+        parts: Any = values
+        kinds: Any = arrow
+        columns = dict(zip([f.name for f in given], parts.flatten(), strict=True))
+        fields = [
+            f.with_type(_grown(columns[f.name], inner.type)) if f.name in columns else f
+            for f, inner in zip(kinds, known.fields, strict=True)
+        ]
+        others = [n for n in columns if n not in known.names and n not in impossible_columns(columns, known.names)]
+        new = [pa.field(n, kind) for n in others if (kind := known_type(columns[n].type)) is not None]
+        return pa.struct([*fields, *new])
+    if isinstance(known, ArrayType) and pa.types.is_list(given):
+        lists: Any = values
+        return pa.list_(arrow.field(0).with_type(_grown(lists.flatten(), known.element)))
+    return given if _widens(known, given) else arrow
+
+
+def _widens(known: DataType, given: pa.DataType) -> bool:
+    """Whether a type of single values loses nothing when it becomes the other."""
+    is_single = isinstance(known, AtomicType) and not pa.types.is_nested(given)
+    return is_single and is_widening(known, type_from_arrow(given))

@@ -6,6 +6,8 @@ where not: what is too long or too large, has a fraction too fine, or no time zo
 are no dates and texts are no bytes, because messages do not say in which unit or alphabet.
 """
 
+import json
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -13,19 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, mask_of
-from interbed.ingest.formats.json_objects import json_text
+from interbed.ingest.formats.json_objects import json_text, type_of
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.far_text import text_of_times
 from interbed.storage.base.types.data_type import (
     BINARIES,
     STRINGS,
+    TIMESTAMPS,
     ArrayType,
     AtomicType,
     DataType,
     RowType,
     TypeRoot,
 )
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SYSTEM_COLUMNS
 
 _NUMBERS = frozenset(
     {
@@ -43,7 +47,7 @@ _NUMBERS = frozenset(
 def fitted(values: Array, target: DataType) -> Array:
     """The values as those of a column of the type, nulls as nulls; ValueError says why one of them is none."""
     arrow: Any = type_to_arrow(target)
-    if pa.types.is_null(values.type):
+    if pa.types.is_null(values.type) or (len(values) and values.null_count == len(values)):
         nulls: Array = pa.nulls(len(values), arrow)
         return nulls
     if isinstance(target, RowType):
@@ -61,6 +65,55 @@ def fitted(values: Array, target: DataType) -> Array:
     return _atoms(values, target, arrow)
 
 
+def parsed(values: Array, target: DataType) -> Array:
+    """Guessed texts as the lists and objects of JSON that they are, where a column has such: beside a text in the same
+    field, all values of the field are texts. ValueError says why one of them is none.
+    """
+    if not isinstance(target, RowType | ArrayType) or not pa.types.is_string(values.type):
+        return values
+    # One by one: this happens where values of one field are of several kinds.
+    objects = [None if text is None else _json(text) for text in values.to_pylist()]
+    kind: Any = type_of(objects)
+    found: Array = pa.array(objects, kind.value_type)
+    return found
+
+
+def known_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type without what is null in all values; None where nothing is left of it."""
+    given: Any = kind
+    if pa.types.is_struct(kind):
+        fields = [f.with_type(inner) for f in given if (inner := known_type(f.type)) is not None]
+        return pa.struct(fields) if fields else None
+    if pa.types.is_list(kind):
+        element = known_type(given.value_type)
+        return None if element is None else pa.list_(given.value_field.with_type(element))
+    return None if pa.types.is_null(kind) else kind
+
+
+def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Names of columns that a table with the columns `known` can't get, and why; of several that differ by case alone
+    the first one stays.
+    """
+    found: dict[str, str] = {}
+    lower = {name.lower(): name for name in known}
+    for name in names:
+        if name in known:
+            continue
+        other = lower.setdefault(name.lower(), name)
+        if other != name:
+            found[name] = f"differs from {other!r} by case alone, which metastores and SQL don't distinguish"
+        elif not name or name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
+            found[name] = "has a name that no column can have"
+    return found
+
+
+def _json(text: str) -> Any:
+    value = json.loads(text)
+    if not isinstance(value, dict | list):
+        raise ValueError(f"{text!r} is a single value")
+    return value
+
+
 def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     source: Any = values.type
     if target.root in STRINGS:
@@ -72,6 +125,7 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         _check_length(pc.binary_length(content), target)
         return values.cast(arrow)
     if source == arrow:
+        _check_digits(values, target)
         return values
     if pa.types.is_floating(source) and target.root is TypeRoot.DECIMAL:
         # By the digits that it is written with: the binary fraction beside it has no end.
@@ -80,12 +134,51 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     if pa.types.is_integer(source) and target.root is TypeRoot.DECIMAL:
         # First with room for any integer, which Arrow asks for whatever the values are.
         return values.cast(pa.decimal256(76, target.scale or 0)).cast(arrow)
-    if pa.types.is_string(source) or (target.root in _NUMBERS and _is_number(source)):
-        cast: Array = values.cast(arrow)
-        return cast
-    if pa.types.is_temporal(source) and pa.types.is_temporal(arrow) and str(source)[:4] == str(arrow)[:4]:
-        return values.cast(arrow)
+    made: Any = None
+    if pa.types.is_string(source) and target.root is TypeRoot.TIME:
+        made = _clock_times(values)
+    elif pa.types.is_string(source) or (target.root in _NUMBERS and _is_number(source)):
+        made = values.cast(arrow)
+        if pa.types.is_floating(arrow):
+            _check_finite(values, made, target)
+    elif pa.types.is_temporal(source) and pa.types.is_temporal(arrow) and str(source)[:4] == str(arrow)[:4]:
+        made = values.cast(arrow)
+    if made is not None:
+        _check_digits(made, target)
+        found: Array = made
+        return found
     raise ValueError(f"{_an_example(values)} is no {target}")
+
+
+def _clock_times(texts: Any) -> Any:
+    """Times of the day; Arrow reads them in timestamps alone."""
+    moments: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, pa.scalar(" "))
+    return moments.cast(pa.timestamp("ms")).cast(pa.time32("ms"))
+
+
+def _check_finite(given: Any, made: Any, target: AtomicType) -> None:
+    """Refuse numbers that are too large: Arrow makes infinite ones of them."""
+    if pa.types.is_floating(given.type):
+        is_finite = pc.is_finite(given)
+    elif pa.types.is_string(given.type):
+        is_finite = pc.invert(pc.match_substring_regex(given, "(?i)inf"))
+    else:
+        return
+    if mask_of(pc.and_(pc.is_inf(made), is_finite).fill_null(False)).any():
+        raise ValueError(f"it is beyond the range of {target}")
+
+
+def _check_digits(values: Any, target: AtomicType) -> None:
+    """Refuse times with more digits after the point than the type has: Arrow has three, six or nine."""
+    kind: Any = values.type
+    if target.root not in TIMESTAMPS or target.precision is None:
+        return
+    step = 10 ** ({"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit] - target.precision)
+    if step <= 1:
+        return
+    ticks: Any = values.cast(pa.int64()).fill_null(0).to_numpy()
+    if (ticks % step).any():
+        raise ValueError(f"it has more digits after the point than {target}")
 
 
 def _rows(values: Array, target: RowType) -> Array:
@@ -94,7 +187,7 @@ def _rows(values: Array, target: RowType) -> Array:
         raise ValueError(f"{_an_example(values)} is no {target}")
     names = [field.name for field in given.type]
     parts = dict(zip(names, given.flatten(), strict=True))
-    unknown = [n for n in names if n not in target.names and not pa.types.is_null(parts[n].type)]
+    unknown = [n for n in names if n not in target.names and known_type(parts[n].type) is not None]
     if unknown:
         raise ValueError(f"it has the field {unknown[0]!r}, which {target} has not")
     arrow: Any = type_to_arrow(target)

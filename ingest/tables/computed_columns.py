@@ -7,14 +7,17 @@ computed functions.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, one_array
+from interbed.ingest.formats.before_after import MISFITS, converted_values, shown_value
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.casting.far_text import text_of_times
@@ -143,13 +146,59 @@ class ComputedColumn:
             raise InvalidInputError(f"The computed column {self.name!r}: {text!r} is no whole number.") from None
 
 
-def with_computed(rows: pa.Table, columns: Sequence[ComputedColumn]) -> pa.Table:
-    """The rows with the columns, which take the place of columns of their names; raises as `computed` does."""
+def with_computed(
+    changes: RowChanges, columns: Sequence[ComputedColumn], known: Collection[str] = ()
+) -> tuple[RowChanges, list[BadMessage]]:
+    """The changes with the columns, which take the place of columns of their names, and the messages of whose values
+    one of them can't be made. `known` are the columns of the table: those of them that the rows lack are null.
+
+    Raises InvalidInputError where a column can't be made whatever the values are.
+    """
+    bad: dict[int, str] = {}
     for column in columns:
+        changes = _with_one(changes, column, known, bad)
+    return changes, [BadMessage(index, reason) for index, reason in sorted(bad.items())]
+
+
+def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str], bad: dict[int, str]) -> RowChanges:
+    rows, source = changes.rows, column.column
+    errors: dict[int, Exception] = {}
+    if source is None:
         values = column.computed(rows)
-        at = rows.schema.get_field_index(column.name)
-        rows = rows.set_column(at, column.name, values) if at >= 0 else rows.append_column(column.name, values)
-    return rows
+    elif source in known and source not in rows.schema.names:
+        values = pa.nulls(rows.num_rows)
+    else:
+        kind = _type_of(column, source, changes)
+        given = one_array(rows.column(source))
+        values, errors = converted_values(given, lambda part: column.computed(pa.table({source: part})), kind)
+        for i, error in errors.items():
+            of = f"its column {source!r}, which has {shown_value(given, i)}"
+            bad.setdefault(int(changes.messages[i]), f"the column {column.name!r} can't be made of {of}: {error}")
+    at = rows.schema.get_field_index(column.name)
+    rows = rows.set_column(at, column.name, values) if at >= 0 else rows.append_column(column.name, values)
+    # What is made of a value that was not sent is not known either.
+    unsent = {name: each for name, each in changes.unsent.items() if name != column.name}
+    if source is not None and source in changes.unsent:
+        unsent[column.name] = changes.unsent[source]
+    changes = replace(changes, rows=rows, unsent=unsent)
+    return changes.where(~np.isin(changes.messages, list(bad))) if errors else changes
+
+
+def _type_of(column: ComputedColumn, source: str, changes: RowChanges) -> pa.DataType:
+    """The type of the values; InvalidInputError where none can be made of a column whose type is stated."""
+    try:
+        made: Any = column.computed(changes.rows.slice(0, 0))
+        kind: pa.DataType = made.type
+        return kind
+    except MISFITS as error:
+        if source in changes.rows.schema.names and source not in changes.stated:
+            # The type is guessed of these messages, and others have another one.
+            return pa.null()
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"The computed column {column.name!r} can't be made of the column {source!r}: {error}."
+        ) from error
 
 
 def _arguments(text: str) -> list[str]:

@@ -1,7 +1,5 @@
 """The rows that a table of the source has before any of its changes."""
 
-from dataclasses import replace
-
 from interbed.catalog.api import Catalog
 from interbed.ingest.flow.changes import BadMessage, Decoded
 from interbed.ingest.flow.source_identity import identity_of
@@ -28,9 +26,10 @@ def first_rows(
     """
     bad = list(decoded.bad)
     for changes in decoded.changes:
-        changes = replace(changes, rows=with_computed(changes.rows, settings.computed))
         if sink is None:
             sink = open_sink(catalog, name, group)
+        changes, refused = with_computed(changes, settings.computed, () if sink is None else sink.columns)
+        bad += refused
         if sink is None:
             sink = create_sink(catalog, name, settings, group, changes.shape)
         sink.sources.admit(
@@ -41,7 +40,7 @@ def first_rows(
         )
         if lacking := sink.lacking(changes):
             written = sink.rows
-            sink.follow(lacking)
+            sink.follow(lacking, changes.source)
             if written:
                 raise TypesChangedError
         bad += sink.write(changes)

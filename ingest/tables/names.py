@@ -1,13 +1,23 @@
 """Which table the changes of a source's table go to."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.identifier import check_table_name
-from interbed.ingest.flow.changes import SourceTable
-from interbed.storage.base.errors import InvalidInputError
+from interbed.ingest.flow.changes import RefusedTable, SourceTable
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+
+
+def check_refused(tables: Iterable[RefusedTable], name_of: Callable[[SourceTable], str | None]) -> None:
+    """Raises NotSupportedError for a table of which nothing can be made, unless it is passed over."""
+    for table in tables:
+        if name_of(table.source) is not None:
+            raise NotSupportedError(
+                f"{table.reason} It is of the table {table.source}; --excluding-tables leaves a table out, and the "
+                "others are read then."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +27,9 @@ class TableNames:
     The patterns are regular expressions for whole names of the source's tables, with their database or without it
     (Paimon's `including_tables` and `excluding_tables`); changes of other tables are passed over. Raises
     InvalidInputError for a pattern that is none, and unless exactly one of `table` and `database` is given. Where
-    `databases` are given, changes of tables in others of the source are passed over, too. With `lower_case` the names
-    of tables are written in lower case, for catalogs that ignore case.
+    `databases` are given, changes of tables in others of the source are passed over, too. Tables that match `skipping`
+    may be passed over where they can't be taken. With `lower_case` the names of tables are written in lower case, for
+    catalogs that ignore case.
     """
 
     table: str | None = None
@@ -28,12 +39,13 @@ class TableNames:
     including: str = ".*"
     excluding: str | None = None
     databases: frozenset[str] | None = None
+    skipping: str | None = None
     lower_case: bool = False
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.database is None):
             raise InvalidInputError("Give either the one table that changes go to, or the database of many.")
-        for pattern in (self.including, self.excluding or ""):
+        for pattern in (self.including, self.excluding or "", self.skipping or ""):
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -62,6 +74,21 @@ class TableNames:
         # A name with a '$' would be a branch of another table.
         name = check_table_name(f"{self.prefix}{source.name}{self.suffix}")
         return f"{self.database}.{name.lower() if self.lower_case else name}"
+
+    def own_tables_of(self, sources: Iterable[SourceTable]) -> set[str]:
+        """The tables that have rows of these alone."""
+        found: set[str] = set()
+        for source in sources if self.table is None else ():
+            try:
+                found |= {self.of(source) or ""}
+            except InvalidInputError:
+                # No table of a lake can have that name.
+                continue
+        return found
+
+    def may_skip(self, source: SourceTable) -> bool:
+        """Whether a table of the source may be passed over where it can't be taken."""
+        return self.skipping is not None and self._matches(self.skipping, source)
 
     def present(self, catalog: Catalog) -> Sequence[str]:
         """The one table, whether it is there or not; or those of the database that have such a name."""

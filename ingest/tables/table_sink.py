@@ -6,20 +6,24 @@ of one schema, and the numbers of its rows go on from what is committed.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.flow.source_identity import identities_of, source_to_json, topic_ids_of
-from interbed.ingest.tables.change_fit import ChangeFit
+from interbed.ingest.formats.arrays import one_array, valid
+from interbed.ingest.tables.change_fit import ChangeFit, guessed_in_vain, without_a_column
+from interbed.ingest.tables.column_fit import known_type
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.source_tables import SourceTables
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.positions import PositionedCommit
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
@@ -72,6 +76,11 @@ class TableSink:
         return self._table
 
     @property
+    def columns(self) -> Sequence[str]:
+        """The names of its columns."""
+        return self._table.schema.names
+
+    @property
     def name(self) -> str:
         """DATABASE.TABLE."""
         return self._table.name
@@ -86,17 +95,22 @@ class TableSink:
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
         return self._fit.lacking(changes)
 
-    def follow(self, lacking: "Sequence[pa.Field[Any]]") -> None:
-        """Give the table columns and types that it lacks; nothing may be written and not committed.
-
-        Raises SchemaMismatchError for a type that the table's can't become.
+    def follow(self, lacking: "Sequence[pa.Field[Any]]", source: SourceTable | None = None) -> None:
+        """Give the table columns and types that it lacks, for changes of `source`; nothing may be written and not
+        committed. Raises SchemaMismatchError for a type that the table's can't become.
         """
         self.close()
-        self._table.merge_schema(pa.schema(lacking))
+        try:
+            self._table.merge_schema(pa.schema(lacking))
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(
+                f"{error} These are changes of {source or 'messages'}; what is left out by --excluding-tables hinders "
+                "no other table."
+            ) from error
         _log.info("%s has new columns or wider types: %s.", self.name, ", ".join(f.name for f in lacking))
 
     def write(self, changes: RowChanges) -> list[BadMessage]:
-        """Write the rows, but those of messages with a value that is none of its column: these are returned.
+        """Write the rows, but those of messages that the table can't take: these are returned.
 
         Raises as TableWrite.write_arrow does; then what was written since the last commit is gone.
         """
@@ -166,6 +180,39 @@ def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
         return None
 
 
+def for_new_table(name: str, changes: RowChanges, settings: TableSettings) -> tuple[RowChanges, list[BadMessage]]:
+    """The changes that a table can be created with, and the messages that name no key for its rows, or have values for
+    what no column can be.
+    """
+    keys = settings.primary_keys or changes.key
+    counts = changes.kinds != RowKind.UPDATE_BEFORE
+    if not keys:
+        reasons = {
+            "it changes or deletes a row, and messages do not say which columns are its primary key. Give the primary "
+            f"key, or create the table '{name}'": changes.kinds != RowKind.INSERT
+        }
+    else:
+        reasons = {
+            f"its column {key!r} of the primary key is null or missing, and the table '{name}' is to be created": (
+                ~valid(one_array(changes.rows.column(key))) if key in changes.rows.column_names else counts
+            )
+            for key in keys
+        }
+    found: dict[int, str] = {}
+    for reason, where in reasons.items():
+        for index in changes.messages[where & counts].tolist():
+            found.setdefault(index, reason)
+    for row, reason in without_a_column(changes, ()).items():
+        found.setdefault(int(changes.messages[row]), reason)
+    if in_vain := guessed_in_vain(changes, ()):
+        changes = replace(changes, rows=changes.rows.drop_columns(list(in_vain)))
+    if not found:
+        return changes, []
+    return changes.where(~np.isin(changes.messages, list(found))), [
+        BadMessage(index, reason) for index, reason in sorted(found.items())
+    ]
+
+
 def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str, shape: ChangesShape) -> TableSink:
     """The sink of a new table for changes of that shape, in a database that is created if it is missing.
 
@@ -185,7 +232,9 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
             f"The table '{name}' is to be created, and its messages lack the column {lacking[0]!r} of its key."
         )
     fields = [
-        pa.field(f.name, f.type, nullable=f.name not in keys) for f in shape.columns if not pa.types.is_null(f.type)
+        pa.field(f.name, kind, nullable=f.name not in keys)
+        for f in shape.columns
+        if (kind := known_type(f.type)) is not None
     ]
     table = catalog.create_table(
         name,

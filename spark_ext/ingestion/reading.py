@@ -26,6 +26,8 @@ from interbed.ingest.sources.kafka.ranges import KafkaRange, read_ranges
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
+from interbed.ingest.tables.names import check_refused
+from interbed.ingest.tables.table_sink import for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
@@ -67,6 +69,7 @@ class _OpenTarget:
     def __init__(self, number: int, target: TargetTable, task: int) -> None:
         table = TableHandle.from_bytes(target.handle.encode()).open()
         self.positions = Positions.from_json(target.positions, f"the plan for {target.name}")
+        self.columns = table.schema.names
         self.fit = ChangeFit(table)
         self.groups = TaskGroups(table, number, target.unit, task)
         self.incoming = IncomingRows(table.schema, f"table {target.name}")
@@ -81,7 +84,7 @@ class _ReadTask:
         self._task = task
         registry = plan.settings.schema_registry
         schemas = None if registry is None else SchemaRegistry(registry, plan.settings.schema_registry_conf)
-        self._decoder = decoder_of(plan.settings.form, schemas)
+        self._decoder = decoder_of(plan.settings.form, schemas, plan.settings.unavailable_value)
         self._open: dict[str, _OpenTarget] = {}
         self._lacks: dict[str, Lack] = {}
         self._truncations: dict[tuple[str, int], Place] = {}
@@ -125,6 +128,7 @@ class _ReadTask:
                 messages = messages.where(messages.partitions != partition)
         while True:
             decoded = self._decoder.decode(messages)
+            check_refused(decoded.refused, self._settings.names.of)
             bad = [*decoded.bad, *(each for changes in decoded.changes for each in self._route(changes, messages))]
             self._note(messages, bad)
             if decoded.truncation is None:
@@ -160,10 +164,13 @@ class _ReadTask:
                 return ()
             changes = changes if new.all() else changes.where(new)
         self._see(name, changes, messages)
-        changes = replace(changes, rows=with_computed(changes.rows, self._settings.tables.computed))
+        tables = self._settings.tables
+        changes, bad = with_computed(changes, tables.computed, () if target is None else target.columns)
         if target is None:
-            self._lack(name, changes.shape, is_new=True)
-            return ()
+            changes, refused = for_new_table(name, changes, tables)
+            if len(changes.kinds):
+                self._lack(name, changes.shape, is_new=True)
+            return [*bad, *refused]
         if lacking := target.fit.lacking(changes):
             self._lack(name, replace(changes.shape, columns=pa.schema(lacking)), is_new=False)
             return ()
@@ -172,7 +179,7 @@ class _ReadTask:
         fit = target.fit.fit(changes)
         if len(fit.kinds):
             self._part(target, fit.rows, fit.kinds)
-        return fit.bad
+        return [*bad, *fit.bad]
 
     def _see(self, name: str, changes: RowChanges, messages: Messages) -> None:
         """Keep which source table changes are of, for the driver, which knows what it was before."""

@@ -40,6 +40,7 @@ class RunSettings:
     until_end: bool
     commit_interval: float
     round_rows: int
+    unavailable_value: str | None = None
     accept_changed_source: Sequence[str] = ()
 
     def to_json(self) -> Any:

@@ -86,6 +86,7 @@ PROCEDURES = (
             optional("kafka_conf", _MAP),
             optional("schema_registry"),
             optional("schema_registry_conf", _MAP),
+            optional("unavailable_value"),
             optional("progress"),
         ),
         columns=(

@@ -1,7 +1,8 @@
 """The arguments of sys.ingest_kafka as settings of a run; they mean what options of `interbed ingest kafka` do."""
 
 from interbed.catalog.identifier import TableName
-from interbed.ingest.formats.format import FORMATS, WITH_SCHEMAS
+from interbed.ingest.formats.format import FORMATS, WITH_PLACEHOLDER, WITH_SCHEMAS
+from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
 from interbed.ingest.job import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
@@ -53,8 +54,19 @@ def settings_of(call: ProcedureCall) -> RunSettings:
         until_end=True if until_end is None else until_end,
         commit_interval=parse_duration_millis("commit_interval", call.given("commit_interval") or "10 s") / 1000,
         round_rows=round_rows or ROUND_ROWS,
+        unavailable_value=_placeholder(call, form),
         accept_changed_source=_listed(call, "accept_changed_source"),
     )
+
+
+def _placeholder(call: ProcedureCall, form: str) -> str | None:
+    """Debezium's placeholder for values that were not sent, where it is not the usual one."""
+    text: str | None = call.given("unavailable_value")
+    if text is not None:
+        if form not in WITH_PLACEHOLDER:
+            raise call.error("unavailable_value", f"is for the formats {' and '.join(WITH_PLACEHOLDER)}")
+        UnavailableValue.parse(text)
+    return text
 
 
 def _names(call: ProcedureCall) -> TableNames:

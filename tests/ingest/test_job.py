@@ -12,7 +12,8 @@ from interbed.ingest.job import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
-from interbed.storage.base.errors import CommitConflictError, InvalidInputError
+from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
+from tests.ingest.formats.test_debezium_json import payload, with_schema
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import Event, event, job, lake, rows_of
 
@@ -161,8 +162,9 @@ def test_bad_messages_are_passed_over_or_put_aside_and_counted(catalog: Catalog)
 def test_a_change_of_a_row_needs_a_key_to_find_it_by(catalog: Catalog) -> None:
     update = event("u", {"id": 1}, {"id": 1})
     nameless: list[Event] = [(None, update[1])]
-    with pytest.raises(InvalidInputError, match="do not say which columns are its primary key"):
+    with pytest.raises(BadMessageError, match="do not say which columns are its primary key"):
         job(catalog, MemorySource({"t": [nameless]})).run()
+    catalog.create_database("shop")
     catalog.create_table("shop.orders", [{"id": 1}])
     with pytest.raises(BadMessageError, match="has no primary key to find it by"):
         job(catalog, MemorySource({"t": [nameless]})).run()
@@ -241,3 +243,27 @@ def test_conflicts_that_do_not_end_are_raised(catalog: Catalog, monkeypatch: pyt
     monkeypatch.setattr(FileStoreCommit, "commit", refuse)
     with pytest.raises(CommitConflictError, match="always"):
         job(catalog, MemorySource({"t": [[event("c", None, {"id": 1})]]})).run()
+
+
+def test_a_table_of_which_nothing_can_be_made_ends_only_runs_that_want_it(catalog: Catalog) -> None:
+    fields: list[dict[str, object]] = [{"type": "int32", "field": "id"}, {"type": "map", "field": "labels"}]
+    odd = with_schema(payload("c", None, {"id": 1, "labels": {}}, "odd"), fields)
+    source = MemorySource({"t": [[(None, odd), event("c", None, {"id": 1})]]})
+    with pytest.raises(
+        NotSupportedError, match=r"has the type 'map' .* of the table s\.odd; --excluding-tables leaves"
+    ):
+        job(catalog, source, bad_messages=BadMessages.SKIP).run()
+    job(catalog, source, names=TableNames(database="shop", excluding=r"s\.odd")).run()
+    assert rows_of(catalog) == [{"id": 1}]
+    assert catalog.list_tables("shop") == ["orders"]
+
+
+def test_a_type_that_a_table_cannot_get_says_how_to_leave_the_table_out(catalog: Catalog) -> None:
+    catalog.create_database("shop")
+    catalog.create_table("shop.orders", schema_of("id INT", "v INT"))
+    fields: list[dict[str, object]] = [{"type": "int32", "field": "id"}, {"type": "string", "field": "v"}]
+    events: list[Event] = [({"id": 1}, with_schema(payload("c", None, {"id": 1, "v": "x"}), fields))]
+    with pytest.raises(
+        SchemaMismatchError, match=r"'?v'?.* changes of s\.orders; what is left out by --excluding-tables"
+    ):
+        job(catalog, MemorySource({"t": [events]}), bad_messages=BadMessages.SKIP).run()

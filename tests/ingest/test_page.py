@@ -51,6 +51,26 @@ def test_the_commands_of_the_page_do_what_it_says(
     check_avro(kafka, registry, tmp_path / "avro", avro)
 
 
+OWN_TOPICS = (
+    "shop",
+    "shop.transaction",
+    "shop.schema-changes",
+    "shop.heartbeat",
+    "schemahistory.shop",
+    "shop-heartbeat",
+)
+
+
+def test_no_pattern_of_the_documentation_matches_topics_of_debezium_itself() -> None:
+    """Nor topics of Kafka Connect; but all match those of tables."""
+    texts = [file.read_text(encoding="utf-8") for file in (PAGE, PAGE.parents[1] / "README.md")]
+    found = [p for text in texts for p in re.findall(r"""topic[-_]pattern[ =]+r?['"]([^'"]+)['"]""", text)]
+    assert len(found) == 3
+    for pattern in found:
+        assert re.fullmatch(pattern, "shop.public.orders"), pattern
+        assert not [topic for topic in OWN_TOPICS if re.fullmatch(pattern, topic)], pattern
+
+
 def check_avro(kafka: KafkaServer, registry: SchemaRegistryServer, warehouse: Path, command: list[str]) -> None:
     """The command for Avro, whose topic has messages by themselves here."""
     topic = "shop.public.orders.avro"

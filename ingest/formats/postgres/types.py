@@ -45,8 +45,10 @@ _NUMERIC_HEADER = 4
 class TypeLookup(Protocol):
     """Knows the types that a database has by their numbers."""
 
-    def base_type(self, oid: int, modifier: int) -> tuple[int, int, bool]:
-        """The type below domains and arrays, with its modifier (-1 for none), and whether it is an array of that."""
+    def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
+        """The type below domains and arrays, with its modifier (-1 for none), and what is between the elements where it
+        is an array of that.
+        """
         ...
 
 
@@ -65,9 +67,9 @@ def column_type(oid: int, modifier: int, lookup: TypeLookup) -> ColumnType:
     """The type of a column of PostgreSQL."""
     if oid in _PLAIN or oid in _TEXTS:
         return _scalar(oid, modifier)
-    base, modifier, is_array = lookup.base_type(oid, modifier)
+    base, modifier, between = lookup.base_type(oid, modifier)
     element = _scalar(base, modifier)
-    return _array_of(element) if is_array else element
+    return element if between is None else _array_of(element, between)
 
 
 def _scalar(oid: int, modifier: int) -> ColumnType:
@@ -85,9 +87,9 @@ def _scalar(oid: int, modifier: int) -> ColumnType:
     return _PLAIN.get(oid, _TEXT)
 
 
-def _array_of(element: ColumnType) -> ColumnType:
+def _array_of(element: ColumnType, between: str) -> ColumnType:
     def convert(texts: Array) -> Array:
-        offsets, elements = split_arrays(texts)
+        offsets, elements = split_arrays(texts, between)
         values: Any = element.convert(elements)
         places: Any = pa.array(offsets)
         lists: Array = pa.ListArray.from_arrays(places, values, mask=pa.array(~valid(texts)))

@@ -5,6 +5,7 @@ from typing import Any
 
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.extras import load_extra
 
 FLUSH_SECONDS_MAX = 60.0
@@ -20,25 +21,37 @@ class KafkaDeadLetters:
         """Raises MissingExtraError without confluent-kafka."""
         kafka = load_extra("confluent_kafka", needed_by="A topic for bad messages")
         own = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all"}
+        self._kafka = kafka
         self._topic = topic
         self._failures: list[Any] = []
         self._producer = kafka.Producer({**settings, **own})
 
     def put(self, messages: Messages, index: int, reason: str) -> None:
-        """Put one message there."""
+        """Put one message there; raises InvalidInputError for one that is too large."""
         headers = {
             "topic": messages.topic,
             "partition": str(messages.partitions[index]),
             "offset": str(messages.offsets[index]),
             "reason": reason,
         }
-        self._producer.produce(
-            self._topic,
-            key=messages.keys[index].as_py(),
-            value=messages.values[index].as_py(),
-            headers={f"{HEADER}{name}": value.encode() for name, value in headers.items()},
-            on_delivery=self._delivered,
-        )
+        letter = {
+            "key": messages.keys[index].as_py(),
+            "value": messages.values[index].as_py(),
+            "headers": {f"{HEADER}{name}": value.encode() for name, value in headers.items()},
+        }
+        try:
+            try:
+                self._producer.produce(self._topic, **letter, on_delivery=self._delivered)
+            except BufferError:
+                # As many as the client holds are on their way.
+                self.flush()
+                self._producer.produce(self._topic, **letter, on_delivery=self._delivered)
+        except self._kafka.KafkaException as error:
+            raise InvalidInputError(
+                f"The message at {messages.place(index)}, which is bad, can't be put into the topic {self._topic}: "
+                f"{error.args[0].str()}. Let that topic take it (max.message.bytes, and message.max.bytes in "
+                "--kafka-conf), or skip bad messages."
+            ) from error
         self._producer.poll(0)
 
     def flush(self) -> None:

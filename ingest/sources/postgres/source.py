@@ -10,7 +10,7 @@ it; the slot, which keeps everything from there on; then the first state of each
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of
+from interbed.ingest.sources.postgres.refusals import refused_tables
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
 from interbed.ingest.sources.postgres.slot import Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
@@ -32,6 +33,7 @@ from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
 
+NO_KEY = "it has no primary key: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
 RESTART_SECONDS = 30.0
 """How long a server may take to start again."""
 
@@ -46,14 +48,19 @@ class PostgresSource:
         publication: str = "interbed",
         slot: str = "interbed",
         is_wanted: Callable[[SourceTable], bool] = lambda table: True,
+        may_skip: Callable[[SourceTable], bool] = lambda table: False,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made."""
+        """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made, and
+        `may_skip` which are to be passed over when they can't be taken.
+        """
         self._connections = Connections(url)
         self._publication = PostgresPublication(self._connections, publication)
         self._slot = Slot(self._connections, slot)
         self._is_wanted = is_wanted
+        self._may_skip = may_skip
+        self._left_out: Mapping[SourceTable, str] = {}
         self._clock = clock
         self._pause = pause
         self._asking: Any = None
@@ -70,6 +77,28 @@ class PostgresSource:
         return f"the slot {self._slot.name} of the database {self._connections.name}"
 
     # How it begins
+
+    def left_out(self) -> Collection[SourceTable]:
+        """See SnapshotSource: those with a column or a name that a table of a lake can't have."""
+        connection = self._connection()
+        is_there = self._publication.exists(connection)
+        possible = {} if is_there else self._publication.publishable(connection)
+        found = self._publication.tables(connection) if is_there else list(possible)
+        without_key = {table: NO_KEY for table, has_key in possible.items() if not has_key and self._may_skip(table)}
+        refused = refused_tables(
+            self._connections, connection, self._publication.name, found, self._is_wanted, self.catalog
+        )
+        refused = {**without_key, **refused}
+        for table, why in refused.items():
+            if not self._may_skip(table):
+                raise InvalidInputError(
+                    f"The table {table} can't be taken: {why.rstrip('.')}. Leave it out by --excluding-tables, or by "
+                    "--skip-tables, which passes over tables that can't be taken; the others are read then."
+                )
+            if table not in self._left_out:
+                _log.warning("The table %s is passed over: %s", table, why)
+        self._left_out = refused
+        return list(refused)
 
     def begin(self, known: Mapping[str, Positions]) -> None:
         """See SnapshotSource. Makes the publication and the slot, where no table has been read yet.
@@ -100,7 +129,7 @@ class PostgresSource:
 
     def tables(self) -> Sequence[SourceTable]:
         """See SnapshotSource: those of the publication."""
-        return self._publication.tables(self._connection())
+        return [table for table in self._publication.tables(self._connection()) if table not in self._left_out]
 
     def identities(self) -> Mapping[SourceTable, CatalogIdentity]:
         """See SnapshotSource."""
@@ -199,7 +228,7 @@ class PostgresSource:
                 f"The slot {self._slot.name!r} is there, and the publication {self._publication.name!r} is not "
                 f"({self._connections.name}); PostgreSQL tells nothing from before a publication was made. {WAY_OUT}"
             )
-        self._publication.create(connection, self._is_wanted)
+        self._publication.create(connection, lambda table: table not in self._left_out and self._is_wanted(table))
 
     def _reading(self) -> Replication:
         if self._replication is None:

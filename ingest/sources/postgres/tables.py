@@ -53,6 +53,11 @@ class PostgresPublication:
         query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
         return bool(self._connections.rows(connection, query, [self.name]))
 
+    def publishable(self, connection: Any) -> dict[SourceTable, bool]:
+        """The tables that it can be made for, and whether something tells their rows apart."""
+        found = self._connections.rows(connection, _PUBLISHABLE)
+        return {SourceTable(schema, name): bool(has_identity) for schema, name, has_identity in found}
+
     def create(self, connection: Any, is_wanted: Callable[[SourceTable], bool]) -> None:
         """Make it for the tables that are wanted.
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from interbed.ingest.flow.changes import Decoded
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import Value, messages_of
 from tests.ingest.shop import Event, Row, event
@@ -99,7 +98,8 @@ def test_any_stream_of_changes_gives_the_tables_that_it_gives_by_hand(
             events.append(({"id": key}, None))
             del wanted[table][key]
         else:
-            events.append(event("u", before, row, table))
+            # An update that lacks a column would not say what is in it.
+            events.append(event("u", before, {**dict.fromkeys(before), **row}, table))
             wanted[table][key] = row
     found: dict[str, dict[int, Row]] = {t: {} for t in TABLES}
     decoder = DebeziumJson()
@@ -324,14 +324,44 @@ def test_messages_with_and_without_schemas_and_of_several_mix() -> None:
 
 def test_a_type_that_becomes_no_column_is_refused_by_name() -> None:
     fields = [{"type": "int32", "field": "id"}, {"type": "map", "field": "labels"}]
-    with pytest.raises(NotSupportedError, match=r"labels of a message has the type 'map'"):
-        decode([({"id": 1}, with_schema(payload("c", None, {"id": 1}), fields))])
+    events: list[Event] = [
+        ({"id": 1}, with_schema(payload("c", None, {"id": 1}, "odd"), fields)),
+        ({"id": 1}, with_schema(payload("c", None, {"id": 1}), fields[:1])),
+    ]
+    decoded = decode(events)
+    assert [changes.rows.to_pylist() for changes in decoded.changes] == [[{"id": 1}]]
+    [refused] = decoded.refused
+    assert refused.source.name == "odd"
+    assert "labels of a message has the type 'map'" in refused.reason
 
 
 def test_a_row_with_a_value_left_out_is_not_taken_for_whole() -> None:
     decoded = decode([event("u", None, {"id": 1, "text": "__debezium_unavailable_value"})])
-    assert decoded.changes == []
-    assert "REPLICA IDENTITY FULL" in decoded.bad[0].reason
+    [changes] = decoded.changes
+    assert changes.rows.to_pylist() == [{"id": 1, "text": None}]
+    assert changes.unsent["text"].rows.tolist() == [True]
+    assert "REPLICA IDENTITY FULL" in changes.unsent["text"].reason
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {
+            "source": {"db": "shop", "table": "orders"},
+            "databaseName": "shop",
+            "ddl": "ALTER TABLE …",
+            "tableChanges": [],
+        },
+        {"source": {"db": "shop"}, "databaseName": "shop", "ddl": "CREATE DATABASE …", "tableChanges": []},
+        {"status": "BEGIN", "id": "7:1", "event_count": None, "data_collections": None},
+        {"ts_ms": 5},
+    ],
+)
+def test_a_message_of_debezium_itself_says_which_topics_have_such(value: Value) -> None:
+    decoded = decode([event("c", None, {"id": 1}), (None, value)])
+    [bad] = decoded.bad
+    assert bad.index == 1
+    assert "Debezium's own topics (schema changes, transactions, heartbeats)" in bad.reason
 
 
 def test_a_truncation_ends_a_batch() -> None:

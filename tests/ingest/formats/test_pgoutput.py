@@ -26,10 +26,10 @@ TYPES = psycopg.adapters.types
 class Types:
     """The types of arrays as psycopg knows them; and one key."""
 
-    def base_type(self, oid: int, modifier: int) -> tuple[int, int, bool]:
+    def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
         found = TYPES.get(oid)
         assert found is not None
-        return (found.oid, modifier, True) if found.array_oid == oid else (oid, modifier, False)
+        return (found.oid, modifier, ",") if found.array_oid == oid else (oid, modifier, None)
 
     def primary_key(self, relation: int) -> tuple[str, ...]:
         return ("id",)
@@ -130,17 +130,18 @@ def test_a_value_that_did_not_change_comes_from_the_row_before() -> None:
     assert rows == [{"id": 1, "v": "long", "w": "x"}, {"id": 2, "v": "long", "w": "x"}]
 
 
-def test_a_value_that_is_not_known_makes_its_message_bad_and_no_other() -> None:
+def test_values_that_are_not_known_are_null_and_named() -> None:
     stream = Stream({"id": "int4", "v": "text", "n": "int4"}).relation()
     stream.insert(b"1", b"a", b"1").update(b"1", UNCHANGED, b"2").insert(b"2", b"b", b"x").insert(b"3", b"c", b"3")
     stream.update(b"4", UNCHANGED, UNCHANGED, old=(b"1", None, None), tag=b"K")
     found = PgOutput(Types()).decode(messages_of(stream.values))
-    assert [(b.index, b.reason[:44]) for b in found.bad] == [
-        (2, "it leaves out the column 'v', a large value "),
-        (3, "its column 'n' has b'x', which is no value o"),
-        (5, "it leaves out the column 'v', a large value "),
-    ]
-    assert [row["id"] for changes in found.changes for row in changes.rows.to_pylist()] == [1, 3]
+    assert [(b.index, b.reason[:44]) for b in found.bad] == [(3, "its column 'n' has b'x', which is no value o")]
+    [changes] = found.changes
+    assert changes.messages.tolist() == [1, 2, 4, 5, 5]
+    assert changes.rows["v"].to_pylist() == ["a", None, "c", None, None]
+    unsent = {name: each.rows.tolist() for name, each in changes.unsent.items()}
+    assert unsent == {"v": [False, True, False, True, True], "n": [False, False, False, True, True]}
+    assert changes.unsent["v"].reason.format("v").startswith("it leaves out the column 'v', a large value that did not")
 
 
 def test_versions_of_a_table_have_their_own_columns() -> None:

@@ -154,3 +154,17 @@ def test_columns_and_types_are_learned_from_the_few_texts_that_have_something_ne
     assert table.rows.schema == schema_of(id=pa.int64(), v=pa.float64(), new=pa.string())
     assert table.rows["v"].to_pylist() == [*range(7_000), 0.5, *range(7_001, 10_000)]
     assert len(parsed) < 600
+
+
+def test_lists_of_nothing_but_nulls_keep_their_length() -> None:
+    values: list[dict[str, Any]] = [
+        {"id": 1, "a": [None, None], "b": [{"c": None}, {}], "d": {"e": [[None], []]}},
+        {"id": 2, "a": [None], "b": [], "d": {"e": [None]}},
+    ]
+    [changes] = PlainJson().decode(messages_of([json.dumps(value).encode() for value in values])).changes
+    changes.rows.validate(full=True)
+    assert [len(row["a"]) for row in changes.rows.to_pylist()] == [2, 1]
+    assert [len(row["b"]) for row in changes.rows.to_pylist()] == [2, 0]
+    more = [*values, {"id": 3, "a": ["x"], "b": [{"c": 5}], "d": {"e": [[1.5]]}}]
+    [changes] = PlainJson().decode(messages_of([json.dumps(value).encode() for value in more])).changes
+    assert [row["a"] for row in changes.rows.to_pylist()] == [[None, None], [None], ["x"]]

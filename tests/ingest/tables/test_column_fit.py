@@ -1,6 +1,6 @@
 """Values of messages in a table's column: cast where nothing is lost, refused where something would be."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +25,7 @@ from interbed.ingest.tables.column_fit import fitted
         ("2026-01-31 10:00:00.5", "TIMESTAMP(6)", datetime(2026, 1, 31, 10, 0, 0, 500_000)),
         ("2026-01-31T10:00:00", "TIMESTAMP(3)", datetime(2026, 1, 31, 10)),
         ("2026-01-31T10:00:00+02:00", "TIMESTAMP_LTZ(6)", datetime(2026, 1, 31, 8, tzinfo=UTC)),
+        ("10:20:30.25", "TIME(3)", time(10, 20, 30, 250_000)),
         ("true", "BOOLEAN", True),
         ("abc", "CHAR(3)", "abc"),
         ({"a": 1}, "ROW<a INT, b STRING>", {"a": 1, "b": None}),
@@ -47,6 +48,10 @@ def test_a_value_is_cast(value: object, kind: str, wanted: object) -> None:
         ("1.234", "DECIMAL(10, 2)"),
         (12345678901, "DECIMAL(10, 2)"),
         (1.234, "DECIMAL(10, 2)"),
+        (1e300, "FLOAT"),
+        ("1e300", "FLOAT"),
+        ("10:20:30.1239", "TIME(3)"),
+        ("2026-01-31 10:00:00.123", "TIMESTAMP(2)"),
         ("2026-02-30", "DATE"),
         (20_000, "DATE"),
         (1_700_000_000_000, "TIMESTAMP(3)"),

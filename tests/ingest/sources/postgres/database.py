@@ -48,7 +48,13 @@ class Database:
     def source(self, names: TableNames = NAMES, **settings: Any) -> PostgresSource:
         """The source that a run reads."""
         return PostgresSource(
-            self.url, **{"slot": self.slot, "is_wanted": lambda table: names.of(table) is not None, **settings}
+            self.url,
+            **{
+                "slot": self.slot,
+                "is_wanted": lambda table: names.of(table) is not None,
+                "may_skip": names.may_skip,
+                **settings,
+            },
         )
 
     def job(

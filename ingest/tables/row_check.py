@@ -1,0 +1,110 @@
+"""Rows that the writer of a table would refuse, found before they are written, so that no others are left out.
+
+A writer refuses a whole batch for one row: for a null that a column does not admit, a row kind that the merge engine
+does not take, a text in `rowkind.field` that is no kind, a partition whose directory no file system can have.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.formats.arrays import Array, Mask, one_array, taken, valid
+from interbed.ingest.formats.before_after import MISFITS, shown_value
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.lsm.merge_function.retraction import retract_refusal
+from interbed.storage.table.table import Table
+from interbed.storage.write.bucket.placed import distinct_partitions
+
+PATH_PART_BYTES_MAX = 255
+"""The longest name of a directory in the file systems of Linux and in HDFS."""
+_KNOWN_PARTITIONS_MAX = 10_000
+
+
+class RowCheck:
+    """The rules of a table at one schema."""
+
+    def __init__(self, table: Table) -> None:
+        self._name = table.name
+        self._paths = table.store.paths
+        self.schema = table.schema
+        self._kind_field = table.options.rowkind_field
+        self._ignores_before = table.options.ignore_update_before
+        self._refusal = retract_refusal(table.schema, table.options)
+        self._partitions: set[bytes] = set()
+        """Those that were looked at and are no hindrance."""
+
+    def refused(self, rows: pa.Table, kinds: npt.NDArray[np.int8], written: Mask) -> dict[int, str]:
+        """Why the rows that are to be `written` can't be, by their number; the rows have the types of the table."""
+        reasons: dict[int, str] = {}
+        self._check_kinds(rows, kinds, written, reasons)
+        for field in self.schema.fields:
+            if field.type.nullable or field.default_value is not None:
+                continue
+            is_given = field.name in rows.column_names
+            absent = ~valid(one_array(rows.column(field.name))) if is_given else np.ones(len(kinds), bool)
+            if (absent & written).any():
+                part = "the primary key" if field.name in self.schema.primary_keys else "a column that is NOT NULL"
+                reason = f"its column {field.name!r} is {'null' if is_given else 'missing'}, {part} of {self._name}"
+                _note(reasons, absent & written, reason)
+        self._check_partitions(rows, written, reasons)
+        return reasons
+
+    def _check_kinds(self, rows: pa.Table, kinds: npt.NDArray[np.int8], written: Mask, reasons: dict[int, str]) -> None:
+        if self._kind_field is not None:
+            texts: Any = pa.nulls(len(kinds), pa.string())
+            if self._kind_field in rows.column_names:
+                texts = one_array(rows.column(self._kind_field)).cast(pa.string())
+            found: Any = pc.index_in(texts, value_set=pa.array([kind.short for kind in RowKind], pa.string()))
+            for i in np.flatnonzero(~valid(found) & written):
+                reasons[int(i)] = (
+                    f"its column {self._kind_field!r} (rowkind.field) has {shown_value(texts, int(i))}, which is none "
+                    "of +I, -U, +U and -D"
+                )
+            kinds = found.fill_null(0).to_numpy().astype(np.int8)
+        if self._refusal is None:
+            return
+        retracts = (kinds == RowKind.DELETE) | ((kinds == RowKind.UPDATE_BEFORE) & (not self._ignores_before))
+        _note(reasons, retracts & written, f"it takes a row back. {self._refusal.rstrip('.')}")
+
+    def _check_partitions(self, rows: pa.Table, written: Mask, reasons: dict[int, str]) -> None:
+        keys = self.schema.partition_keys
+        if not keys or not set(keys) <= set(rows.column_names) or not written.any():
+            return
+        places = np.flatnonzero(written)
+        [batch] = taken(rows.select(list(keys)), places).combine_chunks().to_batches()
+        partitions, codes = distinct_partitions(batch, self.schema)
+        # A loop over the different partitions, which are few.
+        for number, partition in enumerate(partitions):
+            if partition in self._partitions:
+                continue
+            if (why := self._whats_wrong(partition)) is None:
+                if len(self._partitions) >= _KNOWN_PARTITIONS_MAX:
+                    self._partitions.clear()
+                self._partitions.add(partition)
+                continue
+            of_it = places[codes == number]
+            given = ", ".join(f"{n} = {shown_value(_column(rows, n), int(of_it[0]))}" for n in keys)
+            for i in of_it.tolist():
+                reasons.setdefault(i, f"its partition ({given}) can't be written: {why}")
+
+    def _whats_wrong(self, partition: bytes) -> str | None:
+        try:
+            directory = self._paths.partition_directory(partition)
+        except MISFITS as error:
+            return str(error)
+        longest = max(len(part.encode()) for part in directory.split("/"))
+        if longest > PATH_PART_BYTES_MAX:
+            return f"the name of its directory has {longest} bytes, and at most {PATH_PART_BYTES_MAX} are possible"
+        return None
+
+
+def _column(rows: pa.Table, name: str) -> Array:
+    return one_array(rows.column(name))
+
+
+def _note(reasons: dict[int, str], where: Mask, reason: str) -> None:
+    for i in np.flatnonzero(where).tolist():
+        reasons.setdefault(i, reason)

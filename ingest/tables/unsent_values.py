@@ -1,0 +1,80 @@
+"""Values that the source did not send with an update: whether a table keeps the old ones.
+
+A table of the merge engine partial-update does, because null is written in their place. A sequence group takes the
+nulls of a newer row, and so keeps its columns only where a row has none of its sequence. An update that changes the key
+is the first row of the new one, and a column with a default has that for null: there nothing would be kept. Other
+tables replace the whole row, so that the message is bad.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.ingest.flow.changes import RowChanges, Unsent
+from interbed.ingest.formats.arrays import Mask, one_array, valid
+from interbed.storage.base.predicate.column import col
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.lsm.merge_function.kept_values import kept_columns
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.table.table import Table
+
+
+class UnsentValues:
+    """The rule of a table at one schema."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.schema = table.schema
+        self._keeps = kept_columns(table.schema, table.options)
+        self._is_whole = table.options.merge_engine in (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
+        """Whether columns that rows lack are null in them: others may be fed by several sources, each with its own."""
+        self._filled: dict[str, bool] = {}
+
+    def refused(
+        self, changes: RowChanges, rows: pa.Table, kinds: npt.NDArray[np.int8], written: Mask
+    ) -> dict[int, str]:
+        """Why rows that are to be `written` are not known, by their number; `rows` and `kinds` are as for the table."""
+        unsent = {name: each for name, each in changes.unsent.items() if name in self.schema.by_name}
+        if self._is_whole and changes.untold is not None and (changes.untold.rows & written).any():
+            others = set(self.schema.names) - set(changes.rows.column_names)
+            unsent |= {name: changes.untold for name in others if self._is_filled(name)}
+        reasons: dict[int, str] = {}
+        for name, each in unsent.items():
+            lost = each.rows & written
+            if lost.any() and name in self._keeps:
+                lost &= ~self._kept(name, rows, kinds, unsent)
+            for i in np.flatnonzero(lost).tolist():
+                reasons.setdefault(i, each.reason.format(name))
+        return reasons
+
+    def _kept(self, name: str, rows: pa.Table, kinds: npt.NDArray[np.int8], unsent: Mapping[str, Unsent]) -> Mask:
+        """The rows for which the table keeps the old value of a column where it is null."""
+        column = self._keeps[name]
+        kept: Mask = kinds == RowKind.UPDATE_AFTER
+        if not column.sequence:
+            return kept
+        unordered = np.zeros(len(kinds), bool)
+        for each in column.sequence:
+            unordered |= unsent[each].rows if each in unsent else False
+        # Without its sequence a row leaves the group alone, and would lose what it has for it.
+        kept &= ~_any_valid(rows, column.sequence) & ~(unordered & _any_valid(rows, column.others))
+        return kept
+
+    def _is_filled(self, name: str) -> bool:
+        """Whether the table has a value in the column that the source may have sent: one without a default has."""
+        if self.schema.by_name[name].default_value is not None:
+            return False
+        if name not in self._filled:
+            found = self._table.scan(columns=[name], filter=col(name).is_not_null(), limit=1).to_arrow()
+            self._filled[name] = bool(found.num_rows)
+        return self._filled[name]
+
+
+def _any_valid(rows: pa.Table, names: Sequence[str]) -> Mask:
+    """The rows that have a value in one of the columns."""
+    found = np.zeros(rows.num_rows, bool)
+    for name in set(names) & set(rows.column_names):
+        found |= valid(one_array(rows.column(name)))
+    return found

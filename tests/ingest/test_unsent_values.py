@@ -1,0 +1,321 @@
+"""Values that a source did not send with an update keep the old ones, or make the message bad; none becomes data."""
+
+import hashlib
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+
+from interbed import DataField, Schema, data_type
+from interbed.catalog.api import Catalog
+from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
+from interbed.ingest.job import BadMessages
+from interbed.ingest.tables.computed_columns import ComputedColumn
+from interbed.ingest.tables.table_sink import TableSettings
+from tests.ingest.every_format import Change, Row, Written, ingested, written
+from tests.ingest.formats.test_pgoutput import UNCHANGED
+from tests.ingest.shop import lake
+from tests.support.tally import Tally
+
+REAL: Mapping[str, Any] = {
+    "text": "a long text",
+    "json": '{"a": 1}',
+    "bytes": b"\x00\xff\x01",
+    "texts": ["a", None, "b"],
+    "ints": [1, None, -3],
+    "longs": [2**40],
+    "dates": [20_000, 1],
+    "blobs": [b"\x01", b"\x02"],
+    "uuids": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
+    "geometry": {"wkb": b"\x01\x02", "srid": 4326},
+}
+"""A value of each type."""
+PLACEHOLDERS = ("__debezium_unavailable_value", "n/a", "hex:ff00fe")
+TYPES_OF: Mapping[str, Sequence[str]] = {
+    "debezium-json": tuple(REAL),
+    "debezium-json-schema": tuple(REAL),
+    "debezium-avro": tuple(REAL),
+    "pgoutput": ("text", "json", "bytes", "texts", "ints", "dates", "uuids"),
+}
+LACKING: Mapping[str, Sequence[str]] = {
+    "debezium-json": ("text", "bytes", "texts", "ints", "geometry"),
+    "maxwell-json": ("text", "bytes", "texts", "ints", "geometry"),
+    "canal-json": ("text", "bytes"),
+}
+"""Formats whose updates may lack a column."""
+Writer: TypeAlias = Callable[[Sequence[Change], Mapping[str, str]], Written]
+PARTIAL = {"bucket": "1", "merge-engine": "partial-update", "ignore-delete": "true"}
+PLAIN = {"bucket": "1"}
+
+
+def placeholder_of(kind: str, binary: bytes) -> Any:
+    """What Debezium has in the place of a value of a type."""
+    text = binary.decode(errors="replace")
+    match kind:
+        case "bytes":
+            return binary
+        case "blobs":
+            return [binary]
+        case "texts":
+            return [text]
+        case "ints" | "longs" | "dates":
+            return [byte - 256 if byte > 127 else byte for byte in binary]
+        case "uuids":
+            return [str(uuid.UUID(bytes=hashlib.md5(binary).digest(), version=3))]
+        case "geometry":
+            return {"wkb": binary, "srid": None}
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The rows of the table, and why messages were put aside, by offset."""
+
+    rows: Sequence[Row]
+    bad: Mapping[int, str]
+
+
+class Letters:
+    """Dead letters in memory."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, str] = {}
+
+    def put(self, messages: Messages, index: int, reason: str) -> None:
+        self.found[int(messages.offsets[index])] = reason
+
+    def flush(self) -> None:
+        pass
+
+
+def outcome(path: Path, stream: Written, *, options: dict[str, str], ends: Sequence[int] = ()) -> Outcome:
+    """What becomes of the messages in one run, or in several, each up to one of these ends."""
+    tables = TableSettings(primary_keys=["id"], options=options)
+    catalog, letters = lake(path), Letters()
+    for end in (*ends, len(stream.messages)):
+        part = Written(messages=stream.messages[:end], decoder=stream.decoder)
+        ingested(catalog, part, tables=tables, bad_messages=BadMessages.DEAD_LETTER, dead_letters=letters)
+    return Outcome(rows=rows_of(catalog), bad=letters.found)
+
+
+def rows_of(catalog: Catalog) -> list[Row]:
+    rows = catalog.get_table("shop.orders").scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def check(
+    path: Path, form: str, kinds: Sequence[str], absent: Callable[[Row, str], Row], write: Writer, tally: Tally
+) -> None:
+    """Updates of which each is without the value of a column of another type, in tables of both merge engines, with the
+    row before and without it, in one run and in two.
+    """
+    types = {"id": "bigint", "n": "int"} | {f"v_{kind}": kind for kind in kinds}
+    real = {**REAL, "dates": ["2024-10-04"]} if form == "pgoutput" else REAL
+    sent = [{"id": i, "n": 5, **{f"v_{kind}": real[kind] for kind in kinds}} for i in range(len(kinds))]
+    insertions = [Change(after=row) for row in sent]
+    known = outcome(path / "known", write(insertions, types), options=PLAIN).rows
+    after = [absent({**row, "n": 7}, f"v_{kind}") for row, kind in zip(sent, kinds, strict=True)]
+    has_before = [False] if form in ("maxwell-json", "canal-json") else [False, True]
+    # pgoutput describes a table once in a run.
+    parts: list[tuple[int, ...]] = [()] if form == "pgoutput" else [(), (len(sent),)]
+    for before, ends, (name, options) in itertools.product(has_before, parts, (("plain", PLAIN), ("partial", PARTIAL))):
+        updates = [Change(before=row if before else {}, after=new) for row, new in zip(sent, after, strict=True)]
+        stream = write([*insertions, *updates], types)
+        found = outcome(path / f"{before}{len(ends)}{name}", stream, options=options, ends=ends)
+        tally("updates without a value: formats x types x rows before x tables x runs", len(kinds))
+        case = (form, before, name, ends, found.bad)
+        if before or name == "partial":
+            assert not found.bad, case
+            assert found.rows == [{**row, "n": 7} for row in known], case
+            continue
+        assert found.rows == known, case
+        first = len(stream.messages) - len(updates)
+        for i, kind in enumerate(kinds):
+            assert f"column 'v_{kind}'" in found.bad[first + i], case
+            assert "FULL" in found.bad[first + i], case
+
+
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+@pytest.mark.parametrize("form", TYPES_OF)
+def test_a_placeholder_is_no_value(tmp_path: Path, form: str, placeholder: str, tally: Tally) -> None:
+    value = UnavailableValue.parse(placeholder)
+
+    def absent(row: Row, name: str) -> Row:
+        kind = name.removeprefix("v_")
+        return {**row, name: UNCHANGED if form == "pgoutput" else placeholder_of(kind, value.binary)}
+
+    def write(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+        return written(form, changes, types, **({} if form == "pgoutput" else {"unavailable": value}))
+
+    check(tmp_path, form, TYPES_OF[form], absent, write, tally)
+
+
+@pytest.mark.parametrize("form", LACKING)
+def test_a_column_that_an_update_lacks_is_not_null(tmp_path: Path, form: str, tally: Tally) -> None:
+    def absent(row: Row, name: str) -> Row:
+        return {n: v for n, v in row.items() if n != name}
+
+    check(tmp_path, form, LACKING[form], absent, partial(written, form), tally)
+
+
+TEXTS = (
+    "__debezium_unavailable_value",
+    "the word __debezium_unavailable_value in a text",
+    '{"a": "__debezium_unavailable_value"}',
+)
+
+
+@pytest.mark.parametrize(
+    "form", ["debezium-json", "debezium-json-schema", "debezium-avro", "pgoutput", "maxwell-json", "canal-json"]
+)
+def test_a_text_with_the_word_in_it_is_data(tmp_path: Path, form: str, tally: Tally) -> None:
+    """An inserted one may even be the word; in an update that is the placeholder, where the format has one."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    for number, text in enumerate(TEXTS):
+        first = {"id": 1, "n": 5, "v": text}
+        changes = [Change(after=first), Change(after={"id": 2, "n": 5, "v": "x"})]
+        if number or not form.startswith("debezium"):
+            changes.append(Change(before={"id": 2, "n": 5, "v": "x"}, after={"id": 2, "n": 6, "v": text}))
+        for options in (PLAIN, PARTIAL):
+            found = outcome(tmp_path / f"{number}{len(options)}", written(form, changes, types), options=options)
+            tally("texts with the placeholder in them: formats x tables", 1)
+            assert not found.bad, (form, text)
+            assert [row["v"] for row in found.rows] == [text, text if len(changes) > 2 else "x"]
+
+
+def test_a_row_before_that_has_only_the_key_does_not_know_the_value(tmp_path: Path) -> None:
+    """As Debezium writes it where the replica identity is the key."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    for form in ("debezium-json", "debezium-json-schema", "debezium-avro"):
+        update = Change(
+            before={"id": 1, "n": None, "v": None}, after={"id": 1, "n": 7, "v": "__debezium_unavailable_value"}
+        )
+        insertion = Change(after={"id": 1, "n": 5, "v": "x"})
+        found = outcome(tmp_path / form, written(form, [insertion, update], types), options=PLAIN)
+        assert list(found.bad) == [1]
+        assert "REPLICA IDENTITY FULL" in found.bad[1]
+        assert found.rows == [{"id": 1, "n": 5, "v": "x"}]
+
+
+def test_a_column_that_was_dropped_at_the_source_is_lacking_in_insertions_too(tmp_path: Path) -> None:
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    for form in LACKING:
+        changes = [
+            Change(after={"id": 1, "n": 5, "v": "x"}),
+            Change(after={"id": 2, "n": 5}),
+            Change(before={}, after={"id": 1, "n": 7}),
+        ]
+        found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN)
+        assert not found.bad, form
+        assert found.rows == [{"id": 1, "n": 7, "v": None}, {"id": 2, "n": 5, "v": None}], form
+
+
+def test_a_column_of_the_table_that_nobody_has_filled_may_be_lacking(tmp_path: Path) -> None:
+    """Updates that come first in a run say nothing of columns that the table has from elsewhere."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    for form in LACKING:
+        catalog = lake(tmp_path / form)
+        stream = written(form, [Change(after={"id": 1, "n": 5}), Change(before={}, after={"id": 1, "n": 7})], types)
+        tables = TableSettings(primary_keys=["id"], options=PLAIN)
+        ingested(catalog, Written(messages=stream.messages[:1], decoder=stream.decoder), tables=tables)
+        catalog.get_table("shop.orders").merge_schema(pa.schema([("own", pa.int64())]))
+        assert ingested(catalog, stream, tables=tables).result.bad == 0
+
+
+def test_a_table_that_two_sources_feed_takes_what_each_has(tmp_path: Path) -> None:
+    """By a merge engine that puts their columns together: an update of one lacks those of the other."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    for engine in ("partial-update", "aggregation"):
+        for form in LACKING:
+            catalog = lake(tmp_path / f"{engine}-{form}")
+            tables = TableSettings(primary_keys=["id"], options={"bucket": "1", "merge-engine": engine})
+            ingested(catalog, written(form, [Change(after={"id": 1, "n": 5, "v": "x"})], types), tables=tables)
+            updates = written(form, [Change(before={}, after={"id": 1, "n": 7})], types)
+            run = ingested(catalog, updates, tables=tables, group="other")
+            assert run.result.bad == 0, (engine, form)
+            assert rows_of(catalog) == [{"id": 1, "n": 7, "v": "x"}], (engine, form)
+
+
+GROUPS = {**PARTIAL, "fields.seq.sequence-group": "v"}
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ({"seq": 2, "v": ...}, False),
+        ({"seq": None, "v": ...}, True),
+        ({"seq": ..., "v": "new"}, False),
+        ({"seq": ..., "v": None}, True),
+    ],
+)
+def test_a_sequence_group_keeps_its_columns_only_without_a_sequence(tmp_path: Path, change: Row, kept: bool) -> None:
+    """A newer row of the group writes its nulls; `...` is what the source did not send."""
+    types = {"id": "bigint", "seq": "text", "v": "text"}
+    word = "__debezium_unavailable_value"
+    after = {"id": 1, **{n: word if v is ... else None if v is None else str(v) for n, v in change.items()}}
+    changes = [Change(after={"id": 1, "seq": "1", "v": "old"}), Change(before={}, after=after)]
+    found = outcome(tmp_path, written("debezium-json-schema", changes, types), options=GROUPS)
+    assert found.rows == [{"id": 1, "seq": "1", "v": "old"}]
+    assert bool(found.bad) != kept, found.bad
+
+
+def test_what_would_not_be_kept_is_bad_in_a_table_of_partial_updates_too(tmp_path: Path) -> None:
+    """A sequence field, the first row of another key, a column that is NOT NULL, one with a default."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    word = "__debezium_unavailable_value"
+    text = data_type("STRING")
+    columns = {
+        "NOT NULL": DataField(id=2, name="v", type=text.with_nullable(False)),
+        "default": DataField(id=2, name="v", type=text, default_value="d"),
+    }
+    for name in ("sequence", "key", *columns):
+        options = {**PARTIAL, **({"sequence.field": "v"} if name == "sequence" else {})}
+        before = {"id": 5, "n": 5, "v": None} if name == "key" else {}
+        changes = [Change(after={"id": 5, "n": 5, "v": "x"})]
+        changes.append(Change(before=before, after={"id": 1 if name == "key" else 5, "n": 7, "v": word}))
+        if name in columns:
+            catalog = lake(tmp_path / name)
+            catalog.create_database("shop")
+            fields = [
+                DataField(id=0, name="id", type=data_type("BIGINT NOT NULL")),
+                DataField(id=1, name="n", type=data_type("INT")),
+                columns[name],
+            ]
+            catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["id"], options=options))
+        found = outcome(tmp_path / name, written("debezium-avro", changes, types), options=options)
+        assert list(found.bad) == [1], name
+        assert "column 'v'" in found.bad[1], name
+        assert [(row["id"], row["v"]) for row in found.rows] == [(5, "x")], name
+
+
+def test_a_column_that_is_computed_of_a_value_that_was_not_sent_is_kept_as_well(tmp_path: Path) -> None:
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    changes = [
+        Change(after={"id": 1, "n": 5, "v": "x"}),
+        Change(before={}, after={"id": 1, "n": 7, "v": "__debezium_unavailable_value"}),
+    ]
+    stream = written("debezium-json", changes, types)
+    tables = TableSettings(primary_keys=["id"], options=PARTIAL, computed=[ComputedColumn.parse("big=upper(v)")])
+    catalog = lake(tmp_path)
+    ingested(catalog, stream, tables=tables)
+    assert rows_of(catalog) == [{"id": 1, "n": 7, "v": "x", "big": "X"}]
+
+
+def test_an_hstore_that_was_not_sent_leaves_no_field_behind(tmp_path: Path) -> None:
+    word = "__debezium_unavailable_value"
+    types = {"id": "bigint", "n": "int", "v": "json"}
+    for number, absent in enumerate([{word: word}, json.dumps({word: word}, separators=(",", ":"))]):
+        real: Any = {"a": "1"} if number == 0 else '{"a":"1"}'
+        form = "debezium-json" if number == 0 else "debezium-json-schema"
+        changes = [Change(after={"id": 1, "n": 5, "v": real}), Change(before={}, after={"id": 1, "n": 7, "v": absent})]
+        found = outcome(tmp_path / str(number), written(form, changes, types), options=PARTIAL)
+        assert not found.bad
+        assert found.rows == [{"id": 1, "n": 7, "v": real}]
