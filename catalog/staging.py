@@ -25,7 +25,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import respelled
 from interbed.storage.meta.further_hook import further_hooks, without_hooks
-from interbed.storage.meta.options.core import option_text
+from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,
@@ -290,7 +290,7 @@ class StagedTables(ABC):
         if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
             # Written down, so that the table keeps its topic when it gets another name.
             options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")
-        has_key = bool(given.primary_keys) or "primary-key" in options
+        has_key = bool(given.primary_keys) or PRIMARY_KEY in options
         if has_key and options.get("metadata.iceberg.storage", "disabled") != "disabled":
             # ClickHouse refuses Parquet files with columns that Iceberg's schema lacks, such as those of the key.
             options.setdefault("data-file.thin-mode", "true")

@@ -194,23 +194,18 @@ class DebeziumAvro:
         """The keys of messages, which have the numbers `index`; a key that is no record says nothing. Messages of which
         the registry lacks the key's schema are added to `bad`, and are not good any more.
         """
-        found: dict[tuple[str, ...] | None, int] = {(): 0, None: 1}
-        numbers = np.where(valid(keys), 1, 0)
-        there = np.flatnonzero(valid(keys))
-        for number, places, _ in by_schema(there, kept(keys, valid(keys)), []):
+        there = valid(keys)
+        found: list[tuple[tuple[str, ...], Indices]] = []
+        for number, places, _ in by_schema(np.flatnonzero(there), kept(keys, there), []):
             try:
-                columns = tuple(self._reader(number, of_keys=True).types)
+                found.append((tuple(self._reader(number, of_keys=True).types), places))
             except UnknownSchemaError as error:
-                bad += [
-                    BadMessage(int(i), f"its key has the schema {number}, and {error}")
-                    for i in index[places[good[places]]]
-                ]
+                reason = f"its key has the schema {number}, and {error}"
+                bad += [BadMessage(int(i), reason) for i in index[places[good[places]]]]
                 good[places] = False
-                continue
             except ValueError:
                 continue
-            numbers[places] = found.setdefault(columns, len(found))
-        return DeclaredKeys(list(found), numbers)
+        return DeclaredKeys.found_in(keys, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The primary keys that messages declare, and changes parted where the key is another one."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,17 @@ class DeclaredKeys:
     def alike(key: Key | None, count: int) -> "DeclaredKeys":
         """All messages declare the same key, or say nothing of it."""
         return DeclaredKeys([key], np.zeros(count, np.int64))
+
+    @staticmethod
+    def found_in(keys: Array, found: Iterable[tuple[Key, Indices]]) -> "DeclaredKeys":
+        """The columns found in the keys of messages, with the places of these. A null is the key of a table without a
+        primary key; a key in which no columns were found says nothing.
+        """
+        numbers = np.where(valid(keys), 1, 0)
+        known: dict[Key | None, int] = {(): 0, None: 1}
+        for columns, places in found:
+            numbers[places] = known.setdefault(columns, len(known))
+        return DeclaredKeys(list(known), numbers)
 
     def part(self, changes: RowChanges, rows: Indices) -> list[RowChanges]:
         """The changes by their key, in their order; `rows` has the message of each row, by its place here."""
@@ -77,18 +88,18 @@ class JsonKeys:
 
     def of(self, source: SourceTable, texts: Array) -> DeclaredKeys:
         """The keys of the messages of a table (binary): null for a table without one, and no object says nothing."""
-        keys: dict[Key | None, int] = {(): 0, None: 1}
-        numbers = np.where(valid(texts), 1, 0)
+        return DeclaredKeys.found_in(texts, self._columns(source, texts))
+
+    def _columns(self, source: SourceTable, texts: Array) -> Iterator[tuple[Key, Indices]]:
         there = valid(texts)
         there[there] = mask_of(pc.match_substring_regex(kept(texts, there), r"^\s*\{"))
         unread: list[BadMessage] = []
         for columns, places, payloads in self._envelopes.opened(np.flatnonzero(there), kept(texts, there), unread):
             if columns is not None:
-                numbers[places] = keys.setdefault(columns, len(keys))
+                yield columns, places
                 continue
             for names, chosen in self._of_objects(source, payloads).items():
-                numbers[places[chosen]] = keys.setdefault(names, len(keys))
-        return DeclaredKeys(list(keys), numbers)
+                yield names, places[chosen]
 
     def _of_objects(self, source: SourceTable, texts: Array) -> Mapping[Key, Indices]:
         """Which of the texts have which columns."""

@@ -20,6 +20,7 @@ from interbed.ingest.flow.changes import RowChanges
 from interbed.ingest.formats.arrays import Array, taken
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.python_values import python_rows, python_values
 from interbed.storage.table.table import Table
 
 RANGES = 65_536
@@ -169,7 +170,8 @@ class RowComparison:
                 yield self._block(batch)
 
     def _block(self, batch: pa.RecordBatch) -> _Block:
-        return _Block(row_bytes(batch, self._keys), row_bytes(batch, self._columns), batch)
+        rows = row_bytes(batch, self._columns)
+        return _Block(rows if self._keys == self._columns else row_bytes(batch, self._keys), rows, batch)
 
     def _look_twice(self, ranges: npt.NDArray[np.int64], wait: Callable[[], None]) -> "tuple[_RowsApart, _RowsApart]":
         """The rows of the ranges that the lake has alone, and the source alone, both times."""
@@ -222,7 +224,7 @@ def _by_key(rows: _RowsApart) -> dict[bytes, list[Row]]:
     found: dict[bytes, list[Row]] = {}
     for row, count in rows.counts.items():
         batch, place = rows.places[row]
-        [values] = batch.slice(place, 1).to_pylist()
+        [values] = python_rows(batch.slice(place, 1))
         found.setdefault(row[0], []).extend([values] * count)
     return found
 
@@ -242,7 +244,7 @@ def row_bytes(batch: pa.RecordBatch, columns: Sequence[str]) -> Array:
 
 def _as_bytes(column: Any) -> Any:
     if pa.types.is_nested(column.type):
-        return pa.array([None if v is None else repr(v).encode() for v in column.to_pylist()], pa.large_binary())
+        return pa.array([None if v is None else repr(v).encode() for v in python_values(column)], pa.large_binary())
     if pa.types.is_binary(column.type) or pa.types.is_fixed_size_binary(column.type):
         return column.cast(pa.binary()).cast(pa.large_binary())
     if pa.types.is_large_binary(column.type):

@@ -36,19 +36,20 @@ class SourceTables:
         """
         source = changes.source
         known = self._known.get(source)
+        key = changes.key if changes.key is not None or known is None else known.key
         if known is not None and _is_same_key(known.key, changes.key) and known.relation in ("", changes.relation):
-            self._known[source] = replace(known, key=known.key or changes.key, relation=changes.relation)
+            self._known[source] = replace(known, key=key, relation=changes.relation)
             return
         if known is None:
             self._check_only(source, only=only and not accepted)
         elif not accepted:
             self._check_same(known, changes, place)
         if not accepted and (known is None or not known.key):
-            self._check_tells_apart(source, changes.key or (), place, chosen_key=chosen_key)
+            self._check_key_is_unique(source, changes.key or (), place, chosen_key=chosen_key)
         published = () if known is None or known.relation != changes.relation else known.published
         self._known[source] = SourceIdentity(
             source=source,
-            key=changes.key if changes.key is not None or known is None else known.key,
+            key=key,
             relation=changes.relation,
             published=published,
             attached=known.attached if known is not None and published else "",
@@ -120,7 +121,7 @@ class SourceTables:
                 f"{_shown_key(changes.key)}, so that its rows could overwrite each other in {self._table.name}",
             )
 
-    def _check_tells_apart(self, source: SourceTable, key: tuple[str, ...], place: str, *, chosen_key: bool) -> None:
+    def _check_key_is_unique(self, source: SourceTable, key: tuple[str, ...], place: str, *, chosen_key: bool) -> None:
         """Refuse a table whose key takes several rows of the source for one."""
         own = self._table.schema.primary_keys
         if chosen_key or not own or set(key) <= set(own):

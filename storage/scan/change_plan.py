@@ -78,7 +78,7 @@ class SnapshotChangeRules:
         return ChangeFiles.CHANGELOG
 
 
-def check_tells_changes(store: TableStore) -> None:
+def check_changes_readable(store: TableStore) -> None:
     """Raise NotSupportedError for a table whose written rows are not its changes, and which keeps no changelog."""
     options = store.options
     if options.merge_engine is MergeEngine.FIRST_ROW and options.changelog_producer is ChangelogProducer.NONE:

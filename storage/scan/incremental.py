@@ -25,7 +25,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
     SnapshotChangeRules,
-    check_tells_changes,
+    check_changes_readable,
     record_split,
     splits_of_snapshot,
 )
@@ -83,7 +83,7 @@ def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode
         last = _existing(store, between.last, between)
         return plan_of(last, _difference(store, files, first, last))
     if mode is IncrementalScanMode.AUTO:
-        check_tells_changes(store)
+        check_changes_readable(store)
     rules = _rules(store, mode)
     splits: list[Split] = []
     snapshots = [snapshot_changed(store, i, between) for i in between.snapshot_ids]

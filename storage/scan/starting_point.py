@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from interbed.storage.base.clock import instant_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.core import DELETION_VECTORS, CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -15,7 +15,6 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Com
 from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
-_VECTORS = "deletion-vectors.enabled"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
 """The modes in which options name one snapshot of the past."""
 
@@ -90,8 +89,8 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
 
 def _options_for(then: TableSchema, options: Mapping[str, str]) -> Mapping[str, str]:
     """The options of today for files of a schema of the past: whether deletion vectors hold stays as it was then."""
-    kept = {key: value for key, value in options.items() if key != _VECTORS}
-    return {**kept, _VECTORS: then.options[_VECTORS]} if _VECTORS in then.options else kept
+    kept = {key: value for key, value in options.items() if key != DELETION_VECTORS}
+    return {**kept, DELETION_VECTORS: then.options[DELETION_VECTORS]} if DELETION_VECTORS in then.options else kept
 
 
 def travels(store: TableStore) -> bool:

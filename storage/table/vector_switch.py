@@ -1,6 +1,6 @@
 """Whether a table can switch to deletion vectors: a read with them merges nothing, and passes over level 0."""
 
-from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
@@ -21,10 +21,8 @@ def check_compacted(store: TableStore) -> None:
     if snapshot is None:
         return
     entries, _ = LiveFiles(store).entries(snapshot)
-    levels: dict[BucketId, set[int]] = {}
-    for entry in entries:
-        levels.setdefault(BucketId(entry.partition, entry.bucket), set()).add(entry.file.level)
-    apart = sum(0 in found or len(found) > 1 for found in levels.values())
+    levels = [{entry.file.level for entry in found} for found in by_bucket(entries).values()]
+    apart = sum(0 in found or len(found) > 1 for found in levels)
     if apart:
         raise InvalidOptionError(
             f"Option 'deletion-vectors.enabled' can't be switched on yet: {apart} of {len(levels)} buckets of the "

@@ -27,31 +27,14 @@ ROWS_AT_ONCE = 20_000
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
-class PostgresSnapshot:
-    """The rows of one table; see the module."""
+class TableCopy:
+    """The rows of one table as COPY sends them, in the transaction of a connection."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        connection: Any,
-        table: PublishedTable,
-        topic: str,
-        positions: Positions,
-        identity: CatalogIdentity,
-    ) -> None:
+    def __init__(self, connections: Connections, connection: Any, table: PublishedTable, topic: str = "") -> None:
         self._connections = connections
         self._connection = connection
         self._table = table
         self._topic = topic
-        self.positions = positions
-        """Where the changes after the snapshot begin."""
-        self.identity = identity
-        """The table in the catalog of the database."""
-
-    @property
-    def source(self) -> SourceTable:
-        """Which table it is of."""
-        return self._table.source
 
     def messages(self) -> Iterator[Messages]:
         """The description of the table, and its rows in blocks; a row's offset is its number."""
@@ -79,19 +62,36 @@ class PostgresSnapshot:
     def _statement(self) -> str:
         table = self._table
         names = ", ".join(quoted(c.name) for c in table.columns)
-        # Tables that inherit are told of by themselves.
+        # Tables that inherit are published by themselves.
         only = "" if table.is_partitioned else "ONLY "
         where = "" if table.condition is None else f" WHERE {table.condition}"
         return f"COPY (SELECT {names} FROM {only}{table.name}{where}) TO STDOUT (FORMAT csv)"
 
     def _block(self, first: int, values: Sequence[bytes]) -> Messages:
         return Messages(
-            topic=f"{self._topic}, first state of {self.source}",
+            topic=f"{self._topic}, first state of {self._table.source}",
             partitions=np.zeros(len(values), np.int32),
             offsets=np.arange(first, first + len(values), dtype=np.int64),
             keys=pa.nulls(len(values), pa.binary()),
             values=pa.array(values, pa.binary()),
         )
+
+
+class PostgresSnapshot:
+    """The rows of one table; see the module."""
+
+    def __init__(self, source: SourceTable, copy: TableCopy, positions: Positions, identity: CatalogIdentity) -> None:
+        self.source = source
+        """Which table it is of."""
+        self.positions = positions
+        """Where the changes after the snapshot begin."""
+        self.identity = identity
+        """The table in the catalog of the database."""
+        self._copy = copy
+
+    def messages(self) -> Iterator[Messages]:
+        """The description of the table, and its rows in blocks; a row's offset is its number."""
+        return self._copy.messages()
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _each(
                 f"The table {source} was written anew by ALTER TABLE, TRUNCATE or VACUUM FULL, while it was about to "
                 "be read. It is read again."
             )
-        yield PostgresSnapshot(connections, connection, table, topic, positions, identity)
+        yield PostgresSnapshot(source, TableCopy(connections, connection, table, topic), positions, identity)
 
 
 _REWRITTEN = """

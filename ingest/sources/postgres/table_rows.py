@@ -9,12 +9,10 @@ from typing import Any
 
 from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.changes import RowChanges, SourceTable
-from interbed.ingest.flow.messages import Positions
-from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
 from interbed.ingest.sources.postgres.connection import Connections
-from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot
+from interbed.ingest.sources.postgres.snapshot import TableCopy
 from interbed.ingest.sources.postgres.tables import PublishedTable, columns_of
 from interbed.storage.base.errors import InvalidInputError
 
@@ -41,15 +39,7 @@ class PostgresTable:
         """
         with self._reading() as connection:
             decoder = PgOutput(DatabaseCatalog(self._connections, lambda: connection))
-            snapshot = PostgresSnapshot(
-                self._connections,
-                connection,
-                self._described(connection),
-                "",
-                Positions(),
-                CatalogIdentity(relation="", published=()),
-            )
-            for messages in snapshot.messages():
+            for messages in TableCopy(self._connections, connection, self._described(connection)).messages():
                 decoded = decoder.decode(messages)
                 if decoded.bad:
                     raise BadMessageError.at(self.name, decoded.bad[0].reason)

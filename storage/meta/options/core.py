@@ -19,6 +19,7 @@ from interbed.storage.meta.options.write import WriteOptions
 
 BUCKET = "bucket"
 BUCKET_KEY = "bucket-key"
+DELETION_VECTORS = "deletion-vectors.enabled"
 DATA_FILE_PREFIX = "data-"
 """What names of data files begin with by default."""
 PATH = "path"

@@ -10,6 +10,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import (
     BUCKET,
     BUCKET_KEY,
+    DELETION_VECTORS,
     PARTITION,
     PATH,
     PRIMARY_KEY,
@@ -49,7 +50,6 @@ IMMUTABLE_OPTIONS = frozenset(
 Paimon, which then loses sight of the files; interbed refuses."""
 
 KEYS = frozenset({PRIMARY_KEY, PARTITION})
-_VECTORS = "deletion-vectors.enabled"
 """Options that stand in for keys of the schema; a table without keys and files may be given some."""
 
 
@@ -79,7 +79,7 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
             )
     if key in ("ignore-delete", "ignore-update-before") and schema.core.boolean(key, False):
         raise InvalidOptionError(f"Option '{key}' can't be changed from true to false.")
-    if key == _VECTORS and not schema.core.boolean("deletion-vectors.modifiable", False):
+    if key == DELETION_VECTORS and not schema.core.boolean("deletion-vectors.modifiable", False):
         new = CoreOptions({} if value is None else {key: value}).deletion_vectors_enabled
         if new != schema.core.deletion_vectors_enabled:
             raise InvalidOptionError(
@@ -90,7 +90,7 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
 
 def _is_layout(schema: TableSchema, key: str) -> bool:
     """Whether the option says how files are to be read; without a primary key vectors hold whatever it is."""
-    return key in IMMUTABLE_OPTIONS or key == BUCKET or (key == _VECTORS and schema.has_primary_key)
+    return key in IMMUTABLE_OPTIONS or key == BUCKET or (key == DELETION_VECTORS and schema.has_primary_key)
 
 
 def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> None:

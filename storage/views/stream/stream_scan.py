@@ -22,7 +22,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     SnapshotChangeRules,
-    check_tells_changes,
+    check_changes_readable,
     record_splits,
     splits_of_snapshot,
 )
@@ -62,7 +62,7 @@ class StreamScan:
                 f"The table at {store.location} has '{CHANGE_TRACKING}' = 'false': it is for batch reads alone. Set it "
                 "to 'true' to read its changes."
             )
-        check_tells_changes(store)
+        check_changes_readable(store)
         self._store = store
         self._predicate = predicate
         self._partition_filter = partition_filter
