@@ -359,7 +359,9 @@ def empty_directory(location: str) -> None:
 
 def same_location(left: str | None, right: str | None) -> bool:
     """Whether two locations name the same directory, whatever the number of slashes and the name of Hadoop's client."""
-    return left is not None and right is not None and _comparable(left) == _comparable(right)
+    if left is None or right is None:
+        return False
+    return left == right or _comparable(left) == _comparable(right)
 
 
 def is_root(location: str) -> bool:

@@ -63,6 +63,11 @@ class Directory:
     identity: Identity | None = None
 
     @property
+    def has_links(self) -> bool:
+        """Whether its path leads through symbolic links."""
+        return self.place.text != self.real.text
+
+    @property
     def texts(self) -> list[str]:
         """The texts of its place, and of that without links."""
         return list(dict.fromkeys((self.place.text, self.real.text)))
@@ -119,14 +124,10 @@ class DeletionGuard:
         self._check_server(found)
         self._check_registered(transaction, found, claim)
 
-    def is_below_root(self, transaction: Transaction, location: str) -> bool:
-        """Whether a directory at a location could be moved or deleted, as far as the roots go."""
-        place = stored_place(location)
-        if place is None:
-            return False
-        found = Directory(location=location, place=place, real=_resolved(place) if place.is_local else place)
+    def is_below_root(self, transaction: Transaction, directory: Directory) -> bool:
+        """Whether a directory could be moved or deleted, as far as the roots go."""
         try:
-            self._check_root(transaction, found, NO_CLAIM)
+            self._check_root(transaction, directory, NO_CLAIM)
         except DirectoryKeptError:
             return False
         return True
@@ -147,9 +148,12 @@ class DeletionGuard:
         self._check_registered(transaction, target, claim)
 
     def _check_root(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
-        roots = [text for root in self._roots for text in self._texts_of(root)]
         made = claim.made if self._with_made else ()
         text = found.real.text
+        if not found.has_links and any(is_below(text, root.text) for root in self._roots if root.is_local):
+            # A root above a path without links has none either.
+            return
+        roots = [text for root in self._roots for text in self._texts_of(root)]
         if any(is_below(text, root) for root in (*roots, *made)):
             return
         if claim.is_home and text in made:
@@ -222,6 +226,14 @@ class DeletionGuard:
     def _with_hostless(self, texts: Sequence[str]) -> list[str]:
         """The texts, and those without a host: another location may leave it to the configuration."""
         return list(dict.fromkeys(each for text in texts for each in (text, _hostless(text))))
+
+
+def directory_at(location: str) -> Directory | None:
+    """Return the directory at a stored location, whether it exists or not; None for a location that cannot be read."""
+    place = stored_place(location)
+    if place is None:
+        return None
+    return Directory(location=location, place=place, real=_resolved(place) if place.is_local else place)
 
 
 def _hostless(text: str) -> str:

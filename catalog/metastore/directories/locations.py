@@ -10,8 +10,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
+from interbed.catalog.metastore.directories.real_path import real_path
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.storage.base.fileio.resolve import one_scheme
 
@@ -64,11 +66,21 @@ class InvalidLocationError(MetastoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocationPlace:
-    """A location taken apart: scheme and host in lower case, the path as its directories."""
+    """A location taken apart: scheme and host in lower case, the path as its directories.
+
+    `text` is the spelling by which places are compared; that of a root has no slash at its end.
+    """
 
     scheme: str
     authority: str
     names: tuple[str, ...]
+    text: str = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the text."""
+        scheme = one_scheme(_ONE_STORE.get(self.scheme, self.scheme))
+        above = f"{scheme}:" if self.is_local else f"{scheme}://{_host(self)}"
+        object.__setattr__(self, "text", "/".join((above, *self.names)))
 
     @property
     def is_local(self) -> bool:
@@ -79,12 +91,6 @@ class LocationPlace:
     def path(self) -> str:
         """The path within the file system, with a slash at its beginning."""
         return "/" + "/".join(self.names)
-
-    @property
-    def text(self) -> str:
-        """The spelling by which places are compared; the root has no slash at its end."""
-        scheme = one_scheme(_ONE_STORE.get(self.scheme, self.scheme))
-        return "/".join((f"{scheme}:" if self.is_local else f"{scheme}://{_host(self)}", *self.names))
 
     @property
     def above(self) -> list[str]:
@@ -108,6 +114,7 @@ def is_below(text: str, above: str) -> bool:
     return text != above and is_at_or_below(text, above)
 
 
+@lru_cache(maxsize=1024)
 def parsed(location: str) -> LocationPlace:
     """The place of a location. InvalidLocationError with the reason; a secret in the location is not in it."""
     _check_text(location)
@@ -176,7 +183,7 @@ def indexed_place(location: str | None) -> str | None:
 
 def resolved(place: LocationPlace) -> LocationPlace:
     """A local place with all links of its path followed; OSError. A directory that does not exist yet is fine."""
-    real = os.path.realpath(place.path)
+    real = real_path(place.path)
     return LocationPlace(scheme="file", authority="", names=tuple(name for name in real.split("/") if name))
 
 

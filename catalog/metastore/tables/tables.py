@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.constraints import add_constraints
+from interbed.catalog.metastore.directories.guard import Directory, directory_at
 from interbed.catalog.metastore.directories.locations import place_text
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
@@ -66,15 +67,15 @@ class TableService(TableAlterations):
         if table.storage is None and not table.is_view:
             raise MetastoreError(f"Table {table.name} has no storage descriptor")
 
-        def prepare(transaction: Transaction) -> MetastoreTable:
+        def prepare(transaction: Transaction) -> tuple[MetastoreTable, Directory | None]:
             # A place of its own may need directories above it, which must not stay behind when the table exists.
             if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
                 raise _already_exists(table)
             return self._prepared(transaction, table)
 
-        complete = self._store.read(prepare)
+        complete, directory = self._store.read(prepare)
         made = complete.location is not None and files.make_directory(complete.location)
-        linked = self._warehouse.linked(complete.location)
+        linked = directory.real.text if directory is not None and directory.has_links else None
         try:
             self._store.write(lambda transaction: self._add(transaction, complete, constraints, linked))
         except OutcomeUnknownError:
@@ -88,7 +89,7 @@ class TableService(TableAlterations):
     def translated(self, table: MetastoreTable) -> MetastoreTable:
         """The table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
-        return self._store.read(lambda transaction: self._prepared(transaction, table))
+        return self._store.read(lambda transaction: self._prepared(transaction, table)[0])
 
     def get(self, catalog: str, database: str, name: str) -> MetastoreTable:
         """The table; NoSuchObjectError if there is none of that name."""
@@ -218,11 +219,12 @@ class TableService(TableAlterations):
                 self._deletions.discard(location, purge=skips_trash(table, purge=purge))
         return table
 
-    def _prepared(self, transaction: Transaction, table: MetastoreTable) -> MetastoreTable:
-        """The table as it is stored: with its type, times and, unless it is a view, a location."""
+    def _prepared(self, transaction: Transaction, table: MetastoreTable) -> tuple[MetastoreTable, Directory | None]:
+        """The table as it is stored: with its type, times and, unless it is a view, a location; and its directory."""
         database = _database_for(transaction, table).value
         now = int(self._clock())
         storage = table.storage
+        directory = None
         if not table.is_view:
             storage = storage if storage is not None else StorageDescriptor()
             location = (
@@ -231,14 +233,19 @@ class TableService(TableAlterations):
                 else self._warehouse.table_location(database, table)
             )
             self._warehouse.check_skew(storage)
-            location = self._not_of_another(transaction, database, table, location)
+            directory = directory_at(location)
+            free = self._not_of_another(transaction, database, table, location, directory)
+            if free != location:
+                location, directory = free, directory_at(free)
             storage = dataclasses.replace(storage, location=location)
         elif storage is not None and storage.location:
-            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
+            location = self._warehouse.qualified(storage.location)
+            directory = directory_at(location)
+            storage = dataclasses.replace(storage, location=location)
         if storage is not None and storage.location is not None and files.is_root(storage.location):
             raise InvalidObjectError(f"{table.name} location must not be root path")
         parameters = {PARAMETER_DDL_TIME: str(now), **table.parameters}
-        return dataclasses.replace(
+        complete = dataclasses.replace(
             table,
             table_type=stored_type(table.table_type, parameters),
             storage=storage,
@@ -246,9 +253,15 @@ class TableService(TableAlterations):
             create_time=now,
             number=secrets.randbits(NUMBER_BITS) or 1,
         )
+        return complete, directory
 
     def _not_of_another(
-        self, transaction: Transaction, database: MetastoreDatabase, table: MetastoreTable, location: str
+        self,
+        transaction: Transaction,
+        database: MetastoreDatabase,
+        table: MetastoreTable,
+        location: str,
+        directory: Directory | None,
     ) -> str:
         """The default place of a managed table, or one beside it when a table that was renamed is still there.
 
@@ -259,7 +272,7 @@ class TableService(TableAlterations):
         if table.is_external or not files.same_location(location, default):
             return location
         if files.renames_directories(location) and (
-            self._deletions.guard.is_below_root(transaction, location)
+            (directory is not None and self._deletions.guard.is_below_root(transaction, directory))
             or transaction.places.conflict([place_text(location) or location], ()) is None
         ):
             return location

@@ -58,8 +58,10 @@ class ThreadPool:
             if not len(self._jobs):
                 self._stalled_since = time.monotonic()
             self._jobs.put(job, client, is_heavy=is_heavy)
+            number = self._number_to_start(self._permits.qsize() + 1)
+        # The last step, because the thread that takes the permit needs the lock.
         self._permits.put(True)
-        self._start_if_needed()
+        self._start(number)
 
     def look_again(self) -> None:
         """Run jobs of kinds whose running jobs turned out to wait for something; now and then."""
@@ -91,22 +93,41 @@ class ThreadPool:
 
     def _start_if_needed(self) -> None:
         with self._guard:
-            # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
-            if self._idle >= self._permits.qsize() or self._threads >= self._threads_max + self._blocked:
-                return
-            self._threads += 1
-            number = self._threads
-        SupervisedThread(self._work, name=f"requests {number}", deaths=self._deaths).start()
+            number = self._number_to_start(self._permits.qsize())
+        self._start(number)
+
+    def _number_to_start(self, permits: int) -> int:
+        """Count one thread more if there are permits without a thread, and return its number, else 0. Locked."""
+        # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
+        if self._idle >= permits or self._threads >= self._threads_max + self._blocked:
+            return 0
+        self._threads += 1
+        return self._threads
+
+    def _start(self, number: int) -> None:
+        if number:
+            SupervisedThread(self._work, name=f"requests {number}", deaths=self._deaths).start()
 
     def _work(self) -> None:
-        while self._has_permit():
+        with self._guard:
+            stays = self._rests()
+        while stays:
+            try:
+                permit = self._permits.get(timeout=IDLE_SECONDS_MAX)
+            except queue.Empty:
+                permit = False
             with self._guard:
+                self._idle -= 1
+                if not permit:
+                    # A job that came in between finds another thread, or starts one.
+                    self._threads -= 1
+                    return
                 job = self._jobs.take()
-                if job is not None:
-                    self._stalled_since = time.monotonic()
-            if job is None:
-                # Only jobs of kinds of which enough run: the end of one, or `look_again`, gives the next permit.
-                continue
+                if job is None:
+                    # Only jobs of kinds of which enough run: the end of one, or `look_again`, gives the next permit.
+                    stays = self._rests()
+                    continue
+                self._stalled_since = time.monotonic()
             ended_well = False
             try:
                 job.run()
@@ -114,26 +135,18 @@ class ThreadPool:
             finally:
                 with self._guard:
                     another = self._jobs.ended(job)
-                    if not ended_well:
+                    if ended_well:
+                        stays = self._rests()
+                    else:
                         self._threads -= 1
                 if another:
                     self._permits.put(True)
             del job
 
-    def _has_permit(self) -> bool:
-        """Wait for a permit; False if the thread is to end, which is not counted any more then."""
-        with self._guard:
-            if self._threads > self._threads_max + self._blocked:
-                self._threads -= 1
-                return False
-            self._idle += 1
-        try:
-            permit = self._permits.get(timeout=IDLE_SECONDS_MAX)
-        except queue.Empty:
-            permit = False
-        with self._guard:
-            self._idle -= 1
-            if not permit:
-                # A job that came in between finds another thread, or starts one.
-                self._threads -= 1
-        return permit
+    def _rests(self) -> bool:
+        """Count the thread as idle, or as ended if there are too many; whether it stays. Locked."""
+        if self._threads > self._threads_max + self._blocked:
+            self._threads -= 1
+            return False
+        self._idle += 1
+        return True
