@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 from thrift.transport.TTransport import TTransportException
 
@@ -39,6 +40,7 @@ from interbed.catalog.server.edge.transport import (
     shut_down,
 )
 from interbed.catalog.server.edge.turn_order import in_turn
+from interbed.catalog.server.edge.watching import Watcher
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
 
@@ -100,7 +102,8 @@ class Loop:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._parked = ParkedRequests(self._selector, self.call_soon, self.closed)
+        self._watcher = Watcher(self._selector)
+        self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
         self._requests = RequestServer(
             self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
         )
@@ -113,7 +116,7 @@ class Loop:
                 deaths=self._deaths,
                 call_soon=self.call_soon,
                 give_back=self._give_answer,
-                park=self._park,
+                park=self._watcher.unwatch,
             )
 
     @property
@@ -192,13 +195,13 @@ class Loop:
             connection.too_late = "the TLS handshake took too long"
         with self._guard:
             self._connections.add(connection)
-        self._watch(connection)
+        self._watcher.watch(connection)
 
     def _turn(self, timeout: float) -> None:
         for data in in_turn(self._selector.select(timeout)):
             connection = data if isinstance(data, ClientConnection) else None
-            if connection is not None and not connection.watched:
-                # It was dropped in this turn.
+            if connection is not None and not self._watcher.has_event(connection):
+                # It was dropped in this turn, or a thread has it.
                 continue
             try:
                 if not isinstance(data, ClientConnection):
@@ -236,7 +239,7 @@ class Loop:
         for connection in overdue:
             if connection.watched:
                 self._dropped += not connection.is_ending
-                self._park(connection)
+                self._watcher.unwatch(connection)
                 self._requests.hang_up(
                     connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
                 )
@@ -263,6 +266,10 @@ class Loop:
 
     def closed(self, connection: ClientConnection) -> None:
         """Close and forget a connection that is not watched; from any thread."""
+        if connection.is_registered:
+            # The selector must forget it first, which is for the loop's thread.
+            self.call_soon(partial(self._drop, connection))
+            return
         connection.link.close()
         connection.session.link.is_closed = True
         if not self._stopping.is_set():
@@ -285,17 +292,9 @@ class Loop:
 
     # Requests
 
-    def _watch(self, connection: ClientConnection, events: int = selectors.EVENT_READ) -> None:
-        self._selector.register(connection.link, events, connection)
-        connection.watched = True
-
-    def _unwatch(self, connection: ClientConnection) -> None:
-        self._selector.unregister(connection.link)
-        connection.watched = False
-
     def _readable(self, connection: ClientConnection) -> None:
         if connection.is_shaking_hands:
-            self._unwatch(connection)
+            self._watcher.unwatch(connection)
             self._requests.start_handshake(connection)
             return
         try:
@@ -330,7 +329,7 @@ class Loop:
 
     def _hand_over(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
         """Have what is probably one whole message served; `data` are the bytes as they came."""
-        self._park(connection)
+        self._watcher.lend(connection)
         self._requests.hand_over(connection, data, message, key)
 
     def _gather(self, connection: ClientConnection, data: bytes) -> None:
@@ -342,14 +341,14 @@ class Loop:
             self._look_for_message(connection)
 
     def _look_for_message(self, connection: ClientConnection) -> None:
-        self._park(connection)
+        self._watcher.unwatch(connection)
         self._partials.count(connection)
         self._requests.look_for_message(connection)
 
     def wait_for_more(self, connection: ClientConnection) -> None:
         """Wait for the rest of a message."""
         if self._stopping.is_set():
-            self._park(connection)
+            self._watcher.unwatch(connection)
             self.closed(connection)
             return
         if connection.deadline is None:
@@ -357,10 +356,10 @@ class Loop:
             connection.too_late = "a message took too long to arrive: timed out"
         self._partials.count(connection)
         if not connection.watched:
-            self._watch(connection)
+            self._watcher.watch(connection)
         for each in self._partials.too_many():
             self._requests.refused += 1
-            self._park(each)
+            self._watcher.unwatch(each)
             self._requests.hang_up(
                 each,
                 TTransportException(
@@ -372,6 +371,16 @@ class Loop:
         if connection.watched and connection.has_pending_bytes:
             self._readable(connection)
 
+    def give_back(self, connection: ClientConnection) -> None:
+        """Wait for the next request of a client that has its reply; from any thread."""
+        if connection.is_ending or connection.framing.is_last or connection.incoming.data or self._stopping.is_set():
+            self.call_soon(partial(self.take_back, connection))
+            return
+        connection.busy = False
+        connection.deadline = None
+        if not self._watcher.give_back(connection):
+            self.call_soon(partial(self.take_back, connection))
+
     def take_back(self, connection: ClientConnection) -> None:
         if connection.outgoing:
             self._write(connection)
@@ -381,13 +390,12 @@ class Loop:
         if connection.is_ending:
             self._wait_for_the_end(connection)
         elif connection.framing.is_last or self._stopping.is_set():
-            self._park(connection)
+            self._watcher.unwatch(connection)
             self.closed(connection)
         elif connection.incoming.data:
             self._look_for_message(connection)
         else:
-            self._park(connection)
-            self._watch(connection)
+            self._watcher.watch(connection)
             if connection.has_pending_bytes:
                 self._readable(connection)
 
@@ -400,16 +408,16 @@ class Loop:
             self._drop(connection)
             return
         if is_sent:
-            self._park(connection)
+            self._watcher.unwatch(connection)
             self.take_back(connection)
             return
         if not connection.watched:
-            self._watch(connection, selectors.EVENT_WRITE)
+            self._watcher.watch(connection, selectors.EVENT_WRITE)
             self._drop_slowest()
 
     def _wait_for_the_end(self, connection: ClientConnection) -> None:
         """After the last words: wait a little until the client has read them."""
-        self._park(connection)
+        self._watcher.unwatch(connection)
         try:
             socket.socket.shutdown(connection.link, socket.SHUT_WR)
         except OSError:
@@ -417,13 +425,13 @@ class Loop:
             return
         connection.deadline = time.monotonic() + GOODBYE_SECONDS_MAX
         connection.too_late = "the client does not close it"
-        self._watch(connection)
+        self._watcher.watch(connection)
 
     def watch_handshake(self, connection: ClientConnection) -> None:
         if self._stopping.is_set():
             self.closed(connection)
         else:
-            self._watch(connection)
+            self._watcher.watch(connection)
 
     def _give_answer(self, hit: Hit) -> None:
         """Send an answer from the cache if it is still true, or serve the request as if nothing had been kept."""
@@ -451,17 +459,13 @@ class Loop:
         self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
         connection.outgoing.extend(view for view in unsent if view is not None)
         if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
-            self._park(connection)
+            self._watcher.unwatch(connection)
             self.take_back(connection)
         else:
             connection.busy = False
 
-    def _park(self, connection: ClientConnection) -> None:
-        if connection.watched:
-            self._unwatch(connection)
-
     def _drop(self, connection: ClientConnection) -> None:
-        self._park(connection)
+        self._watcher.unwatch(connection)
         self.closed(connection)
 
     # The end

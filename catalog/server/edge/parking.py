@@ -4,12 +4,12 @@ A call parks its request by AnswerLaterError. Meanwhile the event loop watches t
 a client that disconnects is noticed at once. What it sends before it has its answer stays in the socket's buffer.
 """
 
-import selectors
 import socket
 from collections.abc import Callable
 from functools import partial
 
 from interbed.catalog.server.edge.transport import ClientConnection
+from interbed.catalog.server.edge.watching import Watcher
 from interbed.catalog.server.session import AnswerLaterError
 
 
@@ -22,11 +22,11 @@ class ParkedRequests:
 
     def __init__(
         self,
-        selector: selectors.BaseSelector,
+        watcher: Watcher,
         call_soon: Callable[[Callable[[], None]], None],
         close: Callable[[ClientConnection], None],
     ) -> None:
-        self._selector = selector
+        self._watcher = watcher
         self._call_soon = call_soon
         self._close = close
 
@@ -36,14 +36,13 @@ class ParkedRequests:
 
     def _begin(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
         connection.busy = False
-        self._selector.register(connection.link, selectors.EVENT_READ, partial(self._readable, connection))
-        connection.watched = True
+        self._watcher.watch(connection, data=partial(self._readable, connection))
         later.start(lambda: self._call_soon(partial(self._resume, connection, serve)))
 
     def _resume(self, connection: ClientConnection, serve: Callable[[], None]) -> None:
         if connection.session.link.is_closed:
             return
-        self._unwatch(connection)
+        self._watcher.unwatch(connection)
         connection.busy = True
         serve()
 
@@ -58,11 +57,6 @@ class ParkedRequests:
             return
         except OSError:
             has_ended = True
-        self._unwatch(connection)
+        self._watcher.unwatch(connection)
         if has_ended:
             self._close(connection)
-
-    def _unwatch(self, connection: ClientConnection) -> None:
-        if connection.watched:
-            self._selector.unregister(connection.link)
-            connection.watched = False

@@ -41,6 +41,10 @@ class ConnectionOwner(Protocol):
         """Send what is left of a reply, and wait for the next request; on the loop's thread."""
         ...
 
+    def give_back(self, connection: ClientConnection) -> None:
+        """Wait for the next request of a client that has its reply; from any thread."""
+        ...
+
     def wait_for_more(self, connection: ClientConnection) -> None:
         """Wait for the rest of a message; on the loop's thread."""
         ...
@@ -259,9 +263,10 @@ class RequestServer:
         if unsent is not None:
             # A view keeps all of the reply in memory, of which most may have been sent.
             connection.outgoing.append(unsent if len(unsent) > len(packed) // 2 else memoryview(bytes(unsent)))
-        if not connection.outgoing:
-            connection.busy = False
-        self._loop.call_soon(partial(self._loop.take_back, connection))
+        if connection.outgoing:
+            self._loop.call_soon(partial(self._loop.take_back, connection))
+        else:
+            self._loop.give_back(connection)
 
     def _has_gone(self, connection: ClientConnection, queued_at: float) -> bool:
         """Whether the client of a request that has waited has closed the connection."""

@@ -208,6 +208,7 @@ class ClientConnection:
         "framing",
         "incoming",
         "is_ending",
+        "is_registered",
         "is_shaking_hands",
         "link",
         "loop_seconds",
@@ -241,6 +242,8 @@ class ClientConnection:
         """Whether a request is being served: the server waits for it before it ends."""
         self.watched = False
         """Whether the loop waits for it, rather than some thread having it."""
+        self.is_registered = False
+        """Whether the loop's selector names it when something comes, also while a thread has it."""
         self.is_shaking_hands = False
         """Whether the TLS handshake is under way."""
         self.is_ending = False
