@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, SourceTable
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, valid
-from interbed.ingest.formats.json_objects import is_one_object, json_text, parsed_object, read_by_arrow
+from interbed.ingest.formats.guessed.json_objects import is_one_object, json_text, parsed_object, read_by_arrow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
-from interbed.ingest.formats.json_objects import json_text
+from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of
-from interbed.ingest.formats.json_objects import json_text, parsed_object
+from interbed.ingest.formats.guessed.json_objects import json_text, parsed_object
 
 Known = TypeVar("Known")
 

@@ -46,7 +46,7 @@ from interbed.ingest.formats.debezium_events import (
     whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import JsonKeys
-from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object
+from interbed.ingest.formats.guessed.json_objects import JsonShape, json_text, parsed_object
 from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT as LACKING
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue

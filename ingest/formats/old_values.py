@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, Mask, kept, mask_of
-from interbed.ingest.formats.json_objects import parsed_object
+from interbed.ingest.formats.guessed.json_objects import parsed_object
 
 _NULL_IN_OLD = r'(?s)"old".*null'
 _OLD = re.compile(rb'"old"[ \t\r\n]*:[ \t\r\n]*')

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.json_objects import JsonShape
+from interbed.ingest.formats.guessed.json_objects import JsonShape
 from interbed.storage.base.row.kind import RowKind
 
 _NO_ROW = "it has no value, and its key names no row to delete: "

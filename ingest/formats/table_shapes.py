@@ -11,7 +11,7 @@ from interbed.ingest.flow.changes import BadMessage, Decoded, SourceTable
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, taken, valid
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
-from interbed.ingest.formats.json_objects import JsonShape
+from interbed.ingest.formats.guessed.json_objects import JsonShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, mask_of
-from interbed.ingest.formats.json_objects import json_text, type_of
+from interbed.ingest.formats.guessed.json_objects import json_text, type_of
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.far_text import text_of_times

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, taken, valid
-from interbed.ingest.formats.json_objects import parsed_object
+from interbed.ingest.formats.guessed.json_objects import parsed_object
 
 NOT_SENT = (
     "it lacks the column {!r}, which insertions have, so that the row is not known. Set binlog_row_image = FULL in "

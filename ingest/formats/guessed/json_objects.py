@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Mask, mask_of, one_array
+from interbed.ingest.formats.arrays import Mask, mask_of, one_array, taken
+from interbed.ingest.formats.guessed.exact_integers import has_inexact_integer, mixed_numbers, rows_with_large_doubles
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
 """After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
@@ -64,11 +65,34 @@ class JsonShape:
         rows = self.read_known(texts)
         if rows is not None:
             return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
-        return self._learned(texts)
+        found = self._learned(texts)
+        if self._is_exact(found.rows, taken(texts, found.index)):
+            return found
+        return self._without_mixed_numbers(texts, found)
 
     def read_known(self, texts: "pa.Array[Any]") -> pa.Table | None:
         """The same, None where a text is bad, may be, or has something new."""
-        return read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
+        rows = read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
+        return rows if rows is not None and self._is_exact(rows, texts) else None
+
+    def _is_exact(self, rows: pa.Table, texts: "pa.Array[Any]") -> bool:
+        """Whether every integer in the texts is what the rows have, also where the type is guessed to be DOUBLE."""
+        if self._stated or not len(large := rows_with_large_doubles(rows)):
+            return True
+        return not any(has_inexact_integer(parsed_object(text)) for text in _bytes_of(taken(texts, large)))
+
+    def _without_mixed_numbers(self, texts: "pa.Array[Any]", found: ReadObjects) -> ReadObjects:
+        """Refuse the messages that would make a field DOUBLE after integers that it does not hold, and the reverse."""
+        given = _bytes_of(texts)
+        objects = {int(i): parsed_object(given[i]) for i in found.index}
+        mixed = mixed_numbers(objects, self._alike)
+        self.fields = pa.schema([f for f in self.fields if f.name not in mixed.fields])
+        refused = {each.index for each in (*found.bad, *mixed.bad)}
+        left = np.array([i for i in range(len(texts)) if i not in refused], np.int64)
+        again = self._learned(taken(texts, left))
+        bad = [*found.bad, *mixed.bad, *(BadMessage(int(left[each.index]), each.reason) for each in again.bad)]
+        bad.sort(key=lambda each: each.index)
+        return ReadObjects(rows=again.rows, index=left[again.index], bad=bad)
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
         """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""

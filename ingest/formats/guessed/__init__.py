@@ -1,0 +1,1 @@
+"""JSON whose types are guessed from its values."""

@@ -1,0 +1,80 @@
+"""Integers that no DOUBLE holds, beside fractions: the first kind stays, wherever a batch ends."""
+
+import itertools
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.ingest.formats.guessed.json_objects import JsonShape
+from tests.support.examples import examples
+from tests.support.tally import Tally
+
+LARGE = 2**53 + 1
+NUMBERS = (LARGE, -LARGE, 2**70 + 1, 1.5, 1e300, 10**400)
+
+
+def read(values: list[Any], shape: JsonShape | None = None) -> tuple[list[Any], list[int]]:
+    """The objects as they are read, and the numbers of the texts that are bad."""
+    texts = pa.array([json.dumps(value).encode() for value in values], pa.binary())
+    found = (shape or JsonShape()).read(texts)
+    return found.rows.to_pylist(), [each.index for each in found.bad]
+
+
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"y": v}, lambda v: [v, 3], lambda v: [{"y": [None, v]}]])
+def test_the_first_kind_stays(wrap: Any, tally: Tally) -> None:
+    for first, second in ((LARGE, 1.5), (1.5, LARGE), (LARGE, 1e300), (1e300, -LARGE), (2**70 + 1, 0.5)):
+        rows = [{"id": i, "x": wrap(v)} for i, v in enumerate((first, first, second, first))]
+        found, bad = read(rows)
+        assert bad == [2], rows
+        assert [each["x"] for each in found] == [wrap(first)] * 3
+        tally("mixed numbers of guessed JSON", 1)
+
+
+def test_a_message_that_has_both_is_refused() -> None:
+    found, bad = read([{"x": [LARGE]}, {"x": [1.5, LARGE]}, {"x": [LARGE, 1.5]}, {"x": [1]}])
+    assert (found, bad) == ([{"x": [LARGE]}, {"x": [1]}], [1, 2])
+
+
+def test_what_a_double_holds_is_one() -> None:
+    values = [1, 1.5, 2**53, -(2**60), 2**70]
+    assert read([{"x": v} for v in values]) == ([{"x": float(v)} for v in values], [])
+
+
+def test_the_reason_names_field_value_and_way_out() -> None:
+    texts = pa.array([b'{"a":{"b":1.5}}', b'{"a":{"b":9007199254740993}}'], pa.binary())
+    [bad] = JsonShape().read(texts).bad
+    assert bad.index == 1
+    assert "a.b has 9007199254740993" in bad.reason
+    assert "DECIMAL" in bad.reason
+
+
+def test_a_later_batch_of_integers_is_no_batch_of_doubles() -> None:
+    shape = JsonShape()
+    read([{"x": 1.5}], shape)
+    assert read([{"x": LARGE}, {"x": 2}], shape) == ([{"x": LARGE}, {"x": 2}], [])
+    assert read([{"x": 2.5}, {"x": 2}], shape) == ([{"x": 2.5}, {"x": 2.0}], [])
+
+
+def test_rows_before_and_after_are_of_one_kind() -> None:
+    shape = JsonShape(alike=("before", "after"))
+    found, bad = read([{"after": {"x": LARGE}}, {"before": {"x": 1.5}, "after": {"x": 1}}], shape)
+    assert (bad, found[0]["after"]) == ([1], {"x": LARGE})
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.sampled_from(NUMBERS), max_size=6), st.lists(st.integers(0, 6), max_size=3))
+def test_no_integer_changes_whatever_the_batches(values: list[Any], ends: list[int]) -> None:
+    shape = JsonShape()
+    for start, end in itertools.pairwise([0, *sorted(min(e, len(values)) for e in ends), len(values)]):
+        part = values[start:end]
+        found, bad = read([{"i": i, "x": v} for i, v in enumerate(part)], shape)
+        for each in found:
+            given = part[int(each["i"])]
+            assert each["x"] == (str(given) if isinstance(each["x"], str) and isinstance(given, int) else given) or (
+                isinstance(each["x"], str) and float(each["x"]) == given
+            )
+        assert len(found) + len(bad) == len(part)
