@@ -5,7 +5,9 @@ The text is compact JSON in ASCII: PostgreSQL's text holds no NUL character, and
 """
 
 import json
+import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from interbed.catalog.metastore.model import (
@@ -21,6 +23,9 @@ from interbed.catalog.metastore.model import (
     Skew,
     StorageDescriptor,
 )
+
+_latest = threading.local()
+"""The table whose document the thread has made last, and that document."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
@@ -41,15 +46,24 @@ def database_document(database: MetastoreDatabase) -> str:
     )
 
 
+@lru_cache(maxsize=256)
 def database_from(catalog: str, name: str, document: str) -> MetastoreDatabase:
-    """The database of a row."""
+    """The database of a row, which each call about one of its tables reads."""
     fields = json.loads(document)
     fields["made"] = tuple(fields.get("made", ()))
     return MetastoreDatabase(catalog=catalog, name=name, **fields)
 
 
 def table_document(table: MetastoreTable) -> str:
-    """Everything but catalog, database, name and type."""
+    """Everything but catalog, database, name and type. It is made once for a table and its event."""
+    if getattr(_latest, "table", None) is not table:
+        _latest.document = _table_document(table)
+        _latest.table = table
+    document: str = _latest.document
+    return document
+
+
+def _table_document(table: MetastoreTable) -> str:
     return _encode(
         _present(
             owner=table.owner,
