@@ -121,5 +121,18 @@ def pypaimon_python() -> Path:
     return built_once(f"pypaimon-2.1.0-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
 
 
+def readers_python() -> Path:
+    """The interpreter of an environment with DuckDB, its extension for Iceberg, and ClickHouse."""
+    requirements = INTEROP.parent / "iceberg" / "publish" / "readers-requirements.txt"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    def build(directory: Path) -> None:
+        run(sys.executable, "-m", "venv", directory)
+        python = directory / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", requirements)
+
+    return built_once(f"readers-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
+
+
 if __name__ == "__main__":
     print(pypaimon_python())
