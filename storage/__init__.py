@@ -180,6 +180,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.commit_message",
         "write.incoming",
         "write.replacing",
+        "write.row_check",
         "write.row_kinds",
         "write.sort.order",
         "write.table_write",

@@ -225,7 +225,7 @@ def test_sql_without_duckdb_names_the_extra(shop: Path, monkeypatch: pytest.Monk
         ("table scan shop.orders --output none/rows.csv", 1, "Can't write none/rows.csv: No such file or directory."),
         ("table import shop.orders none.csv", 2, "none.csv"),
         ("table import shop.orders orders.csv --mode replace", 2, "'replace' is not one of"),
-        ("table create shop.t", 2, "Give one of --column, --from and --schema."),
+        ("table create shop.t", 2, "Give one of --column, --from and --schema"),
         ("table create shop.t --column 'id BIGNT'", 1, "Did you mean 'BIGINT'?"),
         ("table create shop.t --column 'id INT' --option warehouse=x", 2, "'warehouse' is an option of the catalog"),
         ("table create shop.orders --column 'id INT'", 1, "There is a table 'shop.orders'"),

@@ -20,7 +20,13 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @table_name
-@click.option("--column", "columns", multiple=True, metavar="'NAME TYPE'", help="Such as 'id BIGINT NOT NULL'.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="'NAME TYPE'",
+    help="Such as 'id BIGINT NOT NULL'; beside --from it corrects a column of the file.",
+)
 @click.option("--from", "sample", type=_file, metavar="FILE", help="Take the columns of a file that `import` reads.")
 @click.option("--schema", "schema_file", type=_file, metavar="FILE", help="Take what `schema --json` prints.")
 @click.option("--primary-key", multiple=True, metavar="NAMES", help="Columns of the primary key, with commas.")
@@ -47,10 +53,12 @@ def create(
 ) -> None:
     """Create a table of columns, with those of a data file, or like another one.
 
+    Types of CSV and JSON are guesses: beside --from, --column says what a column is.
+
     interbed table create shop.orders --column 'id BIGINT NOT NULL' --column 'amount DOUBLE' --primary-key id
     """
-    if sum((bool(columns), sample is not None, schema_file is not None)) != 1:
-        raise click.UsageError("Give one of --column, --from and --schema.")
+    if sum((bool(columns), sample is not None, schema_file is not None)) != 1 and not (columns and sample):
+        raise click.UsageError("Give one of --column, --from and --schema; beside --from, --column corrects columns.")
     options = pairs(table_options, hint="--option")
     _check_of_table(options)
     with chosen.catalog(name) as catalog:
@@ -161,12 +169,31 @@ def _schema(columns: Sequence[str], sample: Path | None, schema_file: Path | Non
     if sample is not None:
         from interbed.catalog.cli.forms.file_rows import FileRows
 
-        return Schema.from_pyarrow_schema(FileRows.of(sample).inferred_schema())
+        found = Schema.from_pyarrow_schema(FileRows.of(sample).inferred_schema())
+        return _corrected(found, columns, sample) if columns else found
     if schema_file is not None:
         return _schema_of_json(schema_file)
     from interbed.catalog.cli.forms.column_text import numbered_columns, parse_column
 
     return Schema(fields=numbered_columns(map(parse_column, columns)))
+
+
+def _corrected(found: "Schema", columns: Sequence[str], sample: Path) -> "Schema":
+    """The columns of a file, of which some are as people say."""
+    from dataclasses import replace
+
+    from interbed.catalog.cli.forms.column_text import numbered_columns, parse_column
+    from interbed.storage.base.suggestion import did_you_mean
+
+    given = {column.name: column for column in map(parse_column, columns)}
+    known = [field.name for field in found.fields]
+    for name in given:
+        if name not in known:
+            raise InvalidInputError(
+                f"--column corrects columns of {sample}, which has no '{name}'; it has {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
+    return replace(found, fields=numbered_columns(given.get(field.name, field) for field in found.fields))
 
 
 def _schema_of_json(file: Path) -> "Schema":

@@ -1,7 +1,7 @@
 """The command that writes files into a table: `interbed table import shop.orders orders.parquet`."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,14 @@ import click
 from interbed.catalog.cli.common import done, json_flag, table_name
 from interbed.catalog.cli.group import CatalogChoice
 from interbed.catalog.printing import markup_of
+from interbed.storage.base.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+
+    from interbed.catalog.cli.forms.bad_lines import BadLines
 
 
 @click.command("import")
@@ -37,6 +40,13 @@ if TYPE_CHECKING:
     help="The files' format; by default what their names end with. JSON has an object a line.",
 )
 @click.option("--delimiter", metavar="CHARACTER", help="What parts the fields of CSV; ',' by default.")
+@click.option("--skip-bad", is_flag=True, help="Leave out lines and rows that the table can't take.")
+@click.option(
+    "--rejects",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Leave them out and write each to a file, as JSON: its file, line, column, text, and why.",
+)
 @json_flag
 @click.pass_obj
 def load(
@@ -46,56 +56,65 @@ def load(
     mode: str,
     form: str | None,
     delimiter: str | None,
+    skip_bad: bool,
+    rejects: Path | None,
     as_json: bool,
 ) -> None:
     """Write the rows of files into a table, as one commit.
 
     Columns are matched by name; those that the files lack get their default, or null. Files are read in batches, so
-    that they may be larger than memory.
+    that they may be larger than memory. A line that the table can't take ends the import, and nothing is written,
+    unless --skip-bad or --rejects leaves it out.
     """
     import pyarrow as pa
 
+    from interbed.catalog.cli.forms.bad_lines import BadLines
     from interbed.catalog.cli.forms.file_rows import FileRows
+    from interbed.catalog.cli.forms.row_formats import file_sink
+    from interbed.catalog.cli.forms.table_rows import TableRows
 
     if delimiter is not None and len(delimiter) != 1:
         raise click.BadParameter("it is one character.", param_hint="--delimiter")
     opened = [FileRows.of(file, form, delimiter) for file in files]
     rows = 0
-    with chosen.table(name) as table, shown_rows(f"importing into {name}") as progress:
+    with (
+        chosen.table(name) as table,
+        shown_rows(f"importing into {name}") as progress,
+        nullcontext() if rejects is None else file_sink(rejects) as sink,
+    ):
         schema = table.arrow_schema
+        bad = BadLines(skip=skip_bad or rejects is not None, sink=sink)
+        fitting = TableRows(table, name, bad)
 
         def batches() -> "Iterator[pa.RecordBatch]":
             nonlocal rows
             for each in opened:
-                for batch in each.batches(name, table.schema.fields, schema):
-                    yield completed(batch, schema, name, rows)
+                for found in each.batches(name, table.schema.fields, schema, bad):
+                    batch = fitting.taken(found)
+                    yield batch
                     rows += batch.num_rows
                     progress(rows)
+            if mode == "overwrite" and bad.count and not rows:
+                raise InvalidInputError(
+                    f"No line of the files could be taken, so {name} was not overwritten; the first is {bad.first}."
+                )
 
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         write = {"append": table.append, "upsert": table.upsert, "overwrite": table.overwrite}[mode]
         snapshot = write(reader)
     where = "no new snapshot" if snapshot is None else f"snapshot {snapshot}"
     done(
-        f"imported {rows} {'row' if rows == 1 else 'rows'} into {name}: {where}",
-        {"table": name, "rows": rows, "snapshot": snapshot},
+        f"imported {rows} {'row' if rows == 1 else 'rows'} into {name}: {where}{_left_out(bad, rejects)}",
+        {"table": name, "rows": rows, "rejected": bad.count, "snapshot": snapshot},
         as_json,
     )
 
 
-def completed(batch: "pa.RecordBatch", schema: "pa.Schema", table: str, first_row: int) -> "pa.RecordBatch":
-    """The batch with all columns of a table, in its order and types; those that it lacks are null.
-
-    Raises SchemaMismatchError naming the column, row and value that do not fit.
-    """
-    import pyarrow as pa
-
-    from interbed.storage.base.types.arrow import cast_to_schema
-
-    # The table checks nulls itself, and says better what is wrong.
-    nullable = pa.schema([field.with_nullable(True) for field in schema])
-    found = cast_to_schema(batch, nullable, what=f"the table '{table}'", first_row=first_row)
-    return found[0] if found else pa.RecordBatch.from_pylist([], schema=nullable)
+def _left_out(bad: "BadLines", rejects: Path | None) -> str:
+    if not bad.count:
+        return "; no line was rejected" if bad.skip else ""
+    where = f"the first is {bad.first}" if rejects is None else f"they are in {rejects}"
+    return f"; {bad.count} {'line was' if bad.count == 1 else 'lines were'} rejected, {where}"
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import MISFITS, converted_columns, shown_value
 from interbed.ingest.tables.column_fit import fitted, impossible_columns, known_type, parsed
-from interbed.ingest.tables.row_check import RowCheck
 from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
@@ -22,6 +21,7 @@ from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
+from interbed.storage.write.row_check import RowCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,8 @@ class ChangeFit:
     def _check(self) -> RowCheck:
         """The rules for rows at the schema that the table has now."""
         if self._rules is None or self._rules.schema is not self._table.schema:
-            self._rules = RowCheck(self._table)
+            table = self._table
+            self._rules = RowCheck(table.name, table.schema, table.options, table.store.paths)
         return self._rules
 
     def _refused(self, changes: RowChanges) -> dict[int, str]:

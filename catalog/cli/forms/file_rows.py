@@ -5,39 +5,25 @@ null, an empty text is written `""`. A JSON file has one object in a line; bytes
 are text, maps objects or lists of pairs. Files that end in .gz, .bz2, .zst and the like are decompressed.
 """
 
-import base64
 import io
-import itertools
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet
 
+from interbed.catalog.cli.forms.bad_lines import BadLines
+from interbed.catalog.cli.forms.csv_rows import csv_batches, inferred_csv_schema
+from interbed.catalog.cli.forms.file_batch import FileBatch
+from interbed.catalog.cli.forms.json_rows import inferred_json_schema, json_batches
 from interbed.catalog.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.row.values import parse_literal, to_float32, type_name
 from interbed.storage.base.suggestion import did_you_mean
-from interbed.storage.base.types.data_type import (
-    BINARIES,
-    INTEGERS,
-    TIMESTAMPS,
-    ArrayType,
-    AtomicType,
-    DataField,
-    DataType,
-    MapType,
-    RowType,
-    TypeRoot,
-)
+from interbed.storage.base.types.data_type import DataField
 
 FORMATS = ("parquet", "csv", "json", "orc", "arrow")
 _BY_SUFFIX = {
@@ -54,20 +40,20 @@ _BY_SUFFIX = {
     ".ipc": "arrow",
 }
 _COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".lz4"})
-_JSON_ROWS = 10_000
-"""Lines of a JSON file that make a batch."""
-_FROM_TEXT = frozenset({TypeRoot.DATE, TypeRoot.TIME, *TIMESTAMPS})
-
-
-class _Number(float):
-    """A number of a JSON file that keeps its digits, for decimals."""
-
-    def __new__(cls, text: str) -> "_Number":
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-    text: str
+_HEAD_BYTES = 4096
+_BUFFER_BYTES = 1 << 20
+_MAGIC = {
+    b"PAR1": "a Parquet file; give --format parquet",
+    b"ORC": "an ORC file; give --format orc",
+    b"ARROW1": "an Arrow file; give --format arrow",
+    b"PK\x03\x04": "a ZIP archive, as the files of spreadsheets are; export CSV from it",
+    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
+    b"BZh": "compressed by bzip2; let its name end in .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; let its name end in .zst",
+    b"\xff\xfe": "UTF-16; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16; convert it to UTF-8",
+}
+"""What files begin with that are no text, and what to do with such a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,32 +77,42 @@ class FileRows:
             )
         return FileRows(path=path, form=found, delimiter=delimiter or ("\t" if suffix == ".tsv" else ","))
 
-    def batches(self, table: str, fields: Sequence[DataField], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, table: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
         """The rows for a table of these columns, of which `schema` has the Arrow types.
 
-        Raises InvalidInputError naming the file, and a column that the table does not have.
+        Lines that hold no row go to `bad`. Raises InvalidInputError naming the file, and a column that the table does
+        not have.
         """
         with _naming(self.path):
             if self.form == "json":
-                yield from self._json(table, fields, schema)
+                with self._text() as source:
+                    yield from json_batches(source, self.path, table, fields, schema, bad)
                 return
-            for batch in self._typed(fields, schema):
-                check_columns(table, schema.names, batch.schema.names)
+            for batch in self._csv(fields, schema, bad) if self.form == "csv" else self._typed():
+                check_columns(table, schema.names, batch.batch.schema.names)
                 yield batch
 
     def inferred_schema(self) -> pa.Schema:
         """The columns that the file has; those of CSV and JSON as its first rows suggest."""
         with _naming(self.path):
-            if self.form == "json":
-                rows = [row for _, row in itertools.islice(self._lines(float), _JSON_ROWS)]
-                names = dict.fromkeys(name for row in rows for name in row)
-                return pa.schema([(name, pa.array([row.get(name) for row in rows]).type) for name in names])
-            first = next(self._typed((), pa.schema([])), None)
-            if first is None:
-                raise InvalidInputError(f"{self.path} has no rows to take columns of.")
-            return first.schema
+            if self.form in ("json", "csv"):
+                with self._text() as source:
+                    if self.form == "json":
+                        return inferred_json_schema(source, self.path)
+                    return inferred_csv_schema(source, self.path, self.delimiter)
+            return next(self._typed()).batch.schema
 
-    def _typed(self, fields: Sequence[DataField], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _csv(self, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
+        with self._text() as source:
+            yield from csv_batches(source, self.path, self.delimiter, fields, schema, bad)
+
+    def _typed(self) -> Iterator[FileBatch]:
+        first = 0
+        for batch in self._typed_batches():
+            yield FileBatch(batch=batch, path=self.path, unit="row", first=first)
+            first += batch.num_rows
+
+    def _typed_batches(self) -> Iterator[pa.RecordBatch]:
         match self.form:
             case "parquet":
                 with pyarrow.parquet.ParquetFile(self.path) as parquet:
@@ -125,10 +121,8 @@ class FileRows:
                 orc = pyarrow.orc.ORCFile(self.path)
                 stripes = (orc.read_stripe(i) for i in range(orc.nstripes))
                 yield from _or_empty(stripes, orc.schema)
-            case "arrow":
-                yield from self._arrow()
             case _:
-                yield from self._csv(fields, schema)
+                yield from self._arrow()
 
     def _arrow(self) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(str(self.path)) as source:
@@ -141,81 +135,19 @@ class FileRows:
                 stream = pa.ipc.open_stream(source)
                 yield from _or_empty(stream, stream.schema)
 
-    def _csv(self, fields: Sequence[DataField], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        nested = [f.name for f in fields if not isinstance(f.type, AtomicType)]
-        in_base64 = {f.name for f in fields if isinstance(f.type, AtomicType) and f.type.root in BINARIES}
-        types = {f.name: pa.string() if f.name in in_base64 else f.type for f in schema if f.name not in nested}
-        convert = pyarrow.csv.ConvertOptions(
-            column_types=types,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            null_values=[""],
-        )
-        with (
-            self._decompressed() as source,
-            pyarrow.csv.open_csv(
-                source,
-                parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=convert,
-            ) as reader,
-        ):
-            for name in nested:
-                if name in reader.schema.names:
-                    raise InvalidInputError(
-                        f"{self.path}: CSV can't hold the nested column '{name}'; use JSON lines or Parquet."
-                    )
-            for batch in _or_empty(reader, reader.schema):
-                yield _decoded(batch, in_base64)
-
-    def _json(self, table: str, fields: Sequence[DataField], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        known = set(schema.names)
-        converted = {f.name: convert for f in fields if (convert := _converter(f.type)) is not None}
-        lines = self._lines(_Number)
-        while block := list(itertools.islice(lines, _JSON_ROWS)):
-            # Row by row, because they come as objects.
-            for line, row in block:
-                if not row.keys() <= known:
-                    check_columns(table, schema.names, row)
-                for name, convert in converted.items():
-                    value = row.get(name)
-                    if value is not None:
-                        try:
-                            row[name] = convert(value)
-                        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-                            raise InvalidInputError(f"{self.path}, line {line}, '{name}': {error}") from error
-            try:
-                yield pa.RecordBatch.from_pylist([row for _, row in block], schema=schema)
-            except (pa.ArrowException, TypeError, OverflowError) as error:
-                raise InvalidInputError(
-                    f"{self.path}, {_first_misfit(block, schema) or f'lines {block[0][0]} to {block[-1][0]}: {error}'}"
-                ) from error
-
-    def _decompressed(self) -> Any:
+    @contextmanager
+    def _text(self) -> Iterator[Any]:
+        """The bytes of the file, decompressed; raises InvalidInputError for what is no text."""
         # The stubs of pyarrow know less of what it returns than it does.
-        return pa.input_stream(str(self.path), compression="detect")
-
-    def _lines(self, number: Callable[[str], float]) -> Iterator[tuple[int, dict[str, Any]]]:
-        with self._decompressed() as source, io.TextIOWrapper(source, "utf-8") as text:
-            for line_number, line in enumerate(text, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line, parse_float=number, object_pairs_hook=_object)
-                except json.JSONDecodeError as error:
-                    raise InvalidInputError(f"{self.path}, line {line_number} is not JSON: {error}.") from error
-                except ValueError as error:
-                    raise InvalidInputError(f"{self.path}, line {line_number}: {error}.") from error
-                if not isinstance(row, dict):
-                    raise InvalidInputError(f"{self.path}, line {line_number} is no object; each line holds a row.")
-                yield line_number, row
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} comes twice")
-    return found
+        opened: Any = pa.input_stream(str(self.path), compression="detect")
+        with opened, io.BufferedReader(opened, _BUFFER_BYTES) as source:
+            head = source.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+            what = next((what for magic, what in _MAGIC.items() if head.startswith(magic)), None)
+            if what is None and b"\0" in head:
+                what = f"not {self.form.upper()}: it has a byte 0x00 at position {head.index(0)}, which no text has"
+            if what is not None:
+                raise InvalidInputError(f"{self.path} is {what}.")
+            yield source
 
 
 @contextmanager
@@ -237,112 +169,3 @@ def _or_empty(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield batch
     if not some:
         yield pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _decoded(batch: pa.RecordBatch, in_base64: set[str]) -> pa.RecordBatch:
-    for name in in_base64 & set(batch.schema.names):
-        texts = batch.column(name).to_pylist()
-        # Value by value: Arrow has no kernel for base 64.
-        column = pa.array([None if t is None else base64.b64decode(t, validate=True) for t in texts], pa.binary())
-        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
-    return batch
-
-
-def _first_misfit(block: list[tuple[int, dict[str, Any]]], schema: pa.Schema) -> str | None:
-    for line, row in block:
-        for field in schema:
-            try:
-                pa.array([row.get(field.name)], field.type)
-            except (pa.ArrowException, TypeError, OverflowError) as error:
-                return f"line {line}, '{field.name}': {error}"
-    return None
-
-
-def _converter(data_type: DataType) -> Callable[[Any], Any] | None:
-    """What makes an Arrow value of a JSON value; None where nothing is to be done."""
-    match data_type:
-        case AtomicType(root=root) if root in _FROM_TEXT:
-            return lambda value: _of_text(value, data_type)
-        case AtomicType(root=TypeRoot.DECIMAL):
-            return lambda value: _decimal(value, data_type)
-        case AtomicType(root=root) if root in INTEGERS:
-            return _whole
-        case AtomicType(root=TypeRoot.FLOAT | TypeRoot.DOUBLE as root):
-            return lambda value: _float(value, root)
-        case AtomicType(root=root) if root in BINARIES:
-            return lambda value: base64.b64decode(value, validate=True)
-        case ArrayType(element=element):
-            convert = _converter(element)
-            return None if convert is None else lambda values: [None if v is None else convert(v) for v in values]
-        case MapType(key=key, value=value):
-            return _map_converter(key, value)
-        case RowType(fields=fields):
-            return _row_converter(fields)
-        case _:
-            return None
-
-
-def _of_text(value: Any, data_type: DataType) -> object:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text of a {type_name(data_type)}")
-    return parse_literal(value, data_type)
-
-
-def _decimal(value: Any, data_type: DataType) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{value!r} is no number")
-    return parse_literal(getattr(value, "text", None) or str(value), data_type)
-
-
-def _whole(value: Any) -> Any:
-    """An integer that JSON may have with a point; what is none is left to Arrow, which refuses it."""
-    if not isinstance(value, float):
-        return value
-    number = Decimal(getattr(value, "text", None) or repr(value))
-    if not number.is_finite() or number != number.to_integral_value():
-        raise ValueError(f"{number} is no whole number")
-    return int(number)
-
-
-def _float(value: Any, root: TypeRoot) -> Any:
-    """A number that is a float or an integer without more digits; infinite only where JSON says Infinity."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    nearest = to_float32(float(value)) if root is TypeRoot.FLOAT else float(value)
-    text = getattr(value, "text", value)
-    if math.isinf(nearest) and (isinstance(value, _Number) or not math.isinf(value)):
-        raise ValueError(f"{text} is beyond the range of {root.value}")
-    if isinstance(value, int) and nearest != value:
-        raise ValueError(f"{text} has more digits than a {root.value}")
-    return value
-
-
-def _row_converter(fields: Sequence[DataField]) -> Callable[[Any], Any]:
-    inside = {f.name: _converter(f.type) for f in fields}
-
-    def convert(row: Any) -> Any:
-        if not isinstance(row, dict):
-            raise ValueError(f"{row!r} is no object")
-        unknown = next((name for name in row if name not in inside), None)
-        if unknown is not None:
-            raise ValueError(f"there is no field {unknown!r}; the fields are {', '.join(inside)}")
-        return {
-            name: value if value is None or (of := inside[name]) is None else of(value) for name, value in row.items()
-        }
-
-    return convert
-
-
-def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
-    convert_value = _converter(value)
-    as_value = _converter(key) or (lambda given: given)
-
-    def of_key(given: Any) -> Any:
-        # Keys of objects are texts, whatever they stand for.
-        return parse_literal(given, key) if isinstance(key, AtomicType) and isinstance(given, str) else as_value(given)
-
-    def convert(given: Any) -> list[tuple[Any, Any]]:
-        pairs = given.items() if isinstance(given, dict) else given
-        return [(of_key(k), v if v is None or convert_value is None else convert_value(v)) for k, v in pairs]
-
-    return convert

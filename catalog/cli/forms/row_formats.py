@@ -29,14 +29,15 @@ def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, 
     if form == "table" and output is None:
         _show(reader, None if limited else ROWS_SHOWN)
         return
-    with _sink(output) as sink:
+    with file_sink(output) as sink:
         rows = _WRITERS[form](reader, sink)
     if output is not None:
         print_line(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
 
 
 @contextmanager
-def _sink(output: Path | None) -> Iterator[IO[bytes]]:
+def file_sink(output: Path | None) -> Iterator[IO[bytes]]:
+    """What to write a file to, which is complete or not there; without a path standard output."""
     if output is None:
         sys.stdout.flush()
         yield sys.stdout.buffer

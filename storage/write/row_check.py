@@ -4,35 +4,42 @@ A writer refuses a whole batch for one row: for a null that a column does not ad
 does not take, a text in `rowkind.field` that is no kind, a partition whose directory no file system can have.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, Mask, one_array, taken, valid
-from interbed.ingest.formats.before_after import MISFITS, shown_value
+from interbed.storage.base.arrow_values import rows_taken
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.lsm.merge_function.retraction import retract_refusal
-from interbed.storage.table.table import Table
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.placed import distinct_partitions
+
+Array: TypeAlias = "pa.Array[Any]"
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 PATH_PART_BYTES_MAX = 255
 """The longest name of a directory in the file systems of Linux and in HDFS."""
 _KNOWN_PARTITIONS_MAX = 10_000
+_SHOWN_MAX = 100
+_MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
 
 
 class RowCheck:
-    """The rules of a table at one schema."""
+    """The rules of a table, of this name in errors, at one schema."""
 
-    def __init__(self, table: Table) -> None:
-        self._name = table.name
-        self._paths = table.store.paths
-        self.schema = table.schema
-        self._kind_field = table.options.rowkind_field
-        self._ignores_before = table.options.ignore_update_before
-        self._refusal = retract_refusal(table.schema, table.options)
+    def __init__(self, name: str, schema: TableSchema, options: CoreOptions, paths: TablePaths) -> None:
+        self._name = name
+        self._paths = paths
+        self.schema = schema
+        self._kind_field = options.rowkind_field
+        self._ignores_before = options.ignore_update_before
+        self._refusal = retract_refusal(schema, options)
         self._partitions: set[bytes] = set()
         """Those that were looked at and are no hindrance."""
 
@@ -44,7 +51,7 @@ class RowCheck:
             if field.type.nullable or field.default_value is not None:
                 continue
             is_given = field.name in rows.column_names
-            absent = ~valid(one_array(rows.column(field.name))) if is_given else np.ones(len(kinds), bool)
+            absent = ~_valid(_column(rows, field.name)) if is_given else np.ones(len(kinds), bool)
             if (absent & written).any():
                 part = "the primary key" if field.name in self.schema.primary_keys else "a column that is NOT NULL"
                 reason = f"its column {field.name!r} is {'null' if is_given else 'missing'}, {part} of {self._name}"
@@ -56,11 +63,11 @@ class RowCheck:
         if self._kind_field is not None:
             texts: Any = pa.nulls(len(kinds), pa.string())
             if self._kind_field in rows.column_names:
-                texts = one_array(rows.column(self._kind_field)).cast(pa.string())
+                texts = _column(rows, self._kind_field).cast(pa.string())
             found: Any = pc.index_in(texts, value_set=pa.array([kind.short for kind in RowKind], pa.string()))
-            for i in np.flatnonzero(~valid(found) & written):
+            for i in np.flatnonzero(~_valid(found) & written):
                 reasons[int(i)] = (
-                    f"its column {self._kind_field!r} (rowkind.field) has {shown_value(texts, int(i))}, which is none "
+                    f"its column {self._kind_field!r} (rowkind.field) has {_shown(texts, int(i))}, which is none "
                     "of +I, -U, +U and -D"
                 )
             kinds = found.fill_null(0).to_numpy().astype(np.int8)
@@ -74,7 +81,8 @@ class RowCheck:
         if not keys or not set(keys) <= set(rows.column_names) or not written.any():
             return
         places = np.flatnonzero(written)
-        [batch] = taken(rows.select(list(keys)), places).combine_chunks().to_batches()
+        [whole] = rows.select(list(keys)).combine_chunks().to_batches()
+        batch = rows_taken(whole, places)
         partitions, codes = distinct_partitions(batch, self.schema)
         # A loop over the different partitions, which are few.
         for number, partition in enumerate(partitions):
@@ -86,14 +94,14 @@ class RowCheck:
                 self._partitions.add(partition)
                 continue
             of_it = places[codes == number]
-            given = ", ".join(f"{n} = {shown_value(_column(rows, n), int(of_it[0]))}" for n in keys)
+            given = ", ".join(f"{n} = {_shown(_column(rows, n), int(of_it[0]))}" for n in keys)
             for i in of_it.tolist():
                 reasons.setdefault(i, f"its partition ({given}) can't be written: {why}")
 
     def _whats_wrong(self, partition: bytes) -> str | None:
         try:
             directory = self._paths.partition_directory(partition)
-        except MISFITS as error:
+        except _MISFITS as error:
             return str(error)
         longest = max(len(part.encode()) for part in directory.split("/"))
         if longest > PATH_PART_BYTES_MAX:
@@ -102,7 +110,19 @@ class RowCheck:
 
 
 def _column(rows: pa.Table, name: str) -> Array:
-    return one_array(rows.column(name))
+    """The values of a column in one piece."""
+    chunks = rows.column(name).chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else rows.column(name).combine_chunks()
+
+
+def _valid(array: Any) -> Mask:
+    found: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _shown(column: Array, index: int) -> str:
+    text = repr(python_value(column[index]))
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def _note(reasons: dict[int, str], where: Mask, reason: str) -> None:

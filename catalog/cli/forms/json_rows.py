@@ -1,0 +1,164 @@
+"""The rows of a JSON file, which has an object in a line, and the lines that hold none."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines
+from interbed.catalog.cli.forms.file_batch import FileBatch
+from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, no_value
+from interbed.catalog.cli.near_names import check_columns
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.data_type import DataField, DataType
+
+BATCH_ROWS = 10_000
+"""Lines that make a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonLine:
+    data: bytes
+    line: int
+    row: dict[str, Any]
+
+
+def json_batches(
+    source: Iterable[bytes], path: Path, table: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines
+) -> Iterator[FileBatch]:
+    """The rows for a table of these columns, of which `schema` has the Arrow types; raises what BadLines.add raises."""
+    reading = _Reading(path, table, fields, schema)
+    block: list[_JsonLine] = []
+    for data, number in _numbered(source):
+        line = reading.line(data, number)
+        if isinstance(line, BadLine):
+            bad.add([line])
+            continue
+        block.append(line)
+        if len(block) == BATCH_ROWS:
+            yield reading.batch(block, bad)
+            block = []
+    if block:
+        yield reading.batch(block, bad)
+
+
+def inferred_json_schema(source: Iterable[bytes], path: Path) -> pa.Schema:
+    """The columns of a file with types as its first lines suggest."""
+    rows = []
+    for data, number in _numbered(source):
+        try:
+            rows.append(_object_of(data, float))
+        except ValueError as error:
+            raise InvalidInputError(f"{path}, line {number}: {error}.") from error
+        if len(rows) == BATCH_ROWS:
+            break
+    if not rows:
+        raise InvalidInputError(f"{path} has no rows to take columns of.")
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = []
+    for name in names:
+        try:
+            found.append((name, pa.array([row.get(name) for row in rows]).type))
+        except VALUE_ERRORS as error:
+            raise InvalidInputError(
+                f"{path}: the values of '{name}' are of no one type ({error}); give its type by --column."
+            ) from error
+    return pa.schema(found)
+
+
+class _Reading:
+    """One file, for a table."""
+
+    def __init__(self, path: Path, table: str, fields: Sequence[DataField], schema: pa.Schema) -> None:
+        self._path = path
+        self._table = table
+        self._schema = schema
+        self._types: dict[str, DataType] = {f.name: f.type for f in fields}
+        self._converters = {f.name: convert for f in fields if (convert := json_converter(f.type)) is not None}
+
+    def line(self, data: bytes, number: int) -> _JsonLine | BadLine:
+        """The row of a line, or what is wrong with it."""
+        try:
+            row = _object_of(data, JsonNumber)
+        except ValueError as error:
+            return self._bad(data, number, None, str(error))
+        if not row.keys() <= self._types.keys():
+            try:
+                check_columns(self._table, self._schema.names, row)
+            except InvalidInputError as error:
+                return self._bad(data, number, None, str(error))
+        for name, convert in self._converters.items():
+            value = row.get(name)
+            if value is not None:
+                try:
+                    row[name] = convert(value)
+                except VALUE_ERRORS as error:
+                    is_said = isinstance(error, InvalidInputError) or type(error) is ValueError
+                    reason = str(error) if is_said else f"{no_value(value, self._types[name])}: {error}"
+                    return self._bad(data, number, name, reason)
+        return _JsonLine(data, number, row)
+
+    def batch(self, block: list[_JsonLine], bad: BadLines) -> FileBatch:
+        """The rows that Arrow takes; the others are bad."""
+        try:
+            batch = self._made(block)
+        except VALUE_ERRORS:
+            refused = [line for line in block if self._misfit(line) is not None]
+            bad.add(misfit for line in refused if (misfit := self._misfit(line)) is not None)
+            block = [line for line in block if self._misfit(line) is None]
+            batch = self._made(block)
+        return FileBatch(batch=batch, path=self._path, unit="line", find=lambda: block)
+
+    def _made(self, block: list[_JsonLine]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([line.row for line in block], schema=self._schema)
+
+    def _misfit(self, line: _JsonLine) -> BadLine | None:
+        for field in self._schema:
+            value = line.row.get(field.name)
+            if value is None:
+                continue
+            try:
+                pa.array([value], field.type)
+            except VALUE_ERRORS as error:
+                kind = self._types[field.name]
+                more = f": {error}" if pa.types.is_nested(field.type) else ""
+                return self._bad(line.data, line.line, field.name, no_value(value, kind) + more)
+        return None
+
+    def _bad(self, data: bytes, number: int, column: str | None, reason: str) -> BadLine:
+        text = data.decode(errors="backslashreplace")
+        return BadLine(path=self._path, number=number, column=column, reason=reason, text=text)
+
+
+def _numbered(source: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The lines that are not blank, with their numbers from 1."""
+    for number, data in enumerate(source, 1):
+        line = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
+        if line.strip():
+            yield line.rstrip(b"\r\n"), number
+
+
+def _object_of(data: bytes, number: Callable[[str], float]) -> dict[str, Any]:
+    """The object of a line; raises ValueError saying what it is instead."""
+    try:
+        row = json.loads(data.decode(), parse_float=number, object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(row, dict):
+        raise ValueError("it is no object; each line holds a row")
+    return row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the key {next(n for n in names if names.count(n) > 1)!r} twice")
+    return found

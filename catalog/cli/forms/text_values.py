@@ -1,0 +1,217 @@
+"""Values of columns from texts of a CSV file and from values of a JSON file: as they are, or an error.
+
+A number is never rounded but to the nearest FLOAT or DOUBLE of a decimal text, a time never cut, and a timestamp with a
+zone is an instant, which only a TIMESTAMP WITH LOCAL TIME ZONE holds.
+"""
+
+import base64
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.row.values import coerce, exact_decimal, has_zone, parse_literal, to_float32, type_name
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    TypeRoot,
+)
+
+_TIMES = frozenset({TypeRoot.DATE, TypeRoot.TIME, *TIMESTAMPS})
+_FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
+_DIGITS = re.compile(r"[+-]?\d+")
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+VALUE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, NotImplementedError)
+"""What conversions of a value raise that does not fit; pyarrow's errors are among them."""
+
+
+class JsonNumber(float):
+    """A number of a JSON file that keeps its digits, for decimals."""
+
+    def __new__(cls, text: str) -> "JsonNumber":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+# -- texts of CSV ------------------------------------------------------------------------------------------------------
+
+
+def value_of_text(text: str, data_type: AtomicType) -> object:
+    """The value that a field of a CSV file stands for; raises ValueError saying what is wrong."""
+    root = data_type.root
+    stripped = text.strip()
+    try:
+        if root in STRINGS:
+            return text
+        if root in BINARIES:
+            return base64.b64decode(stripped, validate=True)
+        if root is TypeRoot.BOOLEAN:
+            return _BOOLEANS[stripped.lower()]
+        if root in _TIMES:
+            return _time_of_text(stripped, data_type)
+        if _NUMBER.fullmatch(stripped) is not None and root not in _FLOATS:
+            return coerce(Decimal(stripped), data_type)
+        scalar: Any = pa.scalar(stripped)
+        value = scalar.cast(type_to_arrow(data_type)).as_py()
+    except (*VALUE_ERRORS, InvalidOperation) as error:
+        detail = str(error) if isinstance(error, _ZoneError) else ""
+        raise ValueError(f"{text!r} is not a value of type {type_name(data_type)}{detail}") from None
+    if root in _FLOATS:
+        _check_float(value, stripped, root)
+    return value
+
+
+def is_doubtful(column: Any, kind: AtomicType) -> bool:
+    """Whether numbers of a column have to be compared with their texts.
+
+    Arrow reads 1e400 as infinite, 9007199254740993 as the nearest float, and 1000 for a DECIMAL(5, 2) although it has
+    too many digits.
+    """
+    import pyarrow.compute as pc
+
+    if kind.root is TypeRoot.DECIMAL:
+        greatest = exact_decimal(10 ** (kind.precision or 0) - 1, kind.scale or 0)
+        beyond: Any = pc.greater(pc.abs(column), pa.scalar(greatest, column.type))
+    elif kind.root in _FLOATS:
+        limit = 2.0**24 if kind.root is TypeRoot.FLOAT else 2.0**53
+        beyond = pc.greater_equal(pc.abs(column), pa.scalar(limit, column.type))
+    else:
+        return False
+    return bool(pc.any(beyond).as_py())
+
+
+class _ZoneError(ValueError):
+    """A timestamp with a zone for a column without one."""
+
+    def __init__(self) -> None:
+        super().__init__(": it has a time zone, and only a TIMESTAMP WITH LOCAL TIME ZONE takes instants")
+
+
+def _time_of_text(text: str, data_type: AtomicType) -> object:
+    if data_type.root is TypeRoot.TIMESTAMP and has_zone(text):
+        raise _ZoneError
+    return parse_literal(text, data_type)
+
+
+def _check_float(value: float, text: str, root: TypeRoot) -> None:
+    if math.isinf(value) and _NUMBER.fullmatch(text) is not None:
+        raise ValueError(f"{text} is beyond the range of {root.value}")
+    if _DIGITS.fullmatch(text) is not None and int(text) != value:
+        raise ValueError(f"{text} has more digits than a {root.value}")
+
+
+# -- values of JSON ----------------------------------------------------------------------------------------------------
+
+
+def json_converter(data_type: DataType) -> Callable[[Any], Any] | None:
+    """What makes an Arrow value of a JSON value; None where nothing is to be done."""
+    match data_type:
+        case AtomicType(root=root) if root in _TIMES:
+            return lambda value: _of_text(value, data_type)
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return lambda value: _decimal(value, data_type)
+        case AtomicType(root=root) if root in INTEGERS:
+            return _whole
+        case AtomicType(root=TypeRoot.FLOAT | TypeRoot.DOUBLE as root):
+            return lambda value: _float(value, root)
+        case AtomicType(root=root) if root in BINARIES:
+            return lambda value: base64.b64decode(value, validate=True)
+        case ArrayType(element=element):
+            convert = json_converter(element)
+            return None if convert is None else lambda values: [None if v is None else convert(v) for v in values]
+        case MapType(key=key, value=value):
+            return _map_converter(key, value)
+        case RowType(fields=fields):
+            return _row_converter(fields)
+        case _:
+            return None
+
+
+def _of_text(value: Any, data_type: AtomicType) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text of a {type_name(data_type)}")
+    try:
+        return _time_of_text(value, data_type)
+    except _ZoneError as error:
+        raise ValueError(f"{value!r} is not a value of type {type_name(data_type)}{error}") from None
+
+
+def _decimal(value: Any, data_type: DataType) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is no number")
+    return parse_literal(getattr(value, "text", None) or str(value), data_type)
+
+
+def _whole(value: Any) -> Any:
+    """An integer that JSON may have with a point; what is none is left to Arrow, which refuses it."""
+    if not isinstance(value, float):
+        return value
+    number = Decimal(getattr(value, "text", None) or repr(value))
+    if not number.is_finite() or number != number.to_integral_value():
+        raise ValueError(f"{number} is no whole number")
+    return int(number)
+
+
+def _float(value: Any, root: TypeRoot) -> Any:
+    """A number that is a float or an integer without more digits; infinite only where JSON says Infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    nearest = to_float32(float(value)) if root is TypeRoot.FLOAT else float(value)
+    text = getattr(value, "text", value)
+    if math.isinf(nearest) and (isinstance(value, JsonNumber) or not math.isinf(value)):
+        raise ValueError(f"{text} is beyond the range of {root.value}")
+    if isinstance(value, int) and nearest != value:
+        raise ValueError(f"{text} has more digits than a {root.value}")
+    return value
+
+
+def _row_converter(fields: Sequence[DataField]) -> Callable[[Any], Any]:
+    inside = {f.name: json_converter(f.type) for f in fields}
+
+    def convert(row: Any) -> Any:
+        if not isinstance(row, dict):
+            raise ValueError(f"{row!r} is no object")
+        unknown = next((name for name in row if name not in inside), None)
+        if unknown is not None:
+            raise ValueError(f"there is no field {unknown!r}; the fields are {', '.join(inside)}")
+        return {
+            name: value if value is None or (of := inside[name]) is None else of(value) for name, value in row.items()
+        }
+
+    return convert
+
+
+def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
+    convert_value = json_converter(value)
+    as_value = json_converter(key) or (lambda given: given)
+
+    def of_key(given: Any) -> Any:
+        # Keys of objects are texts, whatever they stand for.
+        return parse_literal(given, key) if isinstance(key, AtomicType) and isinstance(given, str) else as_value(given)
+
+    def convert(given: Any) -> list[tuple[Any, Any]]:
+        pairs = given.items() if isinstance(given, dict) else given
+        return [(of_key(k), v if v is None or convert_value is None else convert_value(v)) for k, v in pairs]
+
+    return convert
+
+
+def no_value(value: object, data_type: DataType) -> str:
+    """The words for a value that Arrow refuses for a column."""
+    return f"{value!r} is not a value of type {type_name(data_type)}"
