@@ -97,7 +97,7 @@ def test_the_session_of_the_page_runs_as_written(home: Path) -> None:
     (home / "more.jsonl").write_text(page.blocks("json")[0])
 
     assert page.run_console(lambda arguments: invoke("", *arguments).output) == 15
-    assert page.check_commands() == 9
+    assert page.check_commands() == 13
 
 
 def test_the_configuration_of_the_page_is_read(home: Path) -> None:
@@ -182,10 +182,10 @@ def test_sql_joins_tables_and_reads_only_what_it_needs(shop: Path) -> None:
         ("SELECT * FROM orders", "The table 'orders' lacks its database; write DATABASE.orders."),
         ("SELECT colour FROM shop.orders", "colour"),
         ("SELEC 1", "syntax error"),
-        ("DROP VIEW x", "takes one SELECT. Rows are written by"),
-        ("INSERT INTO shop.orders VALUES (1)", "takes one SELECT. Rows are written by"),
-        ("SELECT 1; SELECT 2", "takes one SELECT, not 2 statements."),
-        ("", "takes one SELECT, not 0 statements."),
+        ("DROP VIEW x", "carries out SELECT, INSERT INTO, UPDATE, DELETE FROM and MERGE INTO, not DROP."),
+        ("INSERT INTO shop.orders VALUES (1)", "has 1 values for 4 columns"),
+        ("SELECT 1; SELECT 2", "takes one statement, not 2 statements."),
+        ("", "takes one statement, not 0 statements."),
     ],
 )
 def test_sql_that_is_no_query_is_refused(shop: Path, query: str, message: str) -> None:
@@ -193,8 +193,9 @@ def test_sql_that_is_no_query_is_refused(shop: Path, query: str, message: str) -
     assert (result.exit_code, message in result.stderr, result.stdout) == (1, True, ""), result.output
 
 
-def test_sql_without_duckdb_names_the_extra(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
+@pytest.mark.parametrize("package", ["duckdb", "sqlglot"])
+def test_sql_without_its_packages_names_the_extra(shop: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
     result = invoke("sql 'SELECT 1'")
     assert (result.exit_code, "pip install 'interbed[duckdb]'" in result.stderr) == (1, True), result.output
 

@@ -1,14 +1,18 @@
-"""The command that queries tables in SQL, on DuckDB: `interbed sql "SELECT … FROM shop.orders"`."""
+"""The command that carries out SQL on DuckDB: `interbed sql "SELECT … FROM shop.orders"`, and changes of rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from interbed.catalog.cli.common import done
 from interbed.catalog.cli.group import CatalogChoice, with_catalog
 from interbed.catalog.cli.row_options import chosen_form, output_options
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE_INTO")
 
 
 @click.command()
@@ -19,14 +23,16 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
     """Query tables in SQL, by DuckDB: interbed sql "SELECT sum(amount) FROM shop.orders"
 
     Tables are named DATABASE.TABLE, system tables shop."orders$files". Of each only the columns that the query needs
-    are read. Needs the extra interbed[duckdb].
+    are read. INSERT, UPDATE, DELETE and MERGE change rows of one table, as one commit. Needs the extra
+    interbed[duckdb].
     """
     form = chosen_form(form, output, as_json)
     try:
         import duckdb
+        import sqlglot  # noqa: F401
     except ImportError as error:
         raise NotSupportedError(
-            "`interbed sql` needs DuckDB, which is not installed: pip install 'interbed[duckdb]'."
+            f"`interbed sql` needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
         ) from error
     import pyarrow as pa
 
@@ -38,11 +44,37 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         duckdb.connect() as connection,
         _naming_errors(duckdb.Error),
     ):
+        kind = _kind(duckdb, query)
+        if kind in _CHANGES:
+            from interbed.catalog.cli.statements.carry_out import carry_out
+            from interbed.catalog.cli.statements.parse import parse_statement
+
+            if output is not None:
+                raise click.UsageError("--output takes the rows of a SELECT; a statement that changes rows has none.")
+            changed = carry_out(catalog, connection, parse_statement(query))
+            done(str(changed), changed.to_json(), as_json)
+            return
         CatalogTables(catalog, connection).define(query)
         relation = connection.sql(query)
         if relation is None:
             raise InvalidInputError("The query has no rows to show; write SELECT ….")
         write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
+
+
+def _kind(duckdb: Any, query: str) -> str:
+    """What a statement is, by DuckDB's word; raises NotSupportedError for what is not carried out."""
+    from interbed.catalog.cli.statements.parse import not_carried_out
+
+    try:
+        statements = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise InvalidInputError(f"The statement is no SQL: {error}.") from error
+    if len(statements) != 1:
+        raise InvalidInputError(f"`interbed sql` takes one statement, not {len(statements)} statements.")
+    kind = str(statements[0].type).rpartition(".")[2]
+    if kind not in ("SELECT", *_CHANGES):
+        raise not_carried_out(query.split(maxsplit=1)[0].upper())
+    return kind
 
 
 @contextmanager

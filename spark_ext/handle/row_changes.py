@@ -12,22 +12,16 @@ from interbed.spark_ext.handle.hidden_columns import OLD_ROW, needs_old_rows
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomic
-from interbed.storage.lsm.merge_function.retraction import retract_refusal
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
+from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
+from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, delete_refusal, refusals
 from interbed.thrift_idl.planner.ttypes import RowChanges, WriteClustering
 
-DELETE = "DELETE"
-UPDATE = "UPDATE"
-MERGE = "MERGE"
 KIND = "_row_kind"
 """The column of row kinds beside the table's own, as the JVM sends it."""
-
-_UPDATABLE = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
 
 
 def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
@@ -63,7 +57,7 @@ def _upserts(schema: TableSchema) -> bool:
     """Whether writing a row does the same whether its key is there or not, and one task gets all rows of a key."""
     options = schema.core
     return (
-        options.merge_engine in _UPDATABLE
+        options.merge_engine in UPDATABLE
         # These make a difference between a row that comes and one that is updated.
         and options.changelog_producer is not ChangelogProducer.INPUT
         and options.rowkind_field is None
@@ -96,42 +90,6 @@ def _spread_by(schema: TableSchema) -> list[str]:
         return []
     partition = list(schema.partition_keys)
     return partition + [f.name for f in schema.fields if f.name not in partition and isinstance(f.type, AtomicType)]
-
-
-def refusals(name: str, schema: TableSchema) -> dict[str, str]:
-    """The statements that the table can't take, each with the reason and the way out."""
-    options = schema.core
-    found: dict[str, str] = {}
-    refusal = delete_refusal(schema, options)
-    if refusal is not None:
-        found[DELETE] = f"DELETE from '{name}' is not possible: {refusal}"
-    if options.merge_engine not in _UPDATABLE:
-        for statement in (UPDATE, MERGE):
-            found[statement] = (
-                f"{statement} of '{name}' is not possible: 'merge-engine' = '{options.merge_engine}' would merge the "
-                f"new row into the old one, not put it in its place; that takes {' or '.join(_UPDATABLE)}. INSERT the "
-                "rows that the engine shall merge, or INSERT OVERWRITE whole partitions."
-            )
-    return found
-
-
-def delete_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
-    """Why rows of a primary-key table can't be deleted one by one; None when they can."""
-    if options.ignore_delete:
-        return "by its option 'ignore-delete' the table drops what would delete rows; set it to false first."
-    if options.rowkind_field is not None:
-        return (
-            f"by its option 'rowkind.field' the column '{options.rowkind_field}' says what a row does; INSERT rows "
-            "with '-D' there."
-        )
-    if options.merge_engine is MergeEngine.AGGREGATION and not options.boolean(
-        "aggregation.remove-record-on-delete", False
-    ):
-        return (
-            "'merge-engine' = 'aggregation' would take the row's values back from the aggregates; set "
-            "'aggregation.remove-record-on-delete' to true, or delete whole partitions."
-        )
-    return retract_refusal(schema, options)
 
 
 def partitions_scanned(schema: TableSchema, filters: Sequence[str] | None) -> PartitionFilter:

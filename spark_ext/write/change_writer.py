@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.spark_ext.handle.row_changes import KIND, delete_refusal
+from interbed.spark_ext.handle.row_changes import KIND
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.bucket_id import BucketId
@@ -24,6 +24,7 @@ from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 
 MARKS = b"marked:"

@@ -49,11 +49,6 @@ class CatalogTables:
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):
             return parsed
-        if parsed["error_type"] == "not implemented":
-            raise InvalidInputError(
-                "`interbed sql` takes one SELECT. Rows are written by `interbed table import`, tables changed by "
-                "`interbed table alter`."
-            )
         raise InvalidInputError(f"The query is no SQL: {parsed['error_message']}.")
 
     def _define(self, database: str, table: str, alias: str) -> None:
@@ -61,8 +56,8 @@ class CatalogTables:
         with suggesting(self._catalog, name):
             found = self._catalog.get_table(name)
         self._connection.register(alias, TableDataset(found))
-        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(database)}")
-        self._connection.execute(f"CREATE VIEW {_quoted(database)}.{_quoted(table)} AS FROM {alias}")
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
+        self._connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
 
 
 class TableDataset(ds.Dataset):
@@ -100,5 +95,6 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(inside)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as SQL has it, in double quotes."""
     return '"' + name.replace('"', '""') + '"'

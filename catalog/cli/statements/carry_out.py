@@ -1,0 +1,196 @@
+"""Carrying out statements that change rows: what they read is of one snapshot, and their changes are one commit.
+
+When another writer changes rows meanwhile, the statement is worked out again, as in Spark.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.cli.forms.duckdb_tables import CatalogTables, quoted
+from interbed.catalog.cli.near_names import check_no_system_table, suggesting
+from interbed.catalog.cli.statements.merge import MergeStatementPlan
+from interbed.catalog.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
+from interbed.catalog.cli.statements.parse import (
+    DeleteStatement,
+    InsertStatement,
+    MergeStatement,
+    RowStatement,
+    UpdateStatement,
+)
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.changed_rows import SnapshotRows
+from interbed.storage.write.row_statements import refusals
+
+Connection: TypeAlias = Any
+"""A connection of DuckDB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementResult:
+    """The rows that a statement changed, and the snapshot that it made, if it made one."""
+
+    table: str
+    statement: str
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    snapshot: int | None = None
+
+    def __str__(self) -> str:
+        where = "no new snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
+        counts = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+        if self.statement != "MERGE":
+            word = {"INSERT": "inserted", "UPDATE": "updated", "DELETE": "deleted"}[self.statement]
+            counts = {word: counts[word]}
+        parts = [f"{count} {'row' if count == 1 else 'rows'} {word}" for word, count in counts.items()]
+        return f"{self.table}: {', '.join(parts)}: {where}"
+
+    def to_json(self) -> dict[str, object]:
+        """The result as a JSON object."""
+        return {
+            "table": self.table,
+            "statement": self.statement,
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "snapshot": self.snapshot,
+        }
+
+
+def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement) -> StatementResult:
+    """Carry the statement out; raises what `append` and CatalogTables.define raise, FilterError, CommitError."""
+    name = statement.target.name
+    with suggesting(catalog, name):
+        table = catalog.get_table(name)
+    check_no_system_table(name, table)
+    if isinstance(statement, InsertStatement):
+        return _insert(catalog, connection, table, statement)
+    word = type(statement).__name__.removesuffix("Statement").upper()
+    refusal = refusals(name, table.schema).get(word) if table.schema.has_primary_key else None
+    if refusal is not None:
+        raise NotSupportedError(refusal)
+    work: Callable[[SnapshotRows], StatementResult]
+    match statement:
+        case DeleteStatement():
+            predicate = _predicate(table, statement.condition)
+            work = lambda rows: _delete(rows, name, predicate)  # noqa: E731
+        case UpdateStatement():
+            update = _Update(connection, table, statement)
+            work = update.carry_out
+        case MergeStatement():
+            if any(clause.action == "DELETE" for clause in statement.clauses):
+                refusal = refusals(name, table.schema).get("DELETE") if table.schema.has_primary_key else None
+                if refusal is not None:
+                    raise NotSupportedError(refusal)
+            CatalogTables(catalog, connection).define(f"SELECT * FROM {statement.source}")
+            merge = MergeStatementPlan(connection, table, statement)
+            work = lambda rows: _merged(merge, rows)  # noqa: E731
+    # Each try reads the newest snapshot.
+    policy = RetryPolicy.of(table.options)
+    return policy.redo(lambda: work(SnapshotRows(table.store, str(uuid.uuid4()))))
+
+
+def _insert(catalog: Catalog, connection: Connection, table: Table, statement: InsertStatement) -> StatementResult:
+    values = NewValues(table, statement.target.name)
+    CatalogTables(catalog, connection).define(statement.query)
+    relation = connection.sql(statement.query)
+    names = [values.column(n) for n in (relation.columns if statement.by_name else statement.columns or values.names)]
+    if len(names) != len(relation.columns):
+        raise InvalidInputError(
+            f"The INSERT has {len(relation.columns)} values for {len(names)} columns: {', '.join(names)}. "
+            "Name the columns that the values are for: INSERT INTO t (a, b) VALUES (1, 2)."
+        )
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"The INSERT names a column twice: {', '.join(names)}.")
+    rows = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in pa.RecordBatchReader.from_stream(relation):
+            rows += batch.num_rows
+            yield values.batch(batch, names)
+
+    found = batches()
+    first = next(found, None)
+    snapshot = None
+    if first is not None:
+        snapshot = table.append(pa.RecordBatchReader.from_batches(first.schema, _again(first, found)))
+    return StatementResult(table=statement.target.name, statement="INSERT", inserted=rows, snapshot=snapshot)
+
+
+def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _predicate(table: Table, condition: str | None) -> Predicate | None:
+    return None if condition is None else bound_filter(condition, table.schema.fields)
+
+
+def _delete(rows: SnapshotRows, name: str, predicate: Predicate | None) -> StatementResult:
+    count = 0
+
+    def deleted() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        for batch in rows.batches(predicate):
+            count += batch.num_rows
+            yield batch
+
+    snapshot = rows.commit(deleted=deleted())
+    return StatementResult(table=name, statement="DELETE", deleted=count, snapshot=snapshot)
+
+
+def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:
+    changes = merge.changes(rows)
+    snapshot = rows.commit(deleted=changes.deleted, updated=changes.updated, inserted=changes.inserted)
+    return StatementResult(
+        table=merge.name,
+        statement="MERGE",
+        inserted=sum(batch.num_rows for batch in changes.inserted),
+        updated=sum(batch.num_rows for batch in changes.updated),
+        deleted=sum(batch.num_rows for batch in changes.deleted),
+        snapshot=snapshot,
+    )
+
+
+class _Update:
+    """An UPDATE of one table: the rows of its condition, with new values that DuckDB computes block by block."""
+
+    def __init__(self, connection: Connection, table: Table, statement: UpdateStatement) -> None:
+        self._connection = connection
+        self._name = statement.target.name
+        self._alias = statement.target.alias
+        self._values = NewValues(table, self._name)
+        self._set = self._values.columns(statement.values)
+        check_keys_stay(table, self._set, "UPDATE")
+        self._predicate = _predicate(table, statement.condition)
+
+    def carry_out(self, rows: SnapshotRows) -> StatementResult:
+        """See carry_out."""
+        count = 0
+
+        def updated() -> Iterator[pa.RecordBatch]:
+            nonlocal count
+            for batch in rows.batches(self._predicate):
+                count += batch.num_rows
+                yield self._updated(batch)
+
+        snapshot = rows.commit(updated=updated())
+        return StatementResult(table=self._name, statement="UPDATE", updated=count, snapshot=snapshot)
+
+    def _updated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbered = pa.Table.from_batches([batch]).append_column(ROW, pa.array(range(batch.num_rows), pa.int64()))
+        self._connection.register("interbed_rows", numbered)
+        expressions = ", ".join(f"({value}) AS {quoted(name)}" for name, value in self._set.items())
+        query = f"SELECT {ROW}, {expressions} FROM interbed_rows AS {quoted(self._alias)}"
+        found = self._connection.sql(query).to_arrow_table().combine_chunks().sort_by(ROW)
+        return replaced(batch, found, list(self._set), self._values)

@@ -1,0 +1,243 @@
+"""INSERT, UPDATE, DELETE and MERGE as values, from their text; anything else is refused by name.
+
+sqlglot parses them, in DuckDB's dialect: DuckDB itself hands out the syntax trees of queries only.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+
+_DIALECT = "duckdb"
+_SUPPORTED = "SELECT, INSERT INTO, UPDATE, DELETE FROM and MERGE INTO"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedTable:
+    """The table that a statement changes, and the name that its columns may be qualified by."""
+
+    name: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertStatement:
+    """Rows of a query for columns: those named, those of the query (`by_name`), or all in their order."""
+
+    target: ChangedTable
+    columns: tuple[str, ...] | None
+    by_name: bool
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteStatement:
+    """A condition in the language of filters; None selects all rows."""
+
+    target: ChangedTable
+    condition: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStatement:
+    """New values of columns, as expressions of SQL, and a condition in the language of filters."""
+
+    target: ChangedTable
+    values: dict[str, str]
+    condition: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClause:
+    """A WHEN of a MERGE. `values` are None where all columns are taken from the source by name."""
+
+    matched: bool
+    by_source: bool
+    condition: str | None
+    action: str
+    values: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeStatement:
+    """The source as what may follow FROM, and its alias; the condition is one of SQL."""
+
+    target: ChangedTable
+    source: str
+    source_alias: str
+    on: str
+    clauses: tuple[MergeClause, ...]
+
+
+RowStatement = InsertStatement | DeleteStatement | UpdateStatement | MergeStatement
+
+
+def parse_statement(text: str) -> RowStatement:
+    """The statement; raises InvalidInputError for what is no SQL, NotSupportedError naming what is not carried out."""
+    try:
+        parsed = [each for each in sqlglot.parse(text, dialect=_DIALECT) if each is not None]
+    except SqlglotError as error:
+        raise InvalidInputError(f"The statement is no SQL: {str(error).splitlines()[0]}") from error
+    if len(parsed) != 1:
+        raise InvalidInputError(f"`interbed sql` takes one statement, not {len(parsed)}.")
+    match parsed[0]:
+        case exp.Insert() as insert:
+            return _insert(insert)
+        case exp.Delete() as delete:
+            _check_parts(delete, "DELETE", {"this", "where"})
+            target = _target(delete.this)
+            return DeleteStatement(target=target, condition=_condition(text, target, delete))
+        case exp.Update() as update:
+            _check_parts(update, "UPDATE", {"this", "where", "expressions"})
+            target = _target(update.this)
+            values = _assignments(update.expressions, target, "UPDATE")
+            return UpdateStatement(target=target, values=values, condition=_condition(text, target, update))
+        case exp.Merge() as merge:
+            return _merge(merge)
+        case other:
+            raise not_carried_out(other.key.upper())
+
+
+def not_carried_out(statement: str) -> NotSupportedError:
+    """The error for a statement that is none of those that change rows."""
+    return NotSupportedError(
+        f"`interbed sql` carries out {_SUPPORTED}, not {statement}. Tables are made and changed by `interbed table "
+        "create | alter | drop`, databases by `interbed catalog`."
+    )
+
+
+def _insert(insert: exp.Insert) -> InsertStatement:
+    _check_parts(insert, "INSERT", {"this", "expression", "by_name"})
+    where, columns = insert.this, None
+    if isinstance(where, exp.Schema):
+        columns = tuple(_name(each, "INSERT") for each in where.expressions)
+        where = where.this
+    query = insert.expression
+    if isinstance(query, exp.Values):
+        query = exp.select("*").from_(query)
+    by_name = bool(insert.args.get("by_name"))
+    return InsertStatement(target=_target(where), columns=columns, by_name=by_name, query=_sql(query))
+
+
+def _merge(merge: exp.Merge) -> MergeStatement:
+    _check_parts(merge, "MERGE", {"this", "using", "on", "whens"})
+    target, source = _target(merge.this), merge.args["using"]
+    alias = source.alias_or_name
+    if not alias:
+        raise InvalidInputError("The source of a MERGE needs a name: USING (SELECT …) AS s.")
+    if alias.lower() == target.alias.lower():
+        raise InvalidInputError(f"Target and source of the MERGE are both called {alias}; give one another name by AS.")
+    clauses = [_clause(when, target) for when in merge.args["whens"].expressions]
+    return MergeStatement(
+        target=target, source=_sql(source), source_alias=alias, on=_sql(merge.args["on"]), clauses=tuple(clauses)
+    )
+
+
+def _clause(when: Any, target: ChangedTable) -> MergeClause:
+    then, condition = when.args["then"], when.args.get("condition")
+    common: dict[str, Any] = {
+        "matched": bool(when.args.get("matched")),
+        "by_source": bool(when.args.get("source")),
+        "condition": None if condition is None else _sql(condition),
+    }
+    match then:
+        case exp.Var() if then.name.upper() == "DELETE":
+            return MergeClause(action="DELETE", **common)
+        case exp.Update():
+            given = then.expressions or []
+            takes_all = not given or isinstance(given[0], exp.Star)
+            values = None if takes_all else _assignments(given, target, "MERGE")
+            return MergeClause(action="UPDATE", values=values, **common)
+        case exp.Insert():
+            return MergeClause(action="INSERT", values=_inserted(then), **common)
+    raise NotSupportedError(f"`interbed sql` does not carry out THEN {_sql(then)} of a MERGE; UPDATE, DELETE, INSERT.")
+
+
+def _inserted(then: exp.Insert) -> dict[str, str] | None:
+    if isinstance(then.this, exp.Star) or (then.this is None and not then.expression):
+        return None
+    if not isinstance(then.this, exp.Tuple) or not isinstance(then.expression, exp.Tuple):
+        raise NotSupportedError("An INSERT of a MERGE is written INSERT *, or INSERT (columns) VALUES (values).")
+    names = [_name(each, "MERGE") for each in then.this.expressions]
+    values = [_sql(each) for each in then.expression.expressions]
+    if len(names) != len(values):
+        raise InvalidInputError(f"The INSERT of the MERGE names {len(names)} columns and has {len(values)} values.")
+    return dict(zip(names, values, strict=True))
+
+
+def _assignments(given: Iterable[Any], target: ChangedTable, statement: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for each in given:
+        if not isinstance(each, exp.EQ) or not isinstance(each.this, exp.Column):
+            raise NotSupportedError(f"{statement} sets columns one by one, `SET a = 1, b = 2`; not {_sql(each)}.")
+        qualifier = each.this.table
+        if qualifier and qualifier.lower() != target.alias.lower():
+            raise NotSupportedError(f"{statement} sets whole columns, not what is inside of one: {_sql(each.this)}.")
+        if each.this.name in values:
+            raise InvalidInputError(f"{statement} sets the column '{each.this.name}' twice.")
+        values[each.this.name] = _sql(each.expression)
+    return values
+
+
+def _target(table: Any) -> ChangedTable:
+    if not isinstance(table, exp.Table):
+        raise InvalidInputError(f"{_sql(table)} is no table; write DATABASE.TABLE.")
+    if table.catalog:
+        raise InvalidInputError(
+            f"The catalog is named by --catalog {table.catalog}; write {table.db}.{table.name} in the statement."
+        )
+    if not table.db:
+        raise InvalidInputError(f"The table '{table.name}' lacks its database; write DATABASE.{table.name}.")
+    return ChangedTable(name=f"{table.db}.{table.name}", alias=table.alias or table.name)
+
+
+def _condition(text: str, target: ChangedTable, statement: exp.Expression) -> str | None:
+    """The text behind the outermost WHERE, without the table's name before columns."""
+    tokens = sqlglot.tokenize(text, dialect=_DIALECT)
+    depth = begin = 0
+    for place, token in enumerate(tokens):
+        depth += {"L_PAREN": 1, "R_PAREN": -1}.get(token.token_type.name, 0)
+        if depth == 0 and token.token_type.name == "WHERE":
+            begin = place + 1
+            break
+    if (statement.args.get("where") is None) != (begin == 0):
+        raise InvalidInputError(f"The WHERE of the statement is not where it is expected: {text}")
+    if not begin:
+        return None
+    rest = [token for token in tokens[begin:] if token.token_type.name != "SEMICOLON"]
+    kept, position = [], rest[0].start
+    for place, token in enumerate(rest):
+        is_qualifier = token.text.lower() == target.alias.lower() and token.token_type.name != "STRING"
+        if (
+            is_qualifier
+            and place + 1 < len(rest)
+            and rest[place + 1].token_type.name == "DOT"
+            and (place == 0 or rest[place - 1].token_type.name != "DOT")
+        ):
+            kept.append(text[position : token.start])
+            position = rest[place + 1].end + 1
+    return "".join(kept) + text[position : rest[-1].end + 1]
+
+
+def _check_parts(statement: exp.Expression, name: str, known: Collection[str]) -> None:
+    given = [key for key, value in statement.args.items() if value]
+    for key in given:
+        if key not in known:
+            article = "an" if name[0] in "IU" else "a"
+            part = key.rstrip("_").replace("_", " ").upper()
+            raise NotSupportedError(f"`interbed sql` does not carry out {article} {name} with {part}.")
+
+
+def _name(column: Any, statement: str) -> str:
+    if isinstance(column, exp.Identifier | exp.Column):
+        return str(column.name)
+    raise NotSupportedError(f"{statement} names columns, and {_sql(column)} is none.")
+
+
+def _sql(expression: Any) -> str:
+    return str(expression.sql(dialect=_DIALECT))
