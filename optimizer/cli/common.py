@@ -83,9 +83,11 @@ def _text_of(cell: Cell) -> "Text":
 
 def score_cell(score: float | None) -> Cell:
     """A score with its colour."""
+    from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE
+
     if score is None:
         return ""
-    return f"{score:.0f}", "green" if score >= 90 else "yellow" if score >= 60 else "red"
+    return f"{score:.0f}", "green" if score >= IN_SHAPE_SCORE else "yellow" if score >= 60 else "red"
 
 
 def state_cell(process: "Process") -> Cell:

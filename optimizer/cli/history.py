@@ -9,6 +9,12 @@ from interbed.optimizer.cli.common import db_option, looking, print_processes
 from interbed.storage.base.clock import now_millis
 
 
+def _days() -> int:
+    from interbed.optimizer.scheduling.settings import SchedulerSettings
+
+    return SchedulerSettings().history // 86_400_000
+
+
 @click.command()
 @click.argument("name", metavar="[DATABASE.TABLE]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Processes at the most.")
@@ -29,4 +35,4 @@ def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None,
     elif found:
         print_processes(found, now_millis(), with_table=name is None)
     else:
-        print_line("nothing was done yet")
+        print_line(f"no process is in the history, which keeps {_days()} days")

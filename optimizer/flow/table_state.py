@@ -9,13 +9,17 @@ from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import TableStanding
 
+IN_SHAPE_SCORE = 90
+"""From this score on a table that needs nothing is said to be in shape."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
     """One table. Times are epoch milliseconds.
 
     `last` is when each kind of work was last done or found to have nothing to do, `settled` the snapshot then: while it
-    is the newest, that kind has nothing more to do. `failures` is how many processes in a row did not succeed,
+    is the newest, that kind has nothing more to do. `counted_from` is when the interval of a kind that was never done
+    counts as begun. `failures` is how many processes in a row did not succeed,
     `not_before` until when the table is left alone after that, `next_check` when something may become due though nobody
     writes.
     """
@@ -32,6 +36,7 @@ class TableState:
     requested: WorkKind | None = None
     last: Mapping[WorkKind, int] = field(default_factory=dict)
     settled: Mapping[WorkKind, int] = field(default_factory=dict)
+    counted_from: Mapping[WorkKind, int] = field(default_factory=dict)
     failures: int = 0
     not_before_millis: int = 0
     next_check_millis: int | None = None
@@ -57,6 +62,7 @@ class TableState:
             "requested": None if self.requested is None else self.requested.value,
             "last": {kind.value: millis for kind, millis in self.last.items()},
             "settled": {kind.value: snapshot for kind, snapshot in self.settled.items()},
+            "counted_from": {kind.value: millis for kind, millis in self.counted_from.items()},
             "failures": self.failures,
             "not_before_millis": self.not_before_millis,
             "next_check_millis": self.next_check_millis,
@@ -77,5 +83,7 @@ class TableState:
             requested=None if requested is None else WorkKind(requested),
             last={WorkKind(kind): millis for kind, millis in given.pop("last").items()},
             settled={WorkKind(kind): snapshot for kind, snapshot in given.pop("settled").items()},
+            # A journal of an earlier version lacks it.
+            counted_from={WorkKind(kind): millis for kind, millis in given.pop("counted_from", {}).items()},
             **given,
         )

@@ -57,8 +57,8 @@ class _Question:
         return settled is not None and settled == self.found.health.snapshot_id
 
     def since(self, kind: WorkKind) -> int | None:
-        """Milliseconds since the kind was done; None for never."""
-        last = self.state.last.get(kind)
+        """Milliseconds since the kind was done, or since its first interval counts as begun; None for neither."""
+        last = self.state.last.get(kind, self.state.counted_from.get(kind))
         return None if last is None else self.now - last
 
 
@@ -245,7 +245,9 @@ def _by_interval(
         return _NOTHING
     since = asked.since(kind)
     if since is not None and since >= interval:
-        return _need(asked, kind, f"last {since // 1000} s ago, due every {interval // 1000} s", options)
+        last = asked.state.last.get(kind)
+        when = "never done" if last is None else f"last {since // 1000} s ago"
+        return _need(asked, kind, f"{when}, due every {interval // 1000} s", options)
     return None, asked.now + interval - (since or 0)
 
 

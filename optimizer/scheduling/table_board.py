@@ -86,7 +86,7 @@ class TableBoard:
         if state is None:
             return None
         if state.measured_millis is None:
-            state = replace(state, last={**self._from_first_sight(name, found, now), **state.last})
+            state = replace(state, counted_from=self._from_first_sight(name, found, now))
         health = found.health
         decision = needs_of(state, found, self._settings, now)
         standing = TableStanding(

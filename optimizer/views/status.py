@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE, TableState
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.api import Journal, Lease
 
@@ -67,7 +67,9 @@ class TableLine:
             return f"failed, again in {(state.not_before_millis - self.now_millis) // 1000} s"
         if state.measured_millis is None:
             return "not measured yet"
-        return "waits for its turn" if state.needs else "in shape"
+        if state.needs:
+            return "waits for its turn"
+        return "in shape" if self._is_in_shape else "nothing is due"
 
     @property
     def needs(self) -> str:
@@ -76,12 +78,18 @@ class TableLine:
 
     @property
     def reason(self) -> str:
-        """Why the next one is due; of a table that can't be read, why that is so."""
+        """Why the next one is due, or why the table can't be read; what lowers its score where nothing is due."""
         if self.state.unreadable is not None:
             return self.state.unreadable
         if self.running is not None:
             return self.running.reason
-        return "" if self.state.next_need is None else self.state.next_need.reason
+        if self.state.next_need is not None:
+            return self.state.next_need.reason
+        return "" if self._is_in_shape else ", ".join(self.state.reasons)
+
+    @property
+    def _is_in_shape(self) -> bool:
+        return self.state.standing is None or self.state.standing.score >= IN_SHAPE_SCORE
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the state of the table, and its process."""

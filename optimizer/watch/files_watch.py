@@ -8,8 +8,11 @@ from interbed.catalog.identifier import SYSTEM_DATABASE
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch.sweep import SnapshotSweep
 
-LIST_MILLIS = 30_000
+LIST_MILLIS = 5_000
 """How often names are listed: new tables are seen after so long."""
+
+LISTED_PART = 20
+"""Of so much time a part is spent on listing: where it takes long, it is done less often."""
 
 
 class FilesWatch:
@@ -21,14 +24,16 @@ class FilesWatch:
         self._clock = clock
         self._names: frozenset[str] = frozenset()
         self._listed: int | None = None
+        self._took = 0
 
     def changes(self) -> ChangedTables:
         """See Watch."""
         now = self._clock()
         new: frozenset[str] = frozenset()
         gone: frozenset[str] = frozenset()
-        if self._listed is None or now - self._listed >= LIST_MILLIS:
+        if self._listed is None or now - self._listed >= max(LIST_MILLIS, LISTED_PART * self._took):
             names = frozenset(self._list())
+            self._took = self._clock() - now
             new, gone = names - self._names, self._names - names
             self._names, self._listed = names, now
             self._sweep.forget(gone)

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, DatabaseNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.optimizer.flow.tables import ChangedTables
+from interbed.optimizer.watch import files_watch
 from interbed.optimizer.watch.sweep import SnapshotSweep
 
 _log = logging.getLogger(__name__)
 
 LIST_MILLIS = 60_000
-"""How often all names are listed, whatever the log says: it tells of a renamed table by its old name."""
+"""How often all names are listed, whatever the log says: it has a renamed table under its old name."""
 
 _EVENTS_AT_ONCE = 5_000
 _OF_TABLES = frozenset(
@@ -33,6 +34,7 @@ class HiveWatch:
         self._clock = clock
         self._names: frozenset[str] = frozenset()
         self._listed: int | None = None
+        self._took = 0
         self._last_event: int | None = None
         self._has_log = True
 
@@ -40,7 +42,9 @@ class HiveWatch:
         """See Watch."""
         changed: set[str] = set()
         now = self._clock()
-        lists = self._listed is None or now - self._listed >= LIST_MILLIS
+        # Without a log a new table is seen when names are listed, and only then.
+        pause = LIST_MILLIS if self._has_log else max(files_watch.LIST_MILLIS, files_watch.LISTED_PART * self._took)
+        lists = self._listed is None or now - self._listed >= pause
         last = self._last_event
         if self._has_log:
             last, names, were_named = self._events()
@@ -48,7 +52,9 @@ class HiveWatch:
             lists |= were_named
         gone: frozenset[str] = frozenset()
         if lists:
+            begun = self._clock()
             found = frozenset(self._list())
+            self._took = self._clock() - begun
             changed |= found - self._names
             gone = self._names - found
             self._names, self._listed = found, now

@@ -156,7 +156,7 @@ class Simulation:
         self._orders = count()
         self._ids = count(1)
         self._workers: dict[str, tuple[int, set[TaskRef]]] = {}
-        journal = MemoryJournal()
+        self.journal = journal = MemoryJournal()
         lease = journal.acquire("s", self.now, self.now + self.settings.lease)
         assert lease is not None
         self.scheduler = Scheduler(
