@@ -50,6 +50,10 @@ class TableExistsError(CatalogError):
     """There is a table of that name already."""
 
 
+class UnregisteredTableError(TableNotFoundError, TableExistsError):
+    """The metastore does not know the table, but its files are in its place: it can be neither opened nor created."""
+
+
 class ViewNotFoundError(CatalogError, LookupError):
     """There is no view of that name."""
 

@@ -4,6 +4,7 @@ Tables are registered exactly as Paimon's Hive catalog does (registration.py). T
 about columns and options; the metastore gets a copy for Hive and for people.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.databases import HiveDatabases
-from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.entries import Entries, unregistered
 from interbed.catalog.hive.locking.settings import LockSettings
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import is_of_iceberg, is_partitioned_in_metastore
@@ -34,11 +35,12 @@ from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, part
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTable
 from interbed.catalog.views import View
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
+from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -116,6 +118,8 @@ class HiveCatalog(Catalog):
         """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
         try:
             return super().get_table(identifier)
+        except TableNotFoundError as missing:
+            raise self._missing(TableName.parse(identifier).identifier, missing) from missing
         except NotAnInterbedTableError as refused:
             if self.instead_of_iceberg is not None and self._entry_of_iceberg(identifier) is not None:
                 raise NotAnInterbedTableError(f"{refused} {self.instead_of_iceberg}") from refused
@@ -124,6 +128,15 @@ class HiveCatalog(Catalog):
                 raise
         # What reads tables by name shares what it uses of them.
         return cast(Table, found)
+
+    def _missing(self, identifier: Identifier, error: TableNotFoundError) -> TableNotFoundError:
+        """The error for a table that the metastore does not know; another one where its files are in its place."""
+        with contextlib.suppress(InterbedError):
+            if not self._entries.has_table(identifier):
+                location = self._entries.new_table_location(identifier)
+                if schema_manager(self._entries.path(location), self.file_io).latest() is not None:
+                    return unregistered(identifier, location)
+        return error
 
     def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
         entry = self._entry_of_iceberg(identifier)

@@ -10,6 +10,7 @@ from interbed.catalog.errors import (
     NotAnInterbedTableError,
     TableExistsError,
     TableNotFoundError,
+    UnregisteredTableError,
 )
 from interbed.catalog.hive.change_mark import ChangeMark, MarkedChange, read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient
@@ -38,6 +39,15 @@ MOVED_FROM = "interbed.moved-from"
 
 _PLACES_MAX = 100
 """How many tables may have had one name and been renamed, where their files stay in place."""
+
+
+def unregistered(identifier: Identifier, location: str) -> UnregisteredTableError:
+    """The error for a table whose files are there, and which the metastore does not know."""
+    return UnregisteredTableError(
+        f"{location} holds a table that the metastore does not know; another catalog has made it. Register it by "
+        f"`interbed catalog repair {identifier}`, in Spark by CALL sys.repair('{identifier}'), or as an external table "
+        "by the option 'path', or remove the directory."
+    )
 
 
 class Entries:

@@ -36,7 +36,7 @@ from interbed.catalog.hive.change_mark import (
 )
 from interbed.catalog.hive.client import TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError
-from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.entries import Entries, unregistered
 from interbed.catalog.hive.location import same_location
 from interbed.catalog.hive.registration import (
     CURRENT_SNAPSHOT,
@@ -100,14 +100,11 @@ class HiveTables:
             existing = schemas.latest()
             if existing is not None and not repeated:
                 if fill is not None:
-                    raise TableExistsError(f"{location} holds a table already, which a new one does not replace.")
+                    raise unregistered(identifier, location)
                 if external:
                     schema = _checked_against(existing, schema, location)
                 else:
-                    raise TableExistsError(
-                        f"{location} holds a table that the metastore does not know. Register it by a repair of the "
-                        "table, or as an external table by the option 'path', or remove the directory."
-                    )
+                    raise unregistered(identifier, location)
             elif not repeated:
                 check_no_remains(entries.file_io, directory)
                 if not external:

@@ -13,6 +13,7 @@ from interbed.catalog.errors import (
     NotAnInterbedTableError,
     TableExistsError,
     TableNotFoundError,
+    UnregisteredTableError,
     ViewNotFoundError,
 )
 from interbed.storage.base.errors import (
@@ -42,6 +43,8 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (DatabaseNotFoundError, ErrorKind.NO_SUCH_NAMESPACE),
     (DatabaseExistsError, ErrorKind.NAMESPACE_EXISTS),
     (DatabaseNotEmptyError, ErrorKind.NAMESPACE_NOT_EMPTY),
+    # Of the kinds that say that a table is missing or there, Spark shows no text.
+    (UnregisteredTableError, ErrorKind.INVALID_ARGUMENT),
     (TableNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (ViewNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (TableExistsError, ErrorKind.TABLE_EXISTS),

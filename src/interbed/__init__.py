@@ -46,6 +46,7 @@ InterbedError
 │   ├── DatabaseNotFoundError, TableNotFoundError, ViewNotFoundError (LookupError)
 │   ├── DatabaseExistsError, TableExistsError, PartitionExistsError
 │   ├── DatabaseNotEmptyError            drop it with cascade, or drop its tables first
+│   ├── UnregisteredTableError (also a TableNotFoundError and a TableExistsError)  register it by a repair
 │   ├── NotAnInterbedTableError          the metastore's table is of another format
 │   ├── TableModifiedError               somebody else changed the table's entry first
 │   ├── LockGoneError                    the metastore does not know the lock any more
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         PartitionExistsError,
         TableExistsError,
         TableNotFoundError,
+        UnregisteredTableError,
         ViewNotFoundError,
     )
     from interbed.catalog.factory import CatalogFactory, load_catalog
@@ -292,6 +294,7 @@ __all__ = [
     "TypeRoot",
     "UnknownSchemaError",
     "UnknownWorkerError",
+    "UnregisteredTableError",
     "UnsupportedVersionError",
     "UsedTwiceError",
     "ViewNotFoundError",
@@ -310,7 +313,7 @@ _HOLDS = {
     "interbed.catalog.errors": (
         "CatalogError CatalogUnavailableError DatabaseExistsError DatabaseNotEmptyError DatabaseNotFoundError "
         "LockError NotAnInterbedTableError PartitionExistsError TableExistsError TableNotFoundError "
-        "ViewNotFoundError"
+        "UnregisteredTableError ViewNotFoundError"
     ),
     "interbed.catalog.factory": "CatalogFactory load_catalog",
     "interbed.catalog.filesystem": "FileSystemCatalog",

@@ -158,6 +158,10 @@ NAMED = {
     "DatabaseExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
     "DatabaseNotEmptyError": ("Drop with `cascade=True`, or drop its tables first.", Retry.NO),
     "TableNotFoundError": ("Create the table, or correct its name.", Retry.NO),
+    "UnregisteredTableError": (
+        "Register the table by `interbed catalog repair DATABASE.TABLE`, or choose another name.",
+        Retry.NO,
+    ),
     "TableExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
     "ViewNotFoundError": ("Create the view, or correct its name.", Retry.NO),
     "PartitionExistsError": ("Pass `ignore_if_exists`, or `IF NOT EXISTS` in SQL.", Retry.NO),

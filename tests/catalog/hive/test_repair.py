@@ -10,7 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableExistsError, TableNotFoundError
+from interbed.catalog.errors import (
+    DatabaseNotFoundError,
+    NotAnInterbedTableError,
+    TableExistsError,
+    TableNotFoundError,
+    UnregisteredTableError,
+)
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.catalog.repair_report import RepairKind, RepairReport
@@ -257,5 +263,8 @@ def test_a_mark_that_says_nothing_about_a_table_keeps_it(catalog: HiveCatalog, t
         catalog.client.drop_table("shop", "t", delete_data=False)
         with pytest.raises(TableExistsError, match="does not know"):
             create(catalog)
+        with pytest.raises(UnregisteredTableError, match="interbed catalog repair"):
+            catalog.get_table("shop.t")
+        assert not catalog.table_exists("shop.t")
         assert done(catalog.repair_table("shop.t")) == [("create table", "shop.t")]
         assert catalog.get_table("shop.t").scan().count() == 2

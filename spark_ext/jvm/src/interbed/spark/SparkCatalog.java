@@ -105,6 +105,9 @@ public class SparkCatalog
       return true;
     } catch (NoSuchTableException error) {
       return false;
+    } catch (IllegalArgumentException error) {
+      // Such as one that the metastore does not know, whose files are there: what creates it says so.
+      return isListed(identifier);
     } catch (RuntimeException error) {
       // A table that can't be read is there all the same, and can be dropped.
       if (isListed(identifier)) {
