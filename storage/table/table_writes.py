@@ -30,18 +30,25 @@ class TableWrites:
     name: str
     store: TableStore
 
-    def upsert(self, data: "IncomingRows", *, merge_schema: bool | None = None) -> int | None:
-        """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
+    def upsert(self, data: "IncomingRows", *, columns: str = "all", merge_schema: bool | None = None) -> int | None:
+        """Insert rows, replacing those of equal primary key as a whole; the last of equal keys in the data wins.
 
         `data` are Arrow tables, batches, readers or datasets, pandas or Polars frames, DuckDB relations, objects with
         `__arrow_c_stream__`, or a list of dicts; streams are written batch by batch. Columns are matched by name, and
-        those that are not there get their defaults or null. With `merge_schema` (the table's option
-        `write.merge-schema` unless it is given) see `merge_schema` first. Returns the id of the snapshot made, None
-        when there were no rows. Raises SchemaMismatchError for data that do not fit, InvalidInputError for what holds
-        no rows, NotSupportedError for tables without a primary key, CommitError as documented there.
+        those that are not there get their defaults or null, also where the row of that key had a value. With
+        `columns="present"` they keep the value that the row of that key has, found by lookup in the same commit; each
+        dict may have columns of its own. With `merge_schema` (the table's option `write.merge-schema` unless it is
+        given) see `merge_schema` first. Returns the id of the snapshot made, None when there were no rows. Raises
+        SchemaMismatchError for data that do not fit, InvalidInputError for what holds no rows, NotSupportedError for
+        tables without a primary key, CommitError as documented there. "present" raises CommitConflictError for a
+        stream, which is read once, when another writer committed meanwhile.
         """
         if not self.store.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
+        from interbed.storage.upkeep.present_columns import columns_mode
+
+        if columns_mode(columns):
+            return self._upsert_present(data, merge_schema)
         return self._write(self._incoming(data, merge_schema))
 
     def append(self, data: "IncomingRows", *, merge_schema: bool | None = None) -> int | None:
@@ -209,6 +216,37 @@ class TableWrites:
         if commit.gave_up_compaction:
             compact_again(self.store)
         return ids[-1] if ids else None
+
+    def _upsert_present(self, data: "IncomingRows", merge_schema: bool | None) -> int | None:
+        from collections.abc import Mapping
+
+        import pyarrow as pa
+
+        from interbed.storage.commit.retry import RetryPolicy
+        from interbed.storage.upkeep.present_columns import (
+            check_takes_present_columns,
+            groups_of_dicts,
+            upsert_present,
+        )
+
+        check_takes_present_columns(self.store, self.name)
+        given: list[Any] = [data]
+        if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
+            given = groups_of_dicts(data, self.store.schema.primary_keys)
+        parts = []
+        for each in given:
+            part = self._incoming(each, merge_schema)
+            if isinstance(each, list) and isinstance(part, pa.Table):
+                # The dicts of a group have the same columns; those of the others are none of theirs.
+                part = part.select([name for name in part.schema.names if name in each[0]])
+            parts.append(part)
+
+        def work() -> int | None:
+            return upsert_present(self.store, self.name, parts, _new_commit_user())
+
+        if any(isinstance(part, pa.RecordBatchReader) for part in parts):
+            return work()
+        return RetryPolicy.of(self.store.options).redo(work)
 
     def _write(self, data: "ArrowRows", kind_column: str | None = None) -> int | None:
         import pyarrow as pa
