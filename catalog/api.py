@@ -22,7 +22,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
-from interbed.catalog.options import CatalogOptions
+from interbed.catalog.options import UNNAMED, CatalogOptions
 from interbed.catalog.staging import Fill, StagedTables, given_schema
 from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
@@ -66,6 +66,11 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.warehouse!r})"
+
+    @property
+    def described(self) -> str:
+        """The catalog in messages: by its name, or by its warehouse where nobody gave it a name."""
+        return f"the warehouse {self.warehouse}" if self.name == UNNAMED else f"the catalog '{self.name}'"
 
     # -- what an implementation gives ------------------------------------------------------------------------------
 
@@ -393,7 +398,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):
-            raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
+            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
         return read_outline(self.file_io, self._location_of(name))
 
     def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":

@@ -84,9 +84,7 @@ class FileSystemCatalog(Catalog):
 
         path = self._database_path(name)
         if not self._file_io.exists(path):
-            raise DatabaseNotFoundError(
-                f"There is no database '{name}' in the catalog '{self.name}' ({self._warehouse})."
-            )
+            raise DatabaseNotFoundError(f"There is no database '{name}' in {self.described}.")
         properties = read_properties(self._file_io, path)
         comment = properties.pop(COMMENT, None)
         return Database(name=name, location=path, comment=comment, properties=properties)
@@ -97,7 +95,7 @@ class FileSystemCatalog(Catalog):
         path = self._database_path(name)
         if "location" in properties:
             raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
-        exists = DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
+        exists = DatabaseExistsError(f"There is a database '{name}' in {self.described} already.")
         if self._file_io.exists(path):
             raise exists
         given = changed_properties({}, properties, ())
@@ -208,7 +206,7 @@ class FileSystemCatalog(Catalog):
             store = None
         if store is None:
             self.get_database(identifier.database)
-            raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
+            raise TableNotFoundError(f"There is no table '{identifier}' in {self.described}.")
         return Table(str(identifier), store)
 
     def _location_of(self, identifier: Identifier) -> str:
@@ -237,7 +235,7 @@ class FileSystemCatalog(Catalog):
             if not schemas.ids():
                 check_no_remains(self._file_io, location)
         is_made = self._is_first_schema_made(identifier, schemas, schema)
-        exists = TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+        exists = TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
         if not is_made and (fill is None or schemas.is_gone(schema)):
             raise exists
         if fill is None:
@@ -272,7 +270,7 @@ class FileSystemCatalog(Catalog):
         # What is there is this very table when the outcome of its creation was not known and it is repeated: it has
         # moved. Another with the same columns may have been made in the same millisecond.
         if there and (self._file_io.exists(staged) or schema_manager(location, self._file_io).is_gone(schema)):
-            raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+            raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
         store = open_store(self._told(location if there else staged), self._file_io, schema=schema)
         if not there:
             store.schemas.commit(schema)
@@ -324,7 +322,7 @@ class FileSystemCatalog(Catalog):
             finish_drop(self._file_io, self._table_path(name))
             if ignore_if_not_exists:
                 return
-            raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
+            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
         location = self._table_path(name)
         if (link := link_above(self._file_io, location, self._warehouse)) is not None:
             raise InvalidInputError(
@@ -343,7 +341,7 @@ class FileSystemCatalog(Catalog):
         if not self.table_exists(old):
             if ignore_if_not_exists:
                 return
-            raise TableNotFoundError(f"There is no table '{old}' in the catalog '{self.name}'.")
+            raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
         self.get_database(new.database)
         if not renames_directories(self._file_io):
             raise NotSupportedError(
@@ -352,7 +350,7 @@ class FileSystemCatalog(Catalog):
                 "the files; here, make a new table of its rows (create_table_as) and drop the old one."
             )
         if self.table_exists(new) or not self._file_io.rename(self._table_path(old), self._table_path(new)):
-            raise TableExistsError(f"There is a table or directory '{new}' in the catalog '{self.name}' already.")
+            raise TableExistsError(f"There is a table or directory '{new}' in {self.described} already.")
 
     def alter_table(
         self,

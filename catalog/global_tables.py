@@ -53,6 +53,11 @@ class ShownCatalog(Protocol):
         """The root directory of databases."""
         ...
 
+    @property
+    def described(self) -> str:
+        """The catalog in messages."""
+        ...
+
     def list_databases(self) -> list[str]:
         """The databases' names."""
         ...
@@ -96,7 +101,7 @@ class GlobalTable(RowsTable):
         names = global_tables(catalog)
         if name.lower() not in names:
             raise TableNotFoundError(
-                f"There is no table '{SYSTEM_DATABASE}.{name}' in the catalog '{catalog.name}'; in {SYSTEM_DATABASE} "
+                f"There is no table '{SYSTEM_DATABASE}.{name}' in {catalog.described}; in {SYSTEM_DATABASE} "
                 f"there are {', '.join(names)}."
             )
         return GlobalTable(f"{SYSTEM_DATABASE}.{name.lower()}", catalog, name.lower())

@@ -33,6 +33,12 @@ class Views(ABC):
 
     name: str
 
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The catalog in messages."""
+        ...
+
     @abstractmethod
     def get_database(self, name: str) -> object: ...
 
@@ -43,7 +49,7 @@ class Views(ABC):
 
     def get_view(self, identifier: "str | Identifier") -> View:
         """The view of that name; raises ViewNotFoundError."""
-        raise ViewNotFoundError(f"There is no view '{parse_table_name(identifier)}' in the catalog '{self.name}'.")
+        raise ViewNotFoundError(f"There is no view '{parse_table_name(identifier)}' in {self.described}.")
 
     def create_view(
         self,
@@ -71,6 +77,5 @@ class Views(ABC):
 
     def _no_views(self) -> NotSupportedError:
         return NotSupportedError(
-            f"The catalog '{self.name}' is a file-system catalog, which keeps no views; use one with "
-            "'metastore' = 'hive', or a temporary view."
+            "A file-system catalog keeps no views; use one with 'metastore' = 'hive', or a temporary view."
         )

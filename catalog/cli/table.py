@@ -189,12 +189,21 @@ def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Se
 def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
     """The row of a primary key, as JSON; exits with 1 when there is none."""
     from interbed.catalog.cli.forms.row_output import json_line
+    from interbed.catalog.cli.near_names import check_columns
+    from interbed.storage.base.errors import InvalidInputError
     from interbed.storage.base.row.values import parse_literal
 
     with chosen.table(name) as opened:
         fields = opened.schema.by_name
         given = pairs(key, form="COLUMN=VALUE", hint="key")
-        row = opened.get({c: parse_literal(text, fields[c].type) if c in fields else text for c, text in given.items()})
+        check_columns(name, list(fields), given)
+        values = {}
+        for column, text in given.items():
+            try:
+                values[column] = parse_literal(text, fields[column].type)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"The key column '{column}' of {name}: {error}.") from error
+        row = opened.get(values)
     if row is None:
         raise click.ClickException(f"{name} has no row {', '.join(key)}.")
     click.echo(json_line(row))

@@ -16,6 +16,7 @@ from interbed.storage.meta.options.partition_time import ExpirationStrategy
 
 if TYPE_CHECKING:
     from interbed.storage.meta.snapshot.tag import Tag
+    from interbed.storage.table.table import Table
 
 _tag = click.argument("tag", metavar="TAG")
 _branch = click.argument("branch", metavar="BRANCH")
@@ -198,30 +199,48 @@ def fast_forward(chosen: CatalogChoice, name: str, branch: str) -> None:
 
 @click.command()
 @table_name
+@click.argument("named", metavar="[TAG]", required=False)
 @click.option("--snapshot", type=int, help="The id of the snapshot that becomes the newest.")
-@click.option("--tag", help="Its tag instead.")
+@click.option("--tag", help="The same as TAG.")
 @click.option("--timestamp", metavar="TIME", help="The newest snapshot of this time or before instead.")
 @click.option("--watermark", type=int, help="The newest snapshot of this watermark or before instead.")
 @click.pass_obj
 def rollback(
     chosen: CatalogChoice,
     name: str,
+    named: str | None,
     snapshot: int | None,
     tag: str | None,
     timestamp: str | None,
     watermark: int | None,
 ) -> None:
-    """Take back what was committed after a snapshot, a tag, a time or a watermark."""
-    if sum(given is not None for given in (snapshot, tag, timestamp, watermark)) != 1:
-        raise click.UsageError("Give one of --snapshot, --tag, --timestamp and --watermark.")
+    """Take back what was committed after a tag, a snapshot, a time or a watermark.
+
+    interbed table rollback shop.orders before-import
+    """
+    if sum(given is not None for given in (named, snapshot, tag, timestamp, watermark)) != 1:
+        raise click.UsageError("Give one of TAG, --snapshot, --timestamp and --watermark.")
+    tag = named or tag
     with chosen.table(name) as opened:
         if timestamp is not None:
             newest = opened.rollback_to_timestamp(timestamp)
         elif watermark is not None:
             newest = opened.rollback_to_watermark(watermark)
         else:
-            newest = opened.rollback_to(tag if tag is not None else snapshot or 0)
+            newest = opened.rollback_to(_known_tag(opened, tag) if tag is not None else snapshot or 0)
     print_line(f"the newest snapshot is {newest.id}")
+
+
+def _known_tag(table: "Table", tag: str) -> str:
+    """The tag; raises TagNotFoundError, which names the option for what looks like a snapshot."""
+    from interbed.storage.base.errors import TagNotFoundError
+    from interbed.storage.base.suggestion import did_you_mean
+
+    names = [each.name for each in table.tags()]
+    if tag in names:
+        return tag
+    hint = f" Snapshots are given by --snapshot {tag}." if tag.isdigit() else did_you_mean(tag, names)
+    raise TagNotFoundError(f"{table.name} has no tag '{tag}'; it has {', '.join(names) or 'none'}.{hint}")
 
 
 @click.command("expire-snapshots")

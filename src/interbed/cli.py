@@ -36,6 +36,12 @@ what only tables need, and `--help` for nothing."""
 _OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "optimizer", "sql", "table"})
 
 
+def _what_was_committed() -> str:
+    # A command that wrote nothing has not loaded what commits.
+    progress = sys.modules.get("interbed.storage.commit.progress")
+    return "No snapshot was committed." if progress is None else str(progress.PROGRESS.text)
+
+
 class _Group(SuggestingGroup):
     """Imports commands when they are asked for, and shows interbed's errors as messages, not as tracebacks."""
 
@@ -68,6 +74,8 @@ class _Group(SuggestingGroup):
             return super().invoke(ctx)
         except InterbedError as error:
             raise click.ClickException(readable(str(error))) from error
+        except KeyboardInterrupt as error:
+            raise click.ClickException(f"Interrupted. {_what_was_committed()}") from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -39,6 +39,7 @@ from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.owned_paths import owned_paths
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
+from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.commit.store_queue import StoreQueue
@@ -263,6 +264,12 @@ class Publication:
 
     def _created(self, snapshot: Snapshot) -> bool:
         """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
+        with PROGRESS.creating(self._store.location, snapshot.id):
+            created = self._created_or_not(snapshot)
+            PROGRESS.done(created=created)
+        return created
+
+    def _created_or_not(self, snapshot: Snapshot) -> bool:
         try:
             return self._store.publisher.publish(snapshot)
         except CommitStateUnknownError:

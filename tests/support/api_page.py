@@ -68,6 +68,12 @@ columns that they were opened with. `copy` and `branch` return another table and
 `partitions` means the same wherever a method takes it: a mapping such as `{"day": "2026-01-01"}`, which may leave
 partition columns out (`{}` means all partitions), a list of mappings, or a filter over partition columns.
 
+An upsert replaces the row of its key as a whole: **columns that the data lack become null** (or their default), also
+where the old row had a value. With `columns="present"` they keep it. The old rows are looked up, and the commit names
+the snapshot of that lookup: after a commit of another writer in between the lookup is repeated, and a stream, which is
+read once, ends with a CommitConflictError. In a list of dicts each may lack other columns. Merge engines that merge
+rows by themselves (aggregation, first-row) refuse it; in a partial-update table null keeps the old value in any case.
+
 ```python
 >>> orders = catalog.get_table("shop.orders")
 >>> orders.upsert(pa.table({"id": [1, 2], "day": ["mon", "tue"], "amount": [3.0, 9.5]}))

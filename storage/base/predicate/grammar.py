@@ -102,6 +102,18 @@ _EXPECTED = {
     "$END": "the end",
 }
 _MAX_LENGTH = 1 << 20
+_OF_OTHERS = {
+    "==": "equality is written `=`",
+    "&&": "write AND",
+    "||": "write OR",
+    "!": "write NOT, or `<>` between two values",
+    "=~": "write LIKE, with % for any text and _ for one character",
+    "~": "write LIKE, with % for any text and _ for one character",
+    "&": "write AND",
+    "|": "write OR",
+}
+"""What other languages write, and what stands for it here."""
+_NULLS = frozenset({"none", "nil", "na", "nan"})
 
 
 def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
@@ -164,7 +176,26 @@ def _syntax_message(text: str, error: UnexpectedInput) -> str:
         allowed = set(error.expected)
     names = sorted({_EXPECTED.get(name, name) for name in allowed})
     expected = f"; expected {' or '.join(names)}" if names else ""
-    return f"The filter is no condition: {found} at position {position + 1}{expected}.\n  {text}\n  {' ' * position}^"
+    hint = _hint(text, position)
+    where = f"{found} at position {position + 1}{expected}"
+    return f"The filter is no condition: {where}.{hint}\n  {text}\n  {' ' * position}^"
+
+
+def _hint(text: str, position: int) -> str:
+    """What is written here for what other languages write at that place."""
+    for begin in (position - 1, position):
+        for sign, instead in _OF_OTHERS.items():
+            if begin >= 0 and text.startswith(sign, begin) and (len(sign) > 1 or begin == position):
+                return f" For `{sign}`: {instead}."
+    word = re.match(r"\w+", text[position:])
+    is_compared = text[:position].rstrip().endswith(("=", "<", ">"))
+    if word is not None and is_compared:
+        if word[0].lower() in _NULLS:
+            return f" For `{word[0]}`: rows without a value are found by `IS NULL`."
+        return f" A text stands in single quotes: '{word[0]}'."
+    if is_compared and text[position : position + 1] == '"':
+        return " Names stand in double quotes, texts in single ones: 'text'."
+    return ""
 
 
 class _ToPredicate(Transformer[Any, Predicate]):

@@ -14,7 +14,12 @@ from interbed.storage.upkeep import present_columns
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("tags", pa.list_(pa.int32()))]
+    [
+        pa.field("id", pa.int64()),
+        pa.field("name", pa.string()),
+        pa.field("amount", pa.float64()),
+        pa.field("tags", pa.list_(pa.int32())),
+    ]
 )
 ROW = {"id": 1, "name": "x", "amount": 3.0, "tags": [1, 2]}
 
