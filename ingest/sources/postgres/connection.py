@@ -3,7 +3,10 @@
 Values are written as texts, so all connections agree on how: DateStyle ISO, bytea_output hex, TimeZone UTC.
 """
 
+import getpass
 import logging
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
@@ -56,6 +59,8 @@ class Connections:
         host, port = self._parameters.get("host", ""), self._parameters.get("port", "")
         self.name = f"{self._parameters.get('dbname', '')} at {host}{':' if port else ''}{port}"
         """The database and where it is, for people."""
+        self.user = str(self._parameters.get("user") or os.environ.get("PGUSER") or getpass.getuser())
+        """Who connects."""
 
     def open(self, *, replication: bool = False) -> Any:
         """A connection of psycopg in autocommit. Raises InvalidInputError where trying again does not help."""
@@ -85,11 +90,13 @@ class Connections:
         state: str | None = getattr(error, "sqlstate", None)
         text = f"{what}: {self.shown(error)} ({self.name})."
         if state is not None and state in _WAYS_OUT:
-            return InvalidInputError(f"{text} {_WAYS_OUT[state]}")
+            grant = way_out(str(error), self.user) if state == "42501" else None
+            return InvalidInputError(f"{text} {grant or _WAYS_OUT[state]}")
         for known in ("28P01", "42501"):
             # While a connection is made, libpq says what the server said, and not its code.
             if state is None and _TOLD[known] in str(error):
-                return InvalidInputError(f"{text} {_WAYS_OUT[known]}")
+                grant = way_out(str(error), self.user) if known == "42501" else None
+                return InvalidInputError(f"{text} {grant or _WAYS_OUT[known]}")
         return SourceUnavailableError(f"{text} Try again when it answers.")
 
     def shown(self, error: object) -> str:
@@ -136,3 +143,26 @@ def lsn_text(lsn: int) -> str:
 def quoted(name: str) -> str:
     """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def way_out(message: str, user: str) -> str | None:
+    """The statement that allows what PostgreSQL refused with SQLSTATE 42501; None for a text that is not known."""
+    role = quoted(user)
+    for pattern, statement in _REFUSALS:
+        found = re.search(pattern, message)
+        if found is not None:
+            name = quoted(found[1].strip('"')) if found.groups() else ""
+            return f"Let its owner or a superuser run: {statement.format(name=name, role=role)}"
+    return None
+
+
+_REFUSALS: Sequence[tuple[str, str]] = (
+    (r"permission denied for (?:table|relation|view) (\S+)", "GRANT SELECT ON {name} TO {role};"),
+    (r"permission denied for schema (\S+)", "GRANT USAGE ON SCHEMA {name} TO {role};"),
+    (r"permission denied for database (\S+)", "GRANT CREATE ON DATABASE {name} TO {role};"),
+    (r"must be owner of (?:table|relation) (\S+)", "ALTER TABLE {name} OWNER TO {role}; or CREATE PUBLICATION itself."),
+    (
+        r"permission denied to (?:use|start|create) .*replication|replication role|REPLICATION attribute|WAL sender",
+        "ALTER ROLE {role} REPLICATION;",
+    ),
+)

@@ -25,6 +25,7 @@ from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of
 from interbed.ingest.sources.postgres.refusals import refused_tables
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
+from interbed.ingest.sources.postgres.rights import check_rights
 from interbed.ingest.sources.postgres.slot import Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import PostgresPublication
@@ -120,7 +121,10 @@ class PostgresSource:
         state = self._slot.state(connection)
         if least is not None:
             self._slot.check(state, least, self._end(connection))
-        if not self._publication.exists(connection):
+        is_published = self._publication.exists(connection)
+        if not known:
+            self._check_rights(connection, is_published=is_published, has_slot=state is not None)
+        if not is_published:
             self._make_publication(connection, has_slot=state is not None)
         if state is None:
             self._slot.create()
@@ -221,6 +225,19 @@ class PostgresSource:
         self._disconnect()
 
     # What it needs
+
+    def _check_rights(self, connection: Any, *, is_published: bool, has_slot: bool) -> None:
+        found = (
+            self._publication.tables(connection) if is_published else list(self._publication.publishable(connection))
+        )
+        wanted = [table for table in found if table not in self._left_out and self._is_wanted(table)]
+        check_rights(
+            self._connections,
+            connection,
+            publication=None if is_published else self._publication.name,
+            to_read=wanted,
+            makes_slot=not has_slot,
+        )
 
     def _make_publication(self, connection: Any, *, has_slot: bool) -> None:
         if has_slot:

@@ -15,14 +15,13 @@ from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.commit import progress
 from interbed.storage.commit.publication import Publication
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64()),
-        pa.field("name", pa.string()),
-        pa.field("amount", pa.float64()),
-        pa.field("dt", pa.date32()),
-    ]
-)
+FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("id", pa.int64()),
+    pa.field("name", pa.string()),
+    pa.field("amount", pa.float64()),
+    pa.field("dt", pa.date32()),
+]
+SCHEMA = pa.schema(FIELDS)
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ import interbed
 from interbed.storage.upkeep import present_columns
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64()),
-        pa.field("name", pa.string()),
-        pa.field("amount", pa.float64()),
-        pa.field("tags", pa.list_(pa.int32())),
-    ]
-)
+FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("id", pa.int64()),
+    pa.field("name", pa.string()),
+    pa.field("amount", pa.float64()),
+    pa.field("tags", pa.list_(pa.int32())),
+]
+SCHEMA = pa.schema(FIELDS)
 ROW = {"id": 1, "name": "x", "amount": 3.0, "tags": [1, 2]}
 
 
