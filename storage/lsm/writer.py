@@ -22,6 +22,7 @@ from interbed.storage.lsm.input_changelog import InputChangelogFunction
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
+from interbed.storage.lsm.removals import RemovalRules, RemovalSplit
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
 from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds
@@ -40,13 +41,15 @@ _FEW_ROWS = 4_096
 class BufferMerge:
     """How buffered rows become a file's: `function` merges them, `descending` so many sequence fields descend.
 
-    With `tells_input` all rows make a changelog, too (`changelog-producer` = `input`).
+    With `tells_input` all rows make a changelog, too (`changelog-producer` = `input`). With `removals` -D rows remove
+    the row of a key.
     """
 
     layout: DataFileLayout
     function: MergeFunction
     descending: int = 0
     tells_input: bool = False
+    removals: RemovalRules | None = None
 
     @property
     def keeps_last(self) -> bool:
@@ -63,22 +66,33 @@ class BufferMerge:
         indices: Any = from_numpy(order.astype(np.uint32))
         return rows.take(indices)
 
-    def write(self, runs: Sequence[Run], write: Write, emit_changes: Write | None = None) -> None:
+    def write(
+        self,
+        runs: Sequence[Run],
+        write: Write,
+        emit_changes: Write | None = None,
+        emit_removals: Write | None = None,
+    ) -> None:
         """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
 
         Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `emit_changes` gets all of their
-        rows, unmerged and in the same layout; it is given where the merge `tells_input`. Memory beside them is that of
-        a block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
+        rows, unmerged and in the same layout; it is given where the merge `tells_input`. `emit_removals` gets what the
+        keys were up to a -D row that other rows follow; it is given where the merge has `removals`. Memory beside them
+        is that of a block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
         """
         if len(runs) == 1 and self.keeps_last and isinstance(runs[0], pa.RecordBatch):
             write(file_batch(runs[0], self.layout))
             return
         function: MergeFunction = self.function
+        if self.removals is not None and emit_removals is not None:
+            function = RemovalSplit(inner=function, rules=self.removals, emit_removals=self._in_layout(emit_removals))
         if emit_changes is not None:
-            emit = emit_changes
-            function = InputChangelogFunction(inner=function, emit=lambda rows: emit(file_batch(rows, self.layout)))
+            function = InputChangelogFunction(inner=function, emit=self._in_layout(emit_changes))
         for merged in self._merged(runs, function):
             write(file_batch(merged, self.layout))
+
+    def _in_layout(self, write: Write) -> Write:
+        return lambda rows: write(file_batch(rows, self.layout))
 
     def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """One sorted run of several, older ones first, as small batches to be spilled.

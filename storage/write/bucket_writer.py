@@ -1,7 +1,7 @@
 """The writer of one bucket: a buffer, the files that its flushes made, and what compactions made of them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,15 +148,25 @@ class BucketWriter:
         return written
 
     def _write_merged(self, merge: FlushRows) -> list[DataFileMeta]:
-        with self._file_writer(self._names) as writer, self._taken() as runs:
+        with ExitStack() as opened:
+            writer = opened.enter_context(self._file_writer(self._names))
+            # Rows that others of the same flush follow; they are older, so that they need files of their own.
+            removals = None if merge.removals is None else opened.enter_context(self._file_writer(self._names))
+            removed = None if removals is None else removals.write
+            runs = opened.enter_context(self._taken())
             if self._changelog_names is None or not merge.tells_input:
-                merge.write(runs, writer.write)
+                merge.write(runs, writer.write, emit_removals=removed)
             else:
                 with self._file_writer(self._changelog_names) as changelog:
-                    merge.write(runs, writer.write, changelog.write)
+                    merge.write(runs, writer.write, changelog.write, removed)
                     # Noted at once: whatever fails from here on, abort() deletes them.
                     self._changelog.extend(changelog.close())
-            return writer.close()
+            older = [] if removals is None else removals.close()
+            try:
+                return [*older, *writer.close()]
+            except BaseException:
+                self._file_io.delete_quietly([path for f in older for path in f.paths_in(self._place.directory)])
+                raise
 
     def _append(self) -> list[DataFileMeta]:
         self._append_rows()

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.merge_function.factory import merge_function_for
+from interbed.storage.lsm.removals import RemovalRules
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Spill
 from interbed.storage.lsm.writer import BufferMerge
@@ -36,11 +37,13 @@ class FlushedFiles:
         layout = DataFileLayout.of(schema, options)
         merge = None
         if schema.has_primary_key:
+            function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
             merge = BufferMerge(
                 layout=layout,
-                function=merge_function_for(schema, options, drop_deletes=False, looked_up=False),
+                function=function,
                 descending=options.descending_sequence_fields,
                 tells_input=options.changelog_producer is ChangelogProducer.INPUT,
+                removals=RemovalRules.of(schema, options, function),
             )
         return FlushedFiles(layout=layout, names=DataFileNames(options.data_file_prefix), merge=merge)
 

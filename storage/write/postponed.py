@@ -33,12 +33,19 @@ class PostponedRows:
 
     layout: DataFileLayout
     tells_input: bool = False
+    removals: None = None
 
     def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """The rows of all runs one after the other."""
         return concatenate(runs)
 
-    def write(self, runs: Sequence[Run], write: Write, emit_changes: Write | None = None) -> None:
+    def write(
+        self,
+        runs: Sequence[Run],
+        write: Write,
+        emit_changes: Write | None = None,
+        emit_removals: Write | None = None,
+    ) -> None:
         """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
         for batch in in_batches(runs):
             write(file_batch(batch, self.layout))

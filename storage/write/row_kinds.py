@@ -4,7 +4,6 @@ Source: documentation pages `primary-key-table/sequence-rowkind` and `maintenanc
 `ignore-update-before`).
 """
 
-from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.retraction import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Kinds: TypeAlias = "pa.Array[Any]"
@@ -29,7 +27,6 @@ class RowKinds:
         self._ignore_delete = options.ignore_delete
         self._ignore_update_before = options.ignore_update_before
         self._refusal = retract_refusal(schema, options)
-        self._removed = _removed_with_the_row(schema, options)
 
     def apply(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> "tuple[pa.RecordBatch, Kinds | None]":
         """The rows that are written, and their kinds (None when all are insertions).
@@ -56,38 +53,7 @@ class RowKinds:
             retracts = retracts.filter(kept)
         if self._refusal is not None and pc.any(retracts).as_py():
             raise InvalidInputError(self._refusal)
-        if self._removed:
-            batch = _without_values(batch, self._removed, pc.equal(kinds, scalar_of(int(RowKind.DELETE), pa.int8())))
         return batch, kinds
-
-
-def _removed_with_the_row(schema: TableSchema, options: CoreOptions) -> frozenset[str]:
-    """The columns that a -D row removes, which is then written without their values.
-
-    Readers, Paimon's too, begin the row of a key anew with the values of the -D row, so that the next partial row
-    would have values that were deleted. With 'changelog-producer' = 'input' the changelog has the row as it was.
-    """
-    removes = {
-        MergeEngine.PARTIAL_UPDATE: "partial-update.remove-record-on-delete",
-        MergeEngine.AGGREGATION: "aggregation.remove-record-on-delete",
-    }.get(options.merge_engine)
-    if removes is None or not options.boolean(removes, False):
-        return frozenset()
-    if options.changelog_producer is ChangelogProducer.INPUT:
-        return frozenset()
-    kept = {*schema.primary_keys, *options.sequence_fields, options.rowkind_field}
-    return frozenset(f.name for f in schema.fields if f.type.nullable and f.name not in kept)
-
-
-def _without_values(batch: pa.RecordBatch, names: Collection[str], chosen: Any) -> pa.RecordBatch:
-    """The rows with nulls in the columns where it is true."""
-    if not pc.any(chosen).as_py():
-        return batch
-    columns = [
-        pc.if_else(chosen, pa.scalar(None, field.type), column) if field.name in names else column
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def kinds_of(column: "pa.Array[Any]", *, source: str) -> Kinds:

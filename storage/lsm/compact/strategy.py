@@ -9,6 +9,9 @@ those of Paimon's UniversalCompaction, EarlyFullCompaction and ForceUpLevel0Comp
 3. size ratio: from the newest run on, each run that is not much larger than all newer ones together;
 4. the number of runs;
 5. for tables that look up older rows: all of level 0, always or at each so-many-th opportunity.
+
+Where a -D row removes the row of its key, a pick of several runs with -D rows takes all runs, which Paimon's does not:
+merged with newer rows alone a -D row is no longer seen, and values that it removed come back.
 """
 
 from collections.abc import Sequence
@@ -61,7 +64,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniversalStrategy:
-    """The rules' parameters; sizes in bytes. `force_up_level_0` is NEVER, 1 for always, n for each n-th opportunity."""
+    """The rules' parameters; sizes in bytes. `force_up_level_0` is NEVER, 1 for always, n for each n-th opportunity.
+
+    With `removals_take_all` -D rows are merged with nothing less than all runs.
+    """
 
     max_size_amplification_percent: int = 200
     size_ratio: int = 1
@@ -71,6 +77,7 @@ class UniversalStrategy:
     incremental_size_threshold: int | None = None
     off_peak: tuple[int, int, int] = (-1, -1, 0)
     force_up_level_0: int = NEVER
+    removals_take_all: bool = False
 
     @staticmethod
     def of(options: LsmOptions) -> "UniversalStrategy":
@@ -88,6 +95,8 @@ class UniversalStrategy:
             incremental_size_threshold=options.compaction_incremental_size_threshold,
             off_peak=options.off_peak,
             force_up_level_0=force_up,
+            # With deletion vectors older rows are marked where they are, so that none comes back.
+            removals_take_all=options.deletes_remove_rows and not options.deletion_vectors_enabled,
         )
 
     def pick(self, levels: Levels, moment: Moment) -> Pick | None:
@@ -106,7 +115,14 @@ class UniversalStrategy:
                 due = self._grown(levels, moment, count, PickReason.LEVEL_0, detail, forced=True)
         if due is None or (len(due.runs) == 1 and due.runs[0].level == due.output_level):
             return None
-        return due
+        return self._with_removals(levels, due)
+
+    def _with_removals(self, levels: Levels, due: Pick) -> Pick:
+        # An unknown count may hide -D rows. One run has each key once, so that nothing is merged with a -D row.
+        deletes = any(f.delete_row_count != 0 for r in due.runs for f in r.run.files)
+        if not self.removals_take_all or not deletes or len(due.runs) in (1, len(levels.runs)):
+            return due
+        return _full(levels, due.reason, f"{due.detail}; with deletions all runs")
 
     def passed_over_after(self, pick: Pick | None, moment: Moment) -> int:
         """How many opportunities have passed since level 0 was forced upward, once the pick was made."""

@@ -86,6 +86,15 @@ class LsmOptions(OptionReader):
         )
 
     @property
+    def deletes_remove_rows(self) -> bool:
+        """Whether -D rows of a table that merges values remove the row, so that later rows begin a new one."""
+        if self.merge_engine is MergeEngine.PARTIAL_UPDATE:
+            by_group = self.names("partial-update.remove-record-on-sequence-group")
+            return bool(by_group) or self.boolean("partial-update.remove-record-on-delete", False)
+        aggregates = self.merge_engine is MergeEngine.AGGREGATION
+        return aggregates and self.boolean("aggregation.remove-record-on-delete", False)
+
+    @property
     def deletion_vectors_enabled(self) -> bool:
         """Whether the table keeps deletion vectors."""
         return self.boolean("deletion-vectors.enabled", False)

@@ -159,6 +159,11 @@ class Case:
     unique_in_commit: bool = False
     keys: Sequence[str] = field(default=("id",))
 
+    @property
+    def removes(self) -> bool:
+        """Whether -D rows remove the row of their key."""
+        return any("remove-record-on" in option for option in self.options)
+
 
 def _aggregation(functions: dict[str, tuple[TypeJson, Draw, str]], **more: Any) -> dict[str, Any]:
     columns = [(name, of, draw) for name, (of, draw, _) in functions.items()]
@@ -217,6 +222,7 @@ GROUPED: list[tuple[str, TypeJson, Draw]] = [
     ("d", "STRING", _text),
     ("e", "INT", _number),
 ]
+SEQUENCES = ("g", "h", "h2")
 GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "a,b", "fields.h,h2.sequence-group": "c,d"}
 PLAIN: list[tuple[str, TypeJson, Draw]] = [("a", "INT", _number), ("s", "INT", _sequence), ("b", "STRING", _text)]
 
@@ -233,7 +239,8 @@ CASES = [
         name="partial-update-removing",
         columns=PLAIN,
         options={"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
-        kinds="+I +I +I +U -U -D",
+        # To Java a -U row begins a row, with its values, where it is the first of a flush; interbed leaves -U rows out.
+        kinds="+I +I +I +U -D",
     ),
     Case(
         name="partial-update-ignoring",
@@ -370,21 +377,43 @@ CASES = [
 ]
 
 
-def changes(case: Case, source: random.Random, rows: int) -> tuple[list[list[Any]], list[str]]:
-    """The rows of a commit and their kinds; keys come several times, unless the case takes each of them once."""
+def changes(
+    case: Case, source: random.Random, rows: int, *, continued: bool = False
+) -> tuple[list[list[Any]], list[str]]:
+    """The rows of a commit and their kinds; keys come several times, unless the case takes each of them once.
+
+    Where -D rows remove the row of a key it comes again in the same commit only if it is `continued`.
+    """
     if case.unique_in_commit:
         ids = source.sample(range(KEYS), min(KEYS - 1, rows))
     else:
         ids = [source.randrange(KEYS) for _ in range(rows)]
     drawn = [[i, *(draw(source) for _, _, draw in case.columns)] for i in ids]
     kinds = [source.choice(case.kinds.split()) for _ in ids]
-    if any(option.endswith(".remove-record-on-delete") for option in case.options):
-        # Java's writers keep the values of such a row for the next partial one; interbed's leave them out.
-        without = [name not in case.keys for name, _, _ in case.columns]
-        for row, kind in zip(drawn, kinds, strict=True):
-            if kind == "-D":
-                row[1:] = [None if left else value for left, value in zip(without, row[1:], strict=True)]
-    return drawn, kinds
+    if not case.removes:
+        return drawn, kinds
+    # Java's writers keep the values of a -D row for the next partial one; interbed's leave them out.
+    cleared = [name not in {*case.keys, *SEQUENCES} for name in ("id", *(name for name, _, _ in case.columns))]
+    for row, kind in zip(drawn, kinds, strict=True):
+        if kind == "-D":
+            row[:] = [None if clear else value for clear, value in zip(cleared, row, strict=True)]
+    return (drawn, kinds) if continued else _without_more_after_deletions(drawn, kinds)
+
+
+def _without_more_after_deletions(rows: list[list[Any]], kinds: list[str]) -> tuple[list[list[Any]], list[str]]:
+    """The changes without those that follow a -D row of their key.
+
+    Java's writers merge such rows with the deletion, which then removes nothing any more; interbed's do not.
+    """
+    deleted: set[Any] = set()
+    kept_rows, kept_kinds = [], []
+    for row, kind in zip(rows, kinds, strict=True):
+        if row[0] not in deleted:
+            kept_rows.append(row)
+            kept_kinds.append(kind)
+        if kind == "-D":
+            deleted.add(row[0])
+    return kept_rows, kept_kinds
 
 
 def in_order(row: Sequence[Any], names: Sequence[str], case: Case) -> list[Any]:
