@@ -92,6 +92,18 @@ struct HiddenColumn {
   4: required string comment,
 }
 
+/** Columns that keep their values in a row whose sequence is less than theirs. */
+struct SequenceRule {
+  /** The columns that make the sequence, compared one after the other, nulls first. */
+  1: required list<string> sequence,
+  /** True when the least value wins. */
+  2: required bool descending,
+  /** The columns that follow the sequence. */
+  3: required list<string> columns,
+  /** True when a row without any of the sequence changes none of the columns. */
+  4: required bool needsSequence,
+}
+
 /** How UPDATE, DELETE and MERGE INTO change rows of a table: by rows that go and rows that come. */
 struct RowChanges {
   /** Columns by which a row is found again. */
@@ -108,6 +120,10 @@ struct RowChanges {
   6: optional bool upserts,
   /** True when a row goes by its key alone, and writing that does nothing where the key is not there. */
   7: optional bool deletesByKey,
+  /** Where the table would keep values of a row in the place of updated ones. */
+  8: optional list<SequenceRule> sequences,
+  /** Columns that keep their value where an updated row has null. */
+  9: optional list<string> keptForNull,
 }
 
 struct TableInfo {

@@ -12,13 +12,14 @@ from interbed.spark_ext.handle.hidden_columns import OLD_ROW, needs_old_rows
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomic
+from interbed.storage.lsm.merge_function.kept_values import kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.options.lsm import ChangelogProducer, SequenceOrder
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
-from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, delete_refusal, refusals
-from interbed.thrift_idl.planner.ttypes import RowChanges, WriteClustering
+from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, UPDATE, delete_refusal, refusals
+from interbed.thrift_idl.planner.ttypes import RowChanges, SequenceRule, WriteClustering
 
 KIND = "_row_kind"
 """The column of row kinds beside the table's own, as the JVM sends it."""
@@ -43,6 +44,9 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
     sent = {}
     if needs_old_rows(schema):
         sent = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
+    sequences, kept = _sequences(schema), _kept_for_null(schema)
+    if sequences or kept:
+        sent[UPDATE] = [OLD_ROW]
     return RowChanges(
         rowId=keys,
         toldOfRows=sent,
@@ -50,7 +54,32 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
         splitsUpdates=False,
         upserts=_upserts(schema),
         deletesByKey=_deletes_by_key(schema),
+        sequences=sequences,
+        keptForNull=kept,
     )
+
+
+def _sequences(schema: TableSchema) -> list[SequenceRule]:
+    """The rules by which the table drops an updated row, or some of its columns."""
+    options = schema.core
+    if options.merge_engine not in UPDATABLE:
+        return []
+    fields = options.sequence_fields
+    rules = []
+    if fields:
+        others = [n for n in schema.names if n not in {*schema.primary_keys, *fields}]
+        descending = options.sequence_order is SequenceOrder.DESCENDING
+        rules = [SequenceRule(sequence=list(fields), descending=descending, columns=others, needsSequence=False)]
+    groups = {kept.sequence: kept.others for kept in kept_columns(schema, options).values() if kept.sequence}
+    return rules + [
+        SequenceRule(sequence=list(sequence), descending=False, columns=list(columns), needsSequence=True)
+        for sequence, columns in groups.items()
+    ]
+
+
+def _kept_for_null(schema: TableSchema) -> list[str]:
+    """The columns that an UPDATE can't set to null."""
+    return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
 
 
 def _upserts(schema: TableSchema) -> bool:
@@ -58,6 +87,8 @@ def _upserts(schema: TableSchema) -> bool:
     options = schema.core
     return (
         options.merge_engine in UPDATABLE
+        # An updated row may be refused for what the old one is.
+        and not _sequences(schema)
         # These make a difference between a row that comes and one that is updated.
         and options.changelog_producer is not ChangelogProducer.INPUT
         and options.rowkind_field is None

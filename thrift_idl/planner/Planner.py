@@ -3998,10 +3998,10 @@ class listNamespaces_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype334, _size331) = iprot.readListBegin()
-                    for _i335 in range(_size331):
-                        _elem336 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem336)
+                    (_etype362, _size359) = iprot.readListBegin()
+                    for _i363 in range(_size359):
+                        _elem364 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem364)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4023,8 +4023,8 @@ class listNamespaces_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter337 in self.success:
-                oprot.writeString(iter337.encode('utf-8') if sys.version_info[0] == 2 else iter337)
+            for iter365 in self.success:
+                oprot.writeString(iter365.encode('utf-8') if sys.version_info[0] == 2 else iter365)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4379,11 +4379,11 @@ class alterNamespace_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype341, _size338) = iprot.readListBegin()
-                    for _i342 in range(_size338):
-                        _elem343 = NamespaceChange()
-                        _elem343.read(iprot)
-                        self.changes.append(_elem343)
+                    (_etype369, _size366) = iprot.readListBegin()
+                    for _i370 in range(_size366):
+                        _elem371 = NamespaceChange()
+                        _elem371.read(iprot)
+                        self.changes.append(_elem371)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4408,8 +4408,8 @@ class alterNamespace_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter344 in self.changes:
-                iter344.write(oprot)
+            for iter372 in self.changes:
+                iter372.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4748,10 +4748,10 @@ class listTables_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype348, _size345) = iprot.readListBegin()
-                    for _i349 in range(_size345):
-                        _elem350 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem350)
+                    (_etype376, _size373) = iprot.readListBegin()
+                    for _i377 in range(_size373):
+                        _elem378 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem378)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4773,8 +4773,8 @@ class listTables_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter351 in self.success:
-                oprot.writeString(iter351.encode('utf-8') if sys.version_info[0] == 2 else iter351)
+            for iter379 in self.success:
+                oprot.writeString(iter379.encode('utf-8') if sys.version_info[0] == 2 else iter379)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5135,11 +5135,11 @@ class alterTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype355, _size352) = iprot.readListBegin()
-                    for _i356 in range(_size352):
-                        _elem357 = TableChange()
-                        _elem357.read(iprot)
-                        self.changes.append(_elem357)
+                    (_etype383, _size380) = iprot.readListBegin()
+                    for _i384 in range(_size380):
+                        _elem385 = TableChange()
+                        _elem385.read(iprot)
+                        self.changes.append(_elem385)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5160,8 +5160,8 @@ class alterTable_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter358 in self.changes:
-                iter358.write(oprot)
+            for iter386 in self.changes:
+                iter386.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5646,11 +5646,11 @@ class listPartitions_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype362, _size359) = iprot.readListBegin()
-                    for _i363 in range(_size359):
-                        _elem364 = PartitionInfo()
-                        _elem364.read(iprot)
-                        self.success.append(_elem364)
+                    (_etype390, _size387) = iprot.readListBegin()
+                    for _i391 in range(_size387):
+                        _elem392 = PartitionInfo()
+                        _elem392.read(iprot)
+                        self.success.append(_elem392)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5672,8 +5672,8 @@ class listPartitions_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter365 in self.success:
-                iter365.write(oprot)
+            for iter393 in self.success:
+                iter393.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5733,10 +5733,10 @@ class createPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype369, _size366) = iprot.readListBegin()
-                    for _i370 in range(_size366):
-                        _elem371 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem371)
+                    (_etype397, _size394) = iprot.readListBegin()
+                    for _i398 in range(_size394):
+                        _elem399 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem399)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5757,8 +5757,8 @@ class createPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter372 in self.specsJson:
-                oprot.writeString(iter372.encode('utf-8') if sys.version_info[0] == 2 else iter372)
+            for iter400 in self.specsJson:
+                oprot.writeString(iter400.encode('utf-8') if sys.version_info[0] == 2 else iter400)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5877,10 +5877,10 @@ class dropPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype376, _size373) = iprot.readListBegin()
-                    for _i377 in range(_size373):
-                        _elem378 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem378)
+                    (_etype404, _size401) = iprot.readListBegin()
+                    for _i405 in range(_size401):
+                        _elem406 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem406)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5901,8 +5901,8 @@ class dropPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter379 in self.specsJson:
-                oprot.writeString(iter379.encode('utf-8') if sys.version_info[0] == 2 else iter379)
+            for iter407 in self.specsJson:
+                oprot.writeString(iter407.encode('utf-8') if sys.version_info[0] == 2 else iter407)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6021,10 +6021,10 @@ class truncatePartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype383, _size380) = iprot.readListBegin()
-                    for _i384 in range(_size380):
-                        _elem385 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem385)
+                    (_etype411, _size408) = iprot.readListBegin()
+                    for _i412 in range(_size408):
+                        _elem413 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem413)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6045,8 +6045,8 @@ class truncatePartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter386 in self.specsJson:
-                oprot.writeString(iter386.encode('utf-8') if sys.version_info[0] == 2 else iter386)
+            for iter414 in self.specsJson:
+                oprot.writeString(iter414.encode('utf-8') if sys.version_info[0] == 2 else iter414)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6165,10 +6165,10 @@ class pushFilters_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype390, _size387) = iprot.readListBegin()
-                    for _i391 in range(_size387):
-                        _elem392 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem392)
+                    (_etype418, _size415) = iprot.readListBegin()
+                    for _i419 in range(_size415):
+                        _elem420 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem420)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6189,8 +6189,8 @@ class pushFilters_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter393 in self.filters:
-                oprot.writeString(iter393.encode('utf-8') if sys.version_info[0] == 2 else iter393)
+            for iter421 in self.filters:
+                oprot.writeString(iter421.encode('utf-8') if sys.version_info[0] == 2 else iter421)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6242,10 +6242,10 @@ class pushFilters_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype397, _size394) = iprot.readListBegin()
-                    for _i398 in range(_size394):
-                        _elem399 = iprot.readI32()
-                        self.success.append(_elem399)
+                    (_etype425, _size422) = iprot.readListBegin()
+                    for _i426 in range(_size422):
+                        _elem427 = iprot.readI32()
+                        self.success.append(_elem427)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6267,8 +6267,8 @@ class pushFilters_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.I32, len(self.success))
-            for iter400 in self.success:
-                oprot.writeI32(iter400)
+            for iter428 in self.success:
+                oprot.writeI32(iter428)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -6485,11 +6485,11 @@ class aggregate_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.aggregates = []
-                    (_etype404, _size401) = iprot.readListBegin()
-                    for _i405 in range(_size401):
-                        _elem406 = Aggregate()
-                        _elem406.read(iprot)
-                        self.aggregates.append(_elem406)
+                    (_etype432, _size429) = iprot.readListBegin()
+                    for _i433 in range(_size429):
+                        _elem434 = Aggregate()
+                        _elem434.read(iprot)
+                        self.aggregates.append(_elem434)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6514,8 +6514,8 @@ class aggregate_args(object):
         if self.aggregates is not None:
             oprot.writeFieldBegin('aggregates', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.aggregates))
-            for iter407 in self.aggregates:
-                iter407.write(oprot)
+            for iter435 in self.aggregates:
+                iter435.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6796,10 +6796,10 @@ class commitWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype411, _size408) = iprot.readListBegin()
-                    for _i412 in range(_size408):
-                        _elem413 = iprot.readBinary()
-                        self.messages.append(_elem413)
+                    (_etype439, _size436) = iprot.readListBegin()
+                    for _i440 in range(_size436):
+                        _elem441 = iprot.readBinary()
+                        self.messages.append(_elem441)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6820,8 +6820,8 @@ class commitWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter414 in self.messages:
-                oprot.writeBinary(iter414)
+            for iter442 in self.messages:
+                oprot.writeBinary(iter442)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6952,10 +6952,10 @@ class abortWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype418, _size415) = iprot.readListBegin()
-                    for _i419 in range(_size415):
-                        _elem420 = iprot.readBinary()
-                        self.messages.append(_elem420)
+                    (_etype446, _size443) = iprot.readListBegin()
+                    for _i447 in range(_size443):
+                        _elem448 = iprot.readBinary()
+                        self.messages.append(_elem448)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6976,8 +6976,8 @@ class abortWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter421 in self.messages:
-                oprot.writeBinary(iter421)
+            for iter449 in self.messages:
+                oprot.writeBinary(iter449)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7154,11 +7154,11 @@ class listProcedures_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype425, _size422) = iprot.readListBegin()
-                    for _i426 in range(_size422):
-                        _elem427 = ProcedureInfo()
-                        _elem427.read(iprot)
-                        self.success.append(_elem427)
+                    (_etype453, _size450) = iprot.readListBegin()
+                    for _i454 in range(_size450):
+                        _elem455 = ProcedureInfo()
+                        _elem455.read(iprot)
+                        self.success.append(_elem455)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7180,8 +7180,8 @@ class listProcedures_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter428 in self.success:
-                iter428.write(oprot)
+            for iter456 in self.success:
+                iter456.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -7386,10 +7386,10 @@ class continueProcedure_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.results = []
-                    (_etype432, _size429) = iprot.readListBegin()
-                    for _i433 in range(_size429):
-                        _elem434 = iprot.readBinary()
-                        self.results.append(_elem434)
+                    (_etype460, _size457) = iprot.readListBegin()
+                    for _i461 in range(_size457):
+                        _elem462 = iprot.readBinary()
+                        self.results.append(_elem462)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7414,8 +7414,8 @@ class continueProcedure_args(object):
         if self.results is not None:
             oprot.writeFieldBegin('results', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.results))
-            for iter435 in self.results:
-                oprot.writeBinary(iter435)
+            for iter463 in self.results:
+                oprot.writeBinary(iter463)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7686,22 +7686,22 @@ class loadPath_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype437, _vtype438, _size436) = iprot.readMapBegin()
-                    for _i440 in range(_size436):
-                        _key441 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val442 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key441] = _val442
+                    (_ktype465, _vtype466, _size464) = iprot.readMapBegin()
+                    for _i468 in range(_size464):
+                        _key469 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val470 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key469] = _val470
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.settings = {}
-                    (_ktype444, _vtype445, _size443) = iprot.readMapBegin()
-                    for _i447 in range(_size443):
-                        _key448 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val449 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.settings[_key448] = _val449
+                    (_ktype472, _vtype473, _size471) = iprot.readMapBegin()
+                    for _i475 in range(_size471):
+                        _key476 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val477 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.settings[_key476] = _val477
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -7722,17 +7722,17 @@ class loadPath_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter450, viter451 in self.options.items():
-                oprot.writeString(kiter450.encode('utf-8') if sys.version_info[0] == 2 else kiter450)
-                oprot.writeString(viter451.encode('utf-8') if sys.version_info[0] == 2 else viter451)
+            for kiter478, viter479 in self.options.items():
+                oprot.writeString(kiter478.encode('utf-8') if sys.version_info[0] == 2 else kiter478)
+                oprot.writeString(viter479.encode('utf-8') if sys.version_info[0] == 2 else viter479)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.settings is not None:
             oprot.writeFieldBegin('settings', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.settings))
-            for kiter452, viter453 in self.settings.items():
-                oprot.writeString(kiter452.encode('utf-8') if sys.version_info[0] == 2 else kiter452)
-                oprot.writeString(viter453.encode('utf-8') if sys.version_info[0] == 2 else viter453)
+            for kiter480, viter481 in self.settings.items():
+                oprot.writeString(kiter480.encode('utf-8') if sys.version_info[0] == 2 else kiter480)
+                oprot.writeString(viter481.encode('utf-8') if sys.version_info[0] == 2 else viter481)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9331,10 +9331,10 @@ class commitEpoch_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype457, _size454) = iprot.readListBegin()
-                    for _i458 in range(_size454):
-                        _elem459 = iprot.readBinary()
-                        self.messages.append(_elem459)
+                    (_etype485, _size482) = iprot.readListBegin()
+                    for _i486 in range(_size482):
+                        _elem487 = iprot.readBinary()
+                        self.messages.append(_elem487)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9359,8 +9359,8 @@ class commitEpoch_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter460 in self.messages:
-                oprot.writeBinary(iter460)
+            for iter488 in self.messages:
+                oprot.writeBinary(iter488)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9628,10 +9628,10 @@ class canDeleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype464, _size461) = iprot.readListBegin()
-                    for _i465 in range(_size461):
-                        _elem466 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem466)
+                    (_etype492, _size489) = iprot.readListBegin()
+                    for _i493 in range(_size489):
+                        _elem494 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem494)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9652,8 +9652,8 @@ class canDeleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter467 in self.filters:
-                oprot.writeString(iter467.encode('utf-8') if sys.version_info[0] == 2 else iter467)
+            for iter495 in self.filters:
+                oprot.writeString(iter495.encode('utf-8') if sys.version_info[0] == 2 else iter495)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9783,10 +9783,10 @@ class deleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype471, _size468) = iprot.readListBegin()
-                    for _i472 in range(_size468):
-                        _elem473 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem473)
+                    (_etype499, _size496) = iprot.readListBegin()
+                    for _i500 in range(_size496):
+                        _elem501 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem501)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9807,8 +9807,8 @@ class deleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter474 in self.filters:
-                oprot.writeString(iter474.encode('utf-8') if sys.version_info[0] == 2 else iter474)
+            for iter502 in self.filters:
+                oprot.writeString(iter502.encode('utf-8') if sys.version_info[0] == 2 else iter502)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9997,10 +9997,10 @@ class listViews_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype478, _size475) = iprot.readListBegin()
-                    for _i479 in range(_size475):
-                        _elem480 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem480)
+                    (_etype506, _size503) = iprot.readListBegin()
+                    for _i507 in range(_size503):
+                        _elem508 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem508)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10022,8 +10022,8 @@ class listViews_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter481 in self.success:
-                oprot.writeString(iter481.encode('utf-8') if sys.version_info[0] == 2 else iter481)
+            for iter509 in self.success:
+                oprot.writeString(iter509.encode('utf-8') if sys.version_info[0] == 2 else iter509)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -10676,11 +10676,11 @@ class targetOfRows_args(object):
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype483, _vtype484, _size482) = iprot.readMapBegin()
-                    for _i486 in range(_size482):
-                        _key487 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val488 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key487] = _val488
+                    (_ktype511, _vtype512, _size510) = iprot.readMapBegin()
+                    for _i514 in range(_size510):
+                        _key515 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val516 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key515] = _val516
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -10710,9 +10710,9 @@ class targetOfRows_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter489, viter490 in self.options.items():
-                oprot.writeString(kiter489.encode('utf-8') if sys.version_info[0] == 2 else kiter489)
-                oprot.writeString(viter490.encode('utf-8') if sys.version_info[0] == 2 else viter490)
+            for kiter517, viter518 in self.options.items():
+                oprot.writeString(kiter517.encode('utf-8') if sys.version_info[0] == 2 else kiter517)
+                oprot.writeString(viter518.encode('utf-8') if sys.version_info[0] == 2 else viter518)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.caseSensitive is not None:
@@ -10852,10 +10852,10 @@ class analyzeTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype494, _size491) = iprot.readListBegin()
-                    for _i495 in range(_size491):
-                        _elem496 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem496)
+                    (_etype522, _size519) = iprot.readListBegin()
+                    for _i523 in range(_size519):
+                        _elem524 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem524)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10881,8 +10881,8 @@ class analyzeTable_args(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter497 in self.columns:
-                oprot.writeString(iter497.encode('utf-8') if sys.version_info[0] == 2 else iter497)
+            for iter525 in self.columns:
+                oprot.writeString(iter525.encode('utf-8') if sys.version_info[0] == 2 else iter525)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.allColumns is not None:

@@ -879,6 +879,122 @@ class HiddenColumn(object):
         return not (self == other)
 
 
+class SequenceRule(object):
+    """
+    Columns that keep their values in a row whose sequence is less than theirs.
+
+    Attributes:
+     - sequence: The columns that make the sequence, compared one after the other, nulls first.
+     - descending: True when the least value wins.
+     - columns: The columns that follow the sequence.
+     - needsSequence: True when a row without any of the sequence changes none of the columns.
+
+    """
+
+
+    def __init__(self, sequence=None, descending=None, columns=None, needsSequence=None,):
+        self.sequence = sequence
+        self.descending = descending
+        self.columns = columns
+        self.needsSequence = needsSequence
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.sequence = []
+                    (_etype51, _size48) = iprot.readListBegin()
+                    for _i52 in range(_size48):
+                        _elem53 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.sequence.append(_elem53)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.BOOL:
+                    self.descending = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.columns = []
+                    (_etype57, _size54) = iprot.readListBegin()
+                    for _i58 in range(_size54):
+                        _elem59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem59)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.BOOL:
+                    self.needsSequence = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('SequenceRule')
+        if self.sequence is not None:
+            oprot.writeFieldBegin('sequence', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRING, len(self.sequence))
+            for iter60 in self.sequence:
+                oprot.writeString(iter60.encode('utf-8') if sys.version_info[0] == 2 else iter60)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.descending is not None:
+            oprot.writeFieldBegin('descending', TType.BOOL, 2)
+            oprot.writeBool(self.descending)
+            oprot.writeFieldEnd()
+        if self.columns is not None:
+            oprot.writeFieldBegin('columns', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.columns))
+            for iter61 in self.columns:
+                oprot.writeString(iter61.encode('utf-8') if sys.version_info[0] == 2 else iter61)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.needsSequence is not None:
+            oprot.writeFieldBegin('needsSequence', TType.BOOL, 4)
+            oprot.writeBool(self.needsSequence)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.sequence is None:
+            raise TProtocolException(message='Required field sequence is unset!')
+        if self.descending is None:
+            raise TProtocolException(message='Required field descending is unset!')
+        if self.columns is None:
+            raise TProtocolException(message='Required field columns is unset!')
+        if self.needsSequence is None:
+            raise TProtocolException(message='Required field needsSequence is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class RowChanges(object):
     """
     How UPDATE, DELETE and MERGE INTO change rows of a table: by rows that go and rows that come.
@@ -891,11 +1007,13 @@ class RowChanges(object):
      - clustering: How changed rows are clustered; absent: as those of other writes.
      - upserts: True when writing a row does the same whether its key is there or not.
      - deletesByKey: True when a row goes by its key alone, and writing that does nothing where the key is not there.
+     - sequences: Where the table would keep values of a row in the place of updated ones.
+     - keptForNull: Columns that keep their value where an updated row has null.
 
     """
 
 
-    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None, deletesByKey=None,):
+    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None, deletesByKey=None, sequences=None, keptForNull=None,):
         self.rowId = rowId
         self.toldOfRows = toldOfRows
         self.refusals = refusals
@@ -903,6 +1021,8 @@ class RowChanges(object):
         self.clustering = clustering
         self.upserts = upserts
         self.deletesByKey = deletesByKey
+        self.sequences = sequences
+        self.keptForNull = keptForNull
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -916,37 +1036,37 @@ class RowChanges(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rowId = []
-                    (_etype51, _size48) = iprot.readListBegin()
-                    for _i52 in range(_size48):
-                        _elem53 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rowId.append(_elem53)
+                    (_etype65, _size62) = iprot.readListBegin()
+                    for _i66 in range(_size62):
+                        _elem67 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rowId.append(_elem67)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.toldOfRows = {}
-                    (_ktype55, _vtype56, _size54) = iprot.readMapBegin()
-                    for _i58 in range(_size54):
-                        _key59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val60 = []
-                        (_etype64, _size61) = iprot.readListBegin()
-                        for _i65 in range(_size61):
-                            _elem66 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                            _val60.append(_elem66)
+                    (_ktype69, _vtype70, _size68) = iprot.readMapBegin()
+                    for _i72 in range(_size68):
+                        _key73 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val74 = []
+                        (_etype78, _size75) = iprot.readListBegin()
+                        for _i79 in range(_size75):
+                            _elem80 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _val74.append(_elem80)
                         iprot.readListEnd()
-                        self.toldOfRows[_key59] = _val60
+                        self.toldOfRows[_key73] = _val74
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.refusals = {}
-                    (_ktype68, _vtype69, _size67) = iprot.readMapBegin()
-                    for _i71 in range(_size67):
-                        _key72 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val73 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.refusals[_key72] = _val73
+                    (_ktype82, _vtype83, _size81) = iprot.readMapBegin()
+                    for _i85 in range(_size81):
+                        _key86 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val87 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.refusals[_key86] = _val87
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -971,6 +1091,27 @@ class RowChanges(object):
                     self.deletesByKey = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 8:
+                if ftype == TType.LIST:
+                    self.sequences = []
+                    (_etype91, _size88) = iprot.readListBegin()
+                    for _i92 in range(_size88):
+                        _elem93 = SequenceRule()
+                        _elem93.read(iprot)
+                        self.sequences.append(_elem93)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.LIST:
+                    self.keptForNull = []
+                    (_etype97, _size94) = iprot.readListBegin()
+                    for _i98 in range(_size94):
+                        _elem99 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.keptForNull.append(_elem99)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -984,27 +1125,27 @@ class RowChanges(object):
         if self.rowId is not None:
             oprot.writeFieldBegin('rowId', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rowId))
-            for iter74 in self.rowId:
-                oprot.writeString(iter74.encode('utf-8') if sys.version_info[0] == 2 else iter74)
+            for iter100 in self.rowId:
+                oprot.writeString(iter100.encode('utf-8') if sys.version_info[0] == 2 else iter100)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.toldOfRows is not None:
             oprot.writeFieldBegin('toldOfRows', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.LIST, len(self.toldOfRows))
-            for kiter75, viter76 in self.toldOfRows.items():
-                oprot.writeString(kiter75.encode('utf-8') if sys.version_info[0] == 2 else kiter75)
-                oprot.writeListBegin(TType.STRING, len(viter76))
-                for iter77 in viter76:
-                    oprot.writeString(iter77.encode('utf-8') if sys.version_info[0] == 2 else iter77)
+            for kiter101, viter102 in self.toldOfRows.items():
+                oprot.writeString(kiter101.encode('utf-8') if sys.version_info[0] == 2 else kiter101)
+                oprot.writeListBegin(TType.STRING, len(viter102))
+                for iter103 in viter102:
+                    oprot.writeString(iter103.encode('utf-8') if sys.version_info[0] == 2 else iter103)
                 oprot.writeListEnd()
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.refusals is not None:
             oprot.writeFieldBegin('refusals', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.refusals))
-            for kiter78, viter79 in self.refusals.items():
-                oprot.writeString(kiter78.encode('utf-8') if sys.version_info[0] == 2 else kiter78)
-                oprot.writeString(viter79.encode('utf-8') if sys.version_info[0] == 2 else viter79)
+            for kiter104, viter105 in self.refusals.items():
+                oprot.writeString(kiter104.encode('utf-8') if sys.version_info[0] == 2 else kiter104)
+                oprot.writeString(viter105.encode('utf-8') if sys.version_info[0] == 2 else viter105)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.splitsUpdates is not None:
@@ -1022,6 +1163,20 @@ class RowChanges(object):
         if self.deletesByKey is not None:
             oprot.writeFieldBegin('deletesByKey', TType.BOOL, 7)
             oprot.writeBool(self.deletesByKey)
+            oprot.writeFieldEnd()
+        if self.sequences is not None:
+            oprot.writeFieldBegin('sequences', TType.LIST, 8)
+            oprot.writeListBegin(TType.STRUCT, len(self.sequences))
+            for iter106 in self.sequences:
+                iter106.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.keptForNull is not None:
+            oprot.writeFieldBegin('keptForNull', TType.LIST, 9)
+            oprot.writeListBegin(TType.STRING, len(self.keptForNull))
+            for iter107 in self.keptForNull:
+                oprot.writeString(iter107.encode('utf-8') if sys.version_info[0] == 2 else iter107)
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1097,31 +1252,31 @@ class TableInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitionKeys = []
-                    (_etype83, _size80) = iprot.readListBegin()
-                    for _i84 in range(_size80):
-                        _elem85 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionKeys.append(_elem85)
+                    (_etype111, _size108) = iprot.readListBegin()
+                    for _i112 in range(_size108):
+                        _elem113 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionKeys.append(_elem113)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.primaryKeys = []
-                    (_etype89, _size86) = iprot.readListBegin()
-                    for _i90 in range(_size86):
-                        _elem91 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.primaryKeys.append(_elem91)
+                    (_etype117, _size114) = iprot.readListBegin()
+                    for _i118 in range(_size114):
+                        _elem119 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.primaryKeys.append(_elem119)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype93, _vtype94, _size92) = iprot.readMapBegin()
-                    for _i96 in range(_size92):
-                        _key97 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val98 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key97] = _val98
+                    (_ktype121, _vtype122, _size120) = iprot.readMapBegin()
+                    for _i124 in range(_size120):
+                        _key125 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val126 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key125] = _val126
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1144,11 +1299,11 @@ class TableInfo(object):
             elif fid == 8:
                 if ftype == TType.LIST:
                     self.hiddenColumns = []
-                    (_etype102, _size99) = iprot.readListBegin()
-                    for _i103 in range(_size99):
-                        _elem104 = HiddenColumn()
-                        _elem104.read(iprot)
-                        self.hiddenColumns.append(_elem104)
+                    (_etype130, _size127) = iprot.readListBegin()
+                    for _i131 in range(_size127):
+                        _elem132 = HiddenColumn()
+                        _elem132.read(iprot)
+                        self.hiddenColumns.append(_elem132)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1185,23 +1340,23 @@ class TableInfo(object):
         if self.partitionKeys is not None:
             oprot.writeFieldBegin('partitionKeys', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.partitionKeys))
-            for iter105 in self.partitionKeys:
-                oprot.writeString(iter105.encode('utf-8') if sys.version_info[0] == 2 else iter105)
+            for iter133 in self.partitionKeys:
+                oprot.writeString(iter133.encode('utf-8') if sys.version_info[0] == 2 else iter133)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.primaryKeys is not None:
             oprot.writeFieldBegin('primaryKeys', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.primaryKeys))
-            for iter106 in self.primaryKeys:
-                oprot.writeString(iter106.encode('utf-8') if sys.version_info[0] == 2 else iter106)
+            for iter134 in self.primaryKeys:
+                oprot.writeString(iter134.encode('utf-8') if sys.version_info[0] == 2 else iter134)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter107, viter108 in self.properties.items():
-                oprot.writeString(kiter107.encode('utf-8') if sys.version_info[0] == 2 else kiter107)
-                oprot.writeString(viter108.encode('utf-8') if sys.version_info[0] == 2 else viter108)
+            for kiter135, viter136 in self.properties.items():
+                oprot.writeString(kiter135.encode('utf-8') if sys.version_info[0] == 2 else kiter135)
+                oprot.writeString(viter136.encode('utf-8') if sys.version_info[0] == 2 else viter136)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.snapshotId is not None:
@@ -1219,8 +1374,8 @@ class TableInfo(object):
         if self.hiddenColumns is not None:
             oprot.writeFieldBegin('hiddenColumns', TType.LIST, 8)
             oprot.writeListBegin(TType.STRUCT, len(self.hiddenColumns))
-            for iter109 in self.hiddenColumns:
-                iter109.write(oprot)
+            for iter137 in self.hiddenColumns:
+                iter137.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowChanges is not None:
@@ -1299,10 +1454,10 @@ class PartitionTransform(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype113, _size110) = iprot.readListBegin()
-                    for _i114 in range(_size110):
-                        _elem115 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem115)
+                    (_etype141, _size138) = iprot.readListBegin()
+                    for _i142 in range(_size138):
+                        _elem143 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem143)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1328,8 +1483,8 @@ class PartitionTransform(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter116 in self.columns:
-                oprot.writeString(iter116.encode('utf-8') if sys.version_info[0] == 2 else iter116)
+            for iter144 in self.columns:
+                oprot.writeString(iter144.encode('utf-8') if sys.version_info[0] == 2 else iter144)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -1390,22 +1545,22 @@ class CreateTable(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitioning = []
-                    (_etype120, _size117) = iprot.readListBegin()
-                    for _i121 in range(_size117):
-                        _elem122 = PartitionTransform()
-                        _elem122.read(iprot)
-                        self.partitioning.append(_elem122)
+                    (_etype148, _size145) = iprot.readListBegin()
+                    for _i149 in range(_size145):
+                        _elem150 = PartitionTransform()
+                        _elem150.read(iprot)
+                        self.partitioning.append(_elem150)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype124, _vtype125, _size123) = iprot.readMapBegin()
-                    for _i127 in range(_size123):
-                        _key128 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val129 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key128] = _val129
+                    (_ktype152, _vtype153, _size151) = iprot.readMapBegin()
+                    for _i155 in range(_size151):
+                        _key156 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val157 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key156] = _val157
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1426,16 +1581,16 @@ class CreateTable(object):
         if self.partitioning is not None:
             oprot.writeFieldBegin('partitioning', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.partitioning))
-            for iter130 in self.partitioning:
-                iter130.write(oprot)
+            for iter158 in self.partitioning:
+                iter158.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter131, viter132 in self.properties.items():
-                oprot.writeString(kiter131.encode('utf-8') if sys.version_info[0] == 2 else kiter131)
-                oprot.writeString(viter132.encode('utf-8') if sys.version_info[0] == 2 else viter132)
+            for kiter159, viter160 in self.properties.items():
+                oprot.writeString(kiter159.encode('utf-8') if sys.version_info[0] == 2 else kiter159)
+                oprot.writeString(viter160.encode('utf-8') if sys.version_info[0] == 2 else viter160)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1506,10 +1661,10 @@ class TableChange(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.path = []
-                    (_etype136, _size133) = iprot.readListBegin()
-                    for _i137 in range(_size133):
-                        _elem138 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.path.append(_elem138)
+                    (_etype164, _size161) = iprot.readListBegin()
+                    for _i165 in range(_size161):
+                        _elem166 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.path.append(_elem166)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1565,8 +1720,8 @@ class TableChange(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.path))
-            for iter139 in self.path:
-                oprot.writeString(iter139.encode('utf-8') if sys.version_info[0] == 2 else iter139)
+            for iter167 in self.path:
+                oprot.writeString(iter167.encode('utf-8') if sys.version_info[0] == 2 else iter167)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.value is not None:
@@ -1828,20 +1983,20 @@ class ScanRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype143, _size140) = iprot.readListBegin()
-                    for _i144 in range(_size140):
-                        _elem145 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem145)
+                    (_etype171, _size168) = iprot.readListBegin()
+                    for _i172 in range(_size168):
+                        _elem173 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem173)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype149, _size146) = iprot.readListBegin()
-                    for _i150 in range(_size146):
-                        _elem151 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem151)
+                    (_etype177, _size174) = iprot.readListBegin()
+                    for _i178 in range(_size174):
+                        _elem179 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem179)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1853,11 +2008,11 @@ class ScanRequest(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype153, _vtype154, _size152) = iprot.readMapBegin()
-                    for _i156 in range(_size152):
-                        _key157 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val158 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key157] = _val158
+                    (_ktype181, _vtype182, _size180) = iprot.readMapBegin()
+                    for _i184 in range(_size180):
+                        _key185 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val186 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key185] = _val186
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1900,15 +2055,15 @@ class ScanRequest(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter159 in self.columns:
-                oprot.writeString(iter159.encode('utf-8') if sys.version_info[0] == 2 else iter159)
+            for iter187 in self.columns:
+                oprot.writeString(iter187.encode('utf-8') if sys.version_info[0] == 2 else iter187)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter160 in self.filters:
-                oprot.writeString(iter160.encode('utf-8') if sys.version_info[0] == 2 else iter160)
+            for iter188 in self.filters:
+                oprot.writeString(iter188.encode('utf-8') if sys.version_info[0] == 2 else iter188)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.limit is not None:
@@ -1918,9 +2073,9 @@ class ScanRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter161, viter162 in self.options.items():
-                oprot.writeString(kiter161.encode('utf-8') if sys.version_info[0] == 2 else kiter161)
-                oprot.writeString(viter162.encode('utf-8') if sys.version_info[0] == 2 else viter162)
+            for kiter189, viter190 in self.options.items():
+                oprot.writeString(kiter189.encode('utf-8') if sys.version_info[0] == 2 else kiter189)
+                oprot.writeString(viter190.encode('utf-8') if sys.version_info[0] == 2 else viter190)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2091,21 +2246,21 @@ class ScanSplit(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.nativeFiles = []
-                    (_etype166, _size163) = iprot.readListBegin()
-                    for _i167 in range(_size163):
-                        _elem168 = NativeFile()
-                        _elem168.read(iprot)
-                        self.nativeFiles.append(_elem168)
+                    (_etype194, _size191) = iprot.readListBegin()
+                    for _i195 in range(_size191):
+                        _elem196 = NativeFile()
+                        _elem196.read(iprot)
+                        self.nativeFiles.append(_elem196)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.preferredHosts = []
-                    (_etype172, _size169) = iprot.readListBegin()
-                    for _i173 in range(_size169):
-                        _elem174 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.preferredHosts.append(_elem174)
+                    (_etype200, _size197) = iprot.readListBegin()
+                    for _i201 in range(_size197):
+                        _elem202 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.preferredHosts.append(_elem202)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2144,15 +2299,15 @@ class ScanSplit(object):
         if self.nativeFiles is not None:
             oprot.writeFieldBegin('nativeFiles', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.nativeFiles))
-            for iter175 in self.nativeFiles:
-                iter175.write(oprot)
+            for iter203 in self.nativeFiles:
+                iter203.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.preferredHosts is not None:
             oprot.writeFieldBegin('preferredHosts', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.preferredHosts))
-            for iter176 in self.preferredHosts:
-                oprot.writeString(iter176.encode('utf-8') if sys.version_info[0] == 2 else iter176)
+            for iter204 in self.preferredHosts:
+                oprot.writeString(iter204.encode('utf-8') if sys.version_info[0] == 2 else iter204)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.key is not None:
@@ -2220,10 +2375,10 @@ class ScanPartitioning(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype180, _size177) = iprot.readListBegin()
-                    for _i181 in range(_size177):
-                        _elem182 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem182)
+                    (_etype208, _size205) = iprot.readListBegin()
+                    for _i209 in range(_size205):
+                        _elem210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem210)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2235,10 +2390,10 @@ class ScanPartitioning(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.bucketColumns = []
-                    (_etype186, _size183) = iprot.readListBegin()
-                    for _i187 in range(_size183):
-                        _elem188 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.bucketColumns.append(_elem188)
+                    (_etype214, _size211) = iprot.readListBegin()
+                    for _i215 in range(_size211):
+                        _elem216 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.bucketColumns.append(_elem216)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2255,8 +2410,8 @@ class ScanPartitioning(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter189 in self.columns:
-                oprot.writeString(iter189.encode('utf-8') if sys.version_info[0] == 2 else iter189)
+            for iter217 in self.columns:
+                oprot.writeString(iter217.encode('utf-8') if sys.version_info[0] == 2 else iter217)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -2266,8 +2421,8 @@ class ScanPartitioning(object):
         if self.bucketColumns is not None:
             oprot.writeFieldBegin('bucketColumns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.bucketColumns))
-            for iter190 in self.bucketColumns:
-                oprot.writeString(iter190.encode('utf-8') if sys.version_info[0] == 2 else iter190)
+            for iter218 in self.bucketColumns:
+                oprot.writeString(iter218.encode('utf-8') if sys.version_info[0] == 2 else iter218)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2338,11 +2493,11 @@ class ScanPlan(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.splits = []
-                    (_etype194, _size191) = iprot.readListBegin()
-                    for _i195 in range(_size191):
-                        _elem196 = ScanSplit()
-                        _elem196.read(iprot)
-                        self.splits.append(_elem196)
+                    (_etype222, _size219) = iprot.readListBegin()
+                    for _i223 in range(_size219):
+                        _elem224 = ScanSplit()
+                        _elem224.read(iprot)
+                        self.splits.append(_elem224)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2376,22 +2531,22 @@ class ScanPlan(object):
             elif fid == 21:
                 if ftype == TType.MAP:
                     self.metrics = {}
-                    (_ktype198, _vtype199, _size197) = iprot.readMapBegin()
-                    for _i201 in range(_size197):
-                        _key202 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val203 = iprot.readI64()
-                        self.metrics[_key202] = _val203
+                    (_ktype226, _vtype227, _size225) = iprot.readMapBegin()
+                    for _i229 in range(_size225):
+                        _key230 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val231 = iprot.readI64()
+                        self.metrics[_key230] = _val231
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 22:
                 if ftype == TType.MAP:
                     self.hadoopSettings = {}
-                    (_ktype205, _vtype206, _size204) = iprot.readMapBegin()
-                    for _i208 in range(_size204):
-                        _key209 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.hadoopSettings[_key209] = _val210
+                    (_ktype233, _vtype234, _size232) = iprot.readMapBegin()
+                    for _i236 in range(_size232):
+                        _key237 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val238 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.hadoopSettings[_key237] = _val238
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2412,8 +2567,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter211 in self.splits:
-                iter211.write(oprot)
+            for iter239 in self.splits:
+                iter239.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -2439,17 +2594,17 @@ class ScanPlan(object):
         if self.metrics is not None:
             oprot.writeFieldBegin('metrics', TType.MAP, 21)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
-            for kiter212, viter213 in self.metrics.items():
-                oprot.writeString(kiter212.encode('utf-8') if sys.version_info[0] == 2 else kiter212)
-                oprot.writeI64(viter213)
+            for kiter240, viter241 in self.metrics.items():
+                oprot.writeString(kiter240.encode('utf-8') if sys.version_info[0] == 2 else kiter240)
+                oprot.writeI64(viter241)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.hadoopSettings is not None:
             oprot.writeFieldBegin('hadoopSettings', TType.MAP, 22)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.hadoopSettings))
-            for kiter214, viter215 in self.hadoopSettings.items():
-                oprot.writeString(kiter214.encode('utf-8') if sys.version_info[0] == 2 else kiter214)
-                oprot.writeString(viter215.encode('utf-8') if sys.version_info[0] == 2 else viter215)
+            for kiter242, viter243 in self.hadoopSettings.items():
+                oprot.writeString(kiter242.encode('utf-8') if sys.version_info[0] == 2 else kiter242)
+                oprot.writeString(viter243.encode('utf-8') if sys.version_info[0] == 2 else viter243)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2635,11 +2790,11 @@ class ScanEstimate(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype219, _size216) = iprot.readListBegin()
-                    for _i220 in range(_size216):
-                        _elem221 = ColumnEstimate()
-                        _elem221.read(iprot)
-                        self.columns.append(_elem221)
+                    (_etype247, _size244) = iprot.readListBegin()
+                    for _i248 in range(_size244):
+                        _elem249 = ColumnEstimate()
+                        _elem249.read(iprot)
+                        self.columns.append(_elem249)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2664,8 +2819,8 @@ class ScanEstimate(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter222 in self.columns:
-                iter222.write(oprot)
+            for iter250 in self.columns:
+                iter250.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2785,10 +2940,10 @@ class AggregateAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype226, _size223) = iprot.readListBegin()
-                    for _i227 in range(_size223):
-                        _elem228 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem228)
+                    (_etype254, _size251) = iprot.readListBegin()
+                    for _i255 in range(_size251):
+                        _elem256 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem256)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2805,8 +2960,8 @@ class AggregateAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter229 in self.rows:
-                oprot.writeString(iter229.encode('utf-8') if sys.version_info[0] == 2 else iter229)
+            for iter257 in self.rows:
+                oprot.writeString(iter257.encode('utf-8') if sys.version_info[0] == 2 else iter257)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2968,11 +3123,11 @@ class StreamInfo(object):
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.hadoopSettings = {}
-                    (_ktype231, _vtype232, _size230) = iprot.readMapBegin()
-                    for _i234 in range(_size230):
-                        _key235 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val236 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.hadoopSettings[_key235] = _val236
+                    (_ktype259, _vtype260, _size258) = iprot.readMapBegin()
+                    for _i262 in range(_size258):
+                        _key263 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val264 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.hadoopSettings[_key263] = _val264
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2997,9 +3152,9 @@ class StreamInfo(object):
         if self.hadoopSettings is not None:
             oprot.writeFieldBegin('hadoopSettings', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.hadoopSettings))
-            for kiter237, viter238 in self.hadoopSettings.items():
-                oprot.writeString(kiter237.encode('utf-8') if sys.version_info[0] == 2 else kiter237)
-                oprot.writeString(viter238.encode('utf-8') if sys.version_info[0] == 2 else viter238)
+            for kiter265, viter266 in self.hadoopSettings.items():
+                oprot.writeString(kiter265.encode('utf-8') if sys.version_info[0] == 2 else kiter265)
+                oprot.writeString(viter266.encode('utf-8') if sys.version_info[0] == 2 else viter266)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3125,10 +3280,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype242, _size239) = iprot.readListBegin()
-                    for _i243 in range(_size239):
-                        _elem244 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem244)
+                    (_etype270, _size267) = iprot.readListBegin()
+                    for _i271 in range(_size267):
+                        _elem272 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem272)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3145,11 +3300,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype246, _vtype247, _size245) = iprot.readMapBegin()
-                    for _i249 in range(_size245):
-                        _key250 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val251 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key250] = _val251
+                    (_ktype274, _vtype275, _size273) = iprot.readMapBegin()
+                    for _i277 in range(_size273):
+                        _key278 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val279 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key278] = _val279
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3161,10 +3316,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype255, _size252) = iprot.readListBegin()
-                    for _i256 in range(_size252):
-                        _elem257 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem257)
+                    (_etype283, _size280) = iprot.readListBegin()
+                    for _i284 in range(_size280):
+                        _elem285 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem285)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3190,8 +3345,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter258 in self.filters:
-                oprot.writeString(iter258.encode('utf-8') if sys.version_info[0] == 2 else iter258)
+            for iter286 in self.filters:
+                oprot.writeString(iter286.encode('utf-8') if sys.version_info[0] == 2 else iter286)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -3205,9 +3360,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter259, viter260 in self.options.items():
-                oprot.writeString(kiter259.encode('utf-8') if sys.version_info[0] == 2 else kiter259)
-                oprot.writeString(viter260.encode('utf-8') if sys.version_info[0] == 2 else viter260)
+            for kiter287, viter288 in self.options.items():
+                oprot.writeString(kiter287.encode('utf-8') if sys.version_info[0] == 2 else kiter287)
+                oprot.writeString(viter288.encode('utf-8') if sys.version_info[0] == 2 else viter288)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -3217,8 +3372,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter261 in self.scanned:
-                oprot.writeString(iter261.encode('utf-8') if sys.version_info[0] == 2 else iter261)
+            for iter289 in self.scanned:
+                oprot.writeString(iter289.encode('utf-8') if sys.version_info[0] == 2 else iter289)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.distinctKeys is not None:
@@ -3366,11 +3521,11 @@ class CommitResult(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.metrics = {}
-                    (_ktype263, _vtype264, _size262) = iprot.readMapBegin()
-                    for _i266 in range(_size262):
-                        _key267 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val268 = iprot.readI64()
-                        self.metrics[_key267] = _val268
+                    (_ktype291, _vtype292, _size290) = iprot.readMapBegin()
+                    for _i294 in range(_size290):
+                        _key295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val296 = iprot.readI64()
+                        self.metrics[_key295] = _val296
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3391,9 +3546,9 @@ class CommitResult(object):
         if self.metrics is not None:
             oprot.writeFieldBegin('metrics', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
-            for kiter269, viter270 in self.metrics.items():
-                oprot.writeString(kiter269.encode('utf-8') if sys.version_info[0] == 2 else kiter269)
-                oprot.writeI64(viter270)
+            for kiter297, viter298 in self.metrics.items():
+                oprot.writeString(kiter297.encode('utf-8') if sys.version_info[0] == 2 else kiter297)
+                oprot.writeI64(viter298)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3544,11 +3699,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype274, _size271) = iprot.readListBegin()
-                    for _i275 in range(_size271):
-                        _elem276 = ProcedureParameter()
-                        _elem276.read(iprot)
-                        self.parameters.append(_elem276)
+                    (_etype302, _size299) = iprot.readListBegin()
+                    for _i303 in range(_size299):
+                        _elem304 = ProcedureParameter()
+                        _elem304.read(iprot)
+                        self.parameters.append(_elem304)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3579,8 +3734,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter277 in self.parameters:
-                iter277.write(oprot)
+            for iter305 in self.parameters:
+                iter305.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3757,11 +3912,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype279, _vtype280, _size278) = iprot.readMapBegin()
-                    for _i282 in range(_size278):
-                        _key283 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val284 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key283] = _val284
+                    (_ktype307, _vtype308, _size306) = iprot.readMapBegin()
+                    for _i310 in range(_size306):
+                        _key311 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val312 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key311] = _val312
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3782,9 +3937,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter285, viter286 in self.figures.items():
-                oprot.writeString(kiter285.encode('utf-8') if sys.version_info[0] == 2 else kiter285)
-                oprot.writeString(viter286.encode('utf-8') if sys.version_info[0] == 2 else viter286)
+            for kiter313, viter314 in self.figures.items():
+                oprot.writeString(kiter313.encode('utf-8') if sys.version_info[0] == 2 else kiter313)
+                oprot.writeString(viter314.encode('utf-8') if sys.version_info[0] == 2 else viter314)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3857,10 +4012,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype290, _size287) = iprot.readListBegin()
-                    for _i291 in range(_size287):
-                        _elem292 = iprot.readBinary()
-                        self.tasks.append(_elem292)
+                    (_etype318, _size315) = iprot.readListBegin()
+                    for _i319 in range(_size315):
+                        _elem320 = iprot.readBinary()
+                        self.tasks.append(_elem320)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3877,15 +4032,15 @@ class ProcedureJob(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.takes = []
-                    (_etype296, _size293) = iprot.readListBegin()
-                    for _i297 in range(_size293):
-                        _elem298 = []
-                        (_etype302, _size299) = iprot.readListBegin()
-                        for _i303 in range(_size299):
-                            _elem304 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                            _elem298.append(_elem304)
+                    (_etype324, _size321) = iprot.readListBegin()
+                    for _i325 in range(_size321):
+                        _elem326 = []
+                        (_etype330, _size327) = iprot.readListBegin()
+                        for _i331 in range(_size327):
+                            _elem332 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _elem326.append(_elem332)
                         iprot.readListEnd()
-                        self.takes.append(_elem298)
+                        self.takes.append(_elem326)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3910,8 +4065,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter305 in self.tasks:
-                oprot.writeBinary(iter305)
+            for iter333 in self.tasks:
+                oprot.writeBinary(iter333)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3925,10 +4080,10 @@ class ProcedureJob(object):
         if self.takes is not None:
             oprot.writeFieldBegin('takes', TType.LIST, 6)
             oprot.writeListBegin(TType.LIST, len(self.takes))
-            for iter306 in self.takes:
-                oprot.writeListBegin(TType.STRING, len(iter306))
-                for iter307 in iter306:
-                    oprot.writeString(iter307.encode('utf-8') if sys.version_info[0] == 2 else iter307)
+            for iter334 in self.takes:
+                oprot.writeListBegin(TType.STRING, len(iter334))
+                for iter335 in iter334:
+                    oprot.writeString(iter335.encode('utf-8') if sys.version_info[0] == 2 else iter335)
                 oprot.writeListEnd()
             oprot.writeListEnd()
             oprot.writeFieldEnd()
@@ -3985,10 +4140,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype311, _size308) = iprot.readListBegin()
-                    for _i312 in range(_size308):
-                        _elem313 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem313)
+                    (_etype339, _size336) = iprot.readListBegin()
+                    for _i340 in range(_size336):
+                        _elem341 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem341)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4011,8 +4166,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter314 in self.rows:
-                oprot.writeString(iter314.encode('utf-8') if sys.version_info[0] == 2 else iter314)
+            for iter342 in self.rows:
+                oprot.writeString(iter342.encode('utf-8') if sys.version_info[0] == 2 else iter342)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -4154,11 +4309,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype318, _size315) = iprot.readListBegin()
-                    for _i319 in range(_size315):
-                        _elem320 = ViewColumn()
-                        _elem320.read(iprot)
-                        self.columns.append(_elem320)
+                    (_etype346, _size343) = iprot.readListBegin()
+                    for _i347 in range(_size343):
+                        _elem348 = ViewColumn()
+                        _elem348.read(iprot)
+                        self.columns.append(_elem348)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4170,11 +4325,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype322, _vtype323, _size321) = iprot.readMapBegin()
-                    for _i325 in range(_size321):
-                        _key326 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val327 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key326] = _val327
+                    (_ktype350, _vtype351, _size349) = iprot.readMapBegin()
+                    for _i353 in range(_size349):
+                        _key354 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val355 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key354] = _val355
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -4195,8 +4350,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter328 in self.columns:
-                iter328.write(oprot)
+            for iter356 in self.columns:
+                iter356.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -4206,9 +4361,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter329, viter330 in self.properties.items():
-                oprot.writeString(kiter329.encode('utf-8') if sys.version_info[0] == 2 else kiter329)
-                oprot.writeString(viter330.encode('utf-8') if sys.version_info[0] == 2 else viter330)
+            for kiter357, viter358 in self.properties.items():
+                oprot.writeString(kiter357.encode('utf-8') if sys.version_info[0] == 2 else kiter357)
+                oprot.writeString(viter358.encode('utf-8') if sys.version_info[0] == 2 else viter358)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4285,6 +4440,14 @@ HiddenColumn.thrift_spec = (
     (3, TType.BOOL, 'nullable', None, None, ),  # 3
     (4, TType.STRING, 'comment', 'UTF8', None, ),  # 4
 )
+all_structs.append(SequenceRule)
+SequenceRule.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'sequence', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.BOOL, 'descending', None, None, ),  # 2
+    (3, TType.LIST, 'columns', (TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.BOOL, 'needsSequence', None, None, ),  # 4
+)
 all_structs.append(RowChanges)
 RowChanges.thrift_spec = (
     None,  # 0
@@ -4295,6 +4458,8 @@ RowChanges.thrift_spec = (
     (5, TType.STRUCT, 'clustering', [WriteClustering, None], None, ),  # 5
     (6, TType.BOOL, 'upserts', None, None, ),  # 6
     (7, TType.BOOL, 'deletesByKey', None, None, ),  # 7
+    (8, TType.LIST, 'sequences', (TType.STRUCT, [SequenceRule, None], False), None, ),  # 8
+    (9, TType.LIST, 'keptForNull', (TType.STRING, 'UTF8', False), None, ),  # 9
 )
 all_structs.append(TableInfo)
 TableInfo.thrift_spec = (

@@ -113,6 +113,65 @@ def test_what_an_engine_cannot_do_is_refused_with_the_way_out(
     assert len(_table(lake).snapshots()) == snapshots
 
 
+@pytest.mark.parametrize(
+    ("of", "new", "refused"),
+    [
+        ("s INT", "3", "'s' can't go from 5 to 3.*Set 's' to 5 or more"),
+        ("s INT", "CAST(NULL AS INT)", "'s' can't go from 5 to null"),
+        ("s DATE", "DATE '2024-01-04'", "'s' can't go from 2024-01-05 to 2024-01-04"),
+        ("s STRING", "'4'", "'s' can't go from 5 to 4"),
+    ],
+    ids=["int", "null", "date", "string"],
+)
+def test_an_update_to_a_lower_sequence_is_refused(lake: Lake, of: str, new: str, refused: str) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT, {of}) {KEYED}, 'sequence.field' = 's')")
+    five = {"s INT": "5", "s DATE": "DATE '2024-01-05'", "s STRING": "'5'"}[of]
+    lake.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, 10, {five}), (2, 20, {five})")
+    for statement in (
+        f"UPDATE {{lake}}.db.t SET v = 99, s = {new} WHERE id = 1",
+        f"MERGE INTO {{lake}}.db.t t USING (SELECT 1 AS id, 99 AS v, {new} AS s) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    ):
+        with pytest.raises(Exception, match=rf"(?s)db\.t'.*id = 1.*{refused}"):
+            lake.sql(statement)
+    assert len(_table(lake).snapshots()) == 1
+    lake.sql("UPDATE {lake}.db.t SET v = 98 WHERE id = 1")
+    assert lake.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, 98), (2, 20)]
+
+
+def test_an_update_by_which_a_descending_sequence_rises_is_refused(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v INT, s INT) "
+        f"{KEYED}, 'sequence.field' = 's', 'sequence.field.sort-order' = 'descending')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 5)")
+    with pytest.raises(Exception, match="(?s)'s' can't go from 5 to 6.*Set 's' to 5 or less"):
+        lake.sql("UPDATE {lake}.db.t SET v = 99, s = 6")
+    lake.sql("UPDATE {lake}.db.t SET v = 99, s = 4")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 99, 4)]
+
+
+def test_an_update_that_a_partial_update_would_drop_is_refused(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v INT, g INT, a INT, h INT, b INT) "
+        f"{KEYED}, 'merge-engine' = 'partial-update', 'fields.g.sequence-group' = 'a', 'fields.h.sequence-group' = 'b')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 5, 50, NULL, NULL)")
+    for change, refused in {
+        "v = NULL": "'v' can't be set from 10 to null.*partial-update",
+        "a = 51, g = 4": "'g' can't go from 5 to 4",
+        "b = 7": "'b' can't be set from null to 7.*'h' is null",
+        "g = NULL": "'g' can't be set from 5 to null",
+    }.items():
+        with pytest.raises(Exception, match=f"(?s){refused}"):
+            lake.sql(f"UPDATE {{lake}}.db.t SET {change}")
+    assert len(_table(lake).snapshots()) == 1
+    lake.sql("UPDATE {lake}.db.t SET v = 11, a = 51, h = 1, b = 7")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 11, 5, 51, 1, 7)]
+    lake.sql("MERGE INTO {lake}.db.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = NULL")
+    assert lake.tuples("SELECT v FROM {lake}.db.t") == [(11,)]
+
+
 def test_engines_that_can_remove_records_do(lake: Lake) -> None:
     for name, options in {
         "a": "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",

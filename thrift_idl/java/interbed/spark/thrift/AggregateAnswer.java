@@ -341,13 +341,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list252 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list252.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem253;
-                for (int _i254 = 0; _i254 < _list252.size; ++_i254)
+                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list284.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem285;
+                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                 {
-                  _elem253 = iprot.readString();
-                  struct.rows.add(_elem253);
+                  _elem285 = iprot.readString();
+                  struct.rows.add(_elem285);
                 }
                 iprot.readListEnd();
               }
@@ -377,9 +377,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter255 : struct.rows)
+            for (java.lang.String _iter287 : struct.rows)
             {
-              oprot.writeString(_iter255);
+              oprot.writeString(_iter287);
             }
             oprot.writeListEnd();
           }
@@ -412,9 +412,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter256 : struct.rows)
+          for (java.lang.String _iter288 : struct.rows)
           {
-            oprot.writeString(_iter256);
+            oprot.writeString(_iter288);
           }
         }
       }
@@ -426,13 +426,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list257 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list257.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem258;
-          for (int _i259 = 0; _i259 < _list257.size; ++_i259)
+          org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list289.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem290;
+          for (int _i291 = 0; _i291 < _list289.size; ++_i291)
           {
-            _elem258 = iprot.readString();
-            struct.rows.add(_elem258);
+            _elem290 = iprot.readString();
+            struct.rows.add(_elem290);
           }
         }
         struct.setRowsIsSet(true);

@@ -437,15 +437,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           case 2: // METRICS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map296 = iprot.readMapBegin();
-                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map296.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key297;
-                long _val298;
-                for (int _i299 = 0; _i299 < _map296.size; ++_i299)
+                org.apache.thrift.protocol.TMap _map328 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map328.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key329;
+                long _val330;
+                for (int _i331 = 0; _i331 < _map328.size; ++_i331)
                 {
-                  _key297 = iprot.readString();
-                  _val298 = iprot.readI64();
-                  struct.metrics.put(_key297, _val298);
+                  _key329 = iprot.readString();
+                  _val330 = iprot.readI64();
+                  struct.metrics.put(_key329, _val330);
                 }
                 iprot.readMapEnd();
               }
@@ -480,10 +480,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           oprot.writeFieldBegin(METRICS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter300 : struct.metrics.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter332 : struct.metrics.entrySet())
             {
-              oprot.writeString(_iter300.getKey());
-              oprot.writeI64(_iter300.getValue());
+              oprot.writeString(_iter332.getKey());
+              oprot.writeI64(_iter332.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -522,10 +522,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       if (struct.isSetMetrics()) {
         {
           oprot.writeI32(struct.metrics.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter301 : struct.metrics.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter333 : struct.metrics.entrySet())
           {
-            oprot.writeString(_iter301.getKey());
-            oprot.writeI64(_iter301.getValue());
+            oprot.writeString(_iter333.getKey());
+            oprot.writeI64(_iter333.getValue());
           }
         }
       }
@@ -541,15 +541,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TMap _map302 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
-          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map302.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key303;
-          long _val304;
-          for (int _i305 = 0; _i305 < _map302.size; ++_i305)
+          org.apache.thrift.protocol.TMap _map334 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map334.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key335;
+          long _val336;
+          for (int _i337 = 0; _i337 < _map334.size; ++_i337)
           {
-            _key303 = iprot.readString();
-            _val304 = iprot.readI64();
-            struct.metrics.put(_key303, _val304);
+            _key335 = iprot.readString();
+            _val336 = iprot.readI64();
+            struct.metrics.put(_key335, _val336);
           }
         }
         struct.setMetricsIsSet(true);

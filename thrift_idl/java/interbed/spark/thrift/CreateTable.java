@@ -531,14 +531,14 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 2: // PARTITIONING
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list132 = iprot.readListBegin();
-                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list132.size);
-                @org.apache.thrift.annotation.Nullable PartitionTransform _elem133;
-                for (int _i134 = 0; _i134 < _list132.size; ++_i134)
+                org.apache.thrift.protocol.TList _list164 = iprot.readListBegin();
+                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list164.size);
+                @org.apache.thrift.annotation.Nullable PartitionTransform _elem165;
+                for (int _i166 = 0; _i166 < _list164.size; ++_i166)
                 {
-                  _elem133 = new PartitionTransform();
-                  _elem133.read(iprot);
-                  struct.partitioning.add(_elem133);
+                  _elem165 = new PartitionTransform();
+                  _elem165.read(iprot);
+                  struct.partitioning.add(_elem165);
                 }
                 iprot.readListEnd();
               }
@@ -550,15 +550,15 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 3: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map135 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map135.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key136;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val137;
-                for (int _i138 = 0; _i138 < _map135.size; ++_i138)
+                org.apache.thrift.protocol.TMap _map167 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map167.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key168;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val169;
+                for (int _i170 = 0; _i170 < _map167.size; ++_i170)
                 {
-                  _key136 = iprot.readString();
-                  _val137 = iprot.readString();
-                  struct.properties.put(_key136, _val137);
+                  _key168 = iprot.readString();
+                  _val169 = iprot.readString();
+                  struct.properties.put(_key168, _val169);
                 }
                 iprot.readMapEnd();
               }
@@ -592,9 +592,9 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PARTITIONING_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.partitioning.size()));
-          for (PartitionTransform _iter139 : struct.partitioning)
+          for (PartitionTransform _iter171 : struct.partitioning)
           {
-            _iter139.write(oprot);
+            _iter171.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -604,10 +604,10 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter140 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter172 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter140.getKey());
-            oprot.writeString(_iter140.getValue());
+            oprot.writeString(_iter172.getKey());
+            oprot.writeString(_iter172.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -634,17 +634,17 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitioning.size());
-        for (PartitionTransform _iter141 : struct.partitioning)
+        for (PartitionTransform _iter173 : struct.partitioning)
         {
-          _iter141.write(oprot);
+          _iter173.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter142 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter174 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter142.getKey());
-          oprot.writeString(_iter142.getValue());
+          oprot.writeString(_iter174.getKey());
+          oprot.writeString(_iter174.getValue());
         }
       }
     }
@@ -655,27 +655,27 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list143 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list143.size);
-        @org.apache.thrift.annotation.Nullable PartitionTransform _elem144;
-        for (int _i145 = 0; _i145 < _list143.size; ++_i145)
+        org.apache.thrift.protocol.TList _list175 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list175.size);
+        @org.apache.thrift.annotation.Nullable PartitionTransform _elem176;
+        for (int _i177 = 0; _i177 < _list175.size; ++_i177)
         {
-          _elem144 = new PartitionTransform();
-          _elem144.read(iprot);
-          struct.partitioning.add(_elem144);
+          _elem176 = new PartitionTransform();
+          _elem176.read(iprot);
+          struct.partitioning.add(_elem176);
         }
       }
       struct.setPartitioningIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map146 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map146.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key147;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val148;
-        for (int _i149 = 0; _i149 < _map146.size; ++_i149)
+        org.apache.thrift.protocol.TMap _map178 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map178.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key179;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val180;
+        for (int _i181 = 0; _i181 < _map178.size; ++_i181)
         {
-          _key147 = iprot.readString();
-          _val148 = iprot.readString();
-          struct.properties.put(_key147, _val148);
+          _key179 = iprot.readString();
+          _val180 = iprot.readString();
+          struct.properties.put(_key179, _val180);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map314 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map314.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key315;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val316;
-                for (int _i317 = 0; _i317 < _map314.size; ++_i317)
+                org.apache.thrift.protocol.TMap _map346 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map346.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key347;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val348;
+                for (int _i349 = 0; _i349 < _map346.size; ++_i349)
                 {
-                  _key315 = iprot.readString();
-                  _val316 = iprot.readString();
-                  struct.figures.put(_key315, _val316);
+                  _key347 = iprot.readString();
+                  _val348 = iprot.readString();
+                  struct.figures.put(_key347, _val348);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter318 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter350 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter318.getKey());
-            oprot.writeString(_iter318.getValue());
+            oprot.writeString(_iter350.getKey());
+            oprot.writeString(_iter350.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter319 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter351 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter319.getKey());
-          oprot.writeString(_iter319.getValue());
+          oprot.writeString(_iter351.getKey());
+          oprot.writeString(_iter351.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map320 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map320.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key321;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val322;
-        for (int _i323 = 0; _i323 < _map320.size; ++_i323)
+        org.apache.thrift.protocol.TMap _map352 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map352.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key353;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val354;
+        for (int _i355 = 0; _i355 < _map352.size; ++_i355)
         {
-          _key321 = iprot.readString();
-          _val322 = iprot.readString();
-          struct.figures.put(_key321, _val322);
+          _key353 = iprot.readString();
+          _val354 = iprot.readString();
+          struct.figures.put(_key353, _val354);
         }
       }
       struct.setFiguresIsSet(true);

@@ -534,13 +534,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list124 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list124.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem125;
-                for (int _i126 = 0; _i126 < _list124.size; ++_i126)
+                org.apache.thrift.protocol.TList _list156 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list156.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem157;
+                for (int _i158 = 0; _i158 < _list156.size; ++_i158)
                 {
-                  _elem125 = iprot.readString();
-                  struct.columns.add(_elem125);
+                  _elem157 = iprot.readString();
+                  struct.columns.add(_elem157);
                 }
                 iprot.readListEnd();
               }
@@ -582,9 +582,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter127 : struct.columns)
+          for (java.lang.String _iter159 : struct.columns)
           {
-            oprot.writeString(_iter127);
+            oprot.writeString(_iter159);
           }
           oprot.writeListEnd();
         }
@@ -616,9 +616,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter128 : struct.columns)
+        for (java.lang.String _iter160 : struct.columns)
         {
-          oprot.writeString(_iter128);
+          oprot.writeString(_iter160);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -637,13 +637,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list129 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list129.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem130;
-        for (int _i131 = 0; _i131 < _list129.size; ++_i131)
+        org.apache.thrift.protocol.TList _list161 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list161.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem162;
+        for (int _i163 = 0; _i163 < _list161.size; ++_i163)
         {
-          _elem130 = iprot.readString();
-          struct.columns.add(_elem130);
+          _elem162 = iprot.readString();
+          struct.columns.add(_elem162);
         }
       }
       struct.setColumnsIsSet(true);

@@ -11099,13 +11099,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list374.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem375;
-                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
+                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list406.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem407;
+                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
                   {
-                    _elem375 = iprot.readString();
-                    struct.success.add(_elem375);
+                    _elem407 = iprot.readString();
+                    struct.success.add(_elem407);
                   }
                   iprot.readListEnd();
                 }
@@ -11143,9 +11143,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter377 : struct.success)
+            for (java.lang.String _iter409 : struct.success)
             {
-              oprot.writeString(_iter377);
+              oprot.writeString(_iter409);
             }
             oprot.writeListEnd();
           }
@@ -11185,9 +11185,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter378 : struct.success)
+            for (java.lang.String _iter410 : struct.success)
             {
-              oprot.writeString(_iter378);
+              oprot.writeString(_iter410);
             }
           }
         }
@@ -11202,13 +11202,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list379.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem380;
-            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
+            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list411.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem412;
+            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
             {
-              _elem380 = iprot.readString();
-              struct.success.add(_elem380);
+              _elem412 = iprot.readString();
+              struct.success.add(_elem412);
             }
           }
           struct.setSuccessIsSet(true);
@@ -13593,14 +13593,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list382.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem383;
-                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
+                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list414.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem415;
+                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
                   {
-                    _elem383 = new NamespaceChange();
-                    _elem383.read(iprot);
-                    struct.changes.add(_elem383);
+                    _elem415 = new NamespaceChange();
+                    _elem415.read(iprot);
+                    struct.changes.add(_elem415);
                   }
                   iprot.readListEnd();
                 }
@@ -13639,9 +13639,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter385 : struct.changes)
+            for (NamespaceChange _iter417 : struct.changes)
             {
-              _iter385.write(oprot);
+              _iter417.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -13685,9 +13685,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter386 : struct.changes)
+            for (NamespaceChange _iter418 : struct.changes)
             {
-              _iter386.write(oprot);
+              _iter418.write(oprot);
             }
           }
         }
@@ -13708,14 +13708,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list387.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem388;
-            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
+            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list419.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem420;
+            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
             {
-              _elem388 = new NamespaceChange();
-              _elem388.read(iprot);
-              struct.changes.add(_elem388);
+              _elem420 = new NamespaceChange();
+              _elem420.read(iprot);
+              struct.changes.add(_elem420);
             }
           }
           struct.setChangesIsSet(true);
@@ -15974,13 +15974,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list390.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem391;
-                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
+                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list422.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem423;
+                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
                   {
-                    _elem391 = iprot.readString();
-                    struct.success.add(_elem391);
+                    _elem423 = iprot.readString();
+                    struct.success.add(_elem423);
                   }
                   iprot.readListEnd();
                 }
@@ -16018,9 +16018,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter393 : struct.success)
+            for (java.lang.String _iter425 : struct.success)
             {
-              oprot.writeString(_iter393);
+              oprot.writeString(_iter425);
             }
             oprot.writeListEnd();
           }
@@ -16060,9 +16060,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter394 : struct.success)
+            for (java.lang.String _iter426 : struct.success)
             {
-              oprot.writeString(_iter394);
+              oprot.writeString(_iter426);
             }
           }
         }
@@ -16077,13 +16077,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list395.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem396;
-            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
+            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list427.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem428;
+            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
             {
-              _elem396 = iprot.readString();
-              struct.success.add(_elem396);
+              _elem428 = iprot.readString();
+              struct.success.add(_elem428);
             }
           }
           struct.setSuccessIsSet(true);
@@ -18493,14 +18493,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list398.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem399;
-                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
+                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list430.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem431;
+                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
                   {
-                    _elem399 = new TableChange();
-                    _elem399.read(iprot);
-                    struct.changes.add(_elem399);
+                    _elem431 = new TableChange();
+                    _elem431.read(iprot);
+                    struct.changes.add(_elem431);
                   }
                   iprot.readListEnd();
                 }
@@ -18534,9 +18534,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter401 : struct.changes)
+            for (TableChange _iter433 : struct.changes)
             {
-              _iter401.write(oprot);
+              _iter433.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -18574,9 +18574,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter402 : struct.changes)
+            for (TableChange _iter434 : struct.changes)
             {
-              _iter402.write(oprot);
+              _iter434.write(oprot);
             }
           }
         }
@@ -18593,14 +18593,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list403.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem404;
-            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
+            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list435.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem436;
+            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
             {
-              _elem404 = new TableChange();
-              _elem404.read(iprot);
-              struct.changes.add(_elem404);
+              _elem436 = new TableChange();
+              _elem436.read(iprot);
+              struct.changes.add(_elem436);
             }
           }
           struct.setChangesIsSet(true);
@@ -21851,14 +21851,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list406.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem407;
-                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
+                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list438.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem439;
+                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
                   {
-                    _elem407 = new PartitionInfo();
-                    _elem407.read(iprot);
-                    struct.success.add(_elem407);
+                    _elem439 = new PartitionInfo();
+                    _elem439.read(iprot);
+                    struct.success.add(_elem439);
                   }
                   iprot.readListEnd();
                 }
@@ -21896,9 +21896,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter409 : struct.success)
+            for (PartitionInfo _iter441 : struct.success)
             {
-              _iter409.write(oprot);
+              _iter441.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -21938,9 +21938,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter410 : struct.success)
+            for (PartitionInfo _iter442 : struct.success)
             {
-              _iter410.write(oprot);
+              _iter442.write(oprot);
             }
           }
         }
@@ -21955,14 +21955,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list411.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem412;
-            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list443.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem444;
+            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
             {
-              _elem412 = new PartitionInfo();
-              _elem412.read(iprot);
-              struct.success.add(_elem412);
+              _elem444 = new PartitionInfo();
+              _elem444.read(iprot);
+              struct.success.add(_elem444);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22410,13 +22410,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list414.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem415;
-                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
+                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list446.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem447;
+                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
                   {
-                    _elem415 = iprot.readString();
-                    struct.specsJson.add(_elem415);
+                    _elem447 = iprot.readString();
+                    struct.specsJson.add(_elem447);
                   }
                   iprot.readListEnd();
                 }
@@ -22450,9 +22450,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter417 : struct.specsJson)
+            for (java.lang.String _iter449 : struct.specsJson)
             {
-              oprot.writeString(_iter417);
+              oprot.writeString(_iter449);
             }
             oprot.writeListEnd();
           }
@@ -22490,9 +22490,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter418 : struct.specsJson)
+            for (java.lang.String _iter450 : struct.specsJson)
             {
-              oprot.writeString(_iter418);
+              oprot.writeString(_iter450);
             }
           }
         }
@@ -22508,13 +22508,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list419.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem420;
-            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
+            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list451.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem452;
+            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
             {
-              _elem420 = iprot.readString();
-              struct.specsJson.add(_elem420);
+              _elem452 = iprot.readString();
+              struct.specsJson.add(_elem452);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23337,13 +23337,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list422.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem423;
-                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
+                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list454.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem455;
+                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
                   {
-                    _elem423 = iprot.readString();
-                    struct.specsJson.add(_elem423);
+                    _elem455 = iprot.readString();
+                    struct.specsJson.add(_elem455);
                   }
                   iprot.readListEnd();
                 }
@@ -23377,9 +23377,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter425 : struct.specsJson)
+            for (java.lang.String _iter457 : struct.specsJson)
             {
-              oprot.writeString(_iter425);
+              oprot.writeString(_iter457);
             }
             oprot.writeListEnd();
           }
@@ -23417,9 +23417,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter426 : struct.specsJson)
+            for (java.lang.String _iter458 : struct.specsJson)
             {
-              oprot.writeString(_iter426);
+              oprot.writeString(_iter458);
             }
           }
         }
@@ -23435,13 +23435,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list427.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem428;
-            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
+            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list459.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem460;
+            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
             {
-              _elem428 = iprot.readString();
-              struct.specsJson.add(_elem428);
+              _elem460 = iprot.readString();
+              struct.specsJson.add(_elem460);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24264,13 +24264,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list430.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem431;
-                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
+                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list462.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem463;
+                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
                   {
-                    _elem431 = iprot.readString();
-                    struct.specsJson.add(_elem431);
+                    _elem463 = iprot.readString();
+                    struct.specsJson.add(_elem463);
                   }
                   iprot.readListEnd();
                 }
@@ -24304,9 +24304,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter433 : struct.specsJson)
+            for (java.lang.String _iter465 : struct.specsJson)
             {
-              oprot.writeString(_iter433);
+              oprot.writeString(_iter465);
             }
             oprot.writeListEnd();
           }
@@ -24344,9 +24344,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter434 : struct.specsJson)
+            for (java.lang.String _iter466 : struct.specsJson)
             {
-              oprot.writeString(_iter434);
+              oprot.writeString(_iter466);
             }
           }
         }
@@ -24362,13 +24362,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list435.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem436;
-            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
+            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list467.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem468;
+            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
             {
-              _elem436 = iprot.readString();
-              struct.specsJson.add(_elem436);
+              _elem468 = iprot.readString();
+              struct.specsJson.add(_elem468);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -25191,13 +25191,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list438.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem439;
-                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
+                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list470.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem471;
+                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
                   {
-                    _elem439 = iprot.readString();
-                    struct.filters.add(_elem439);
+                    _elem471 = iprot.readString();
+                    struct.filters.add(_elem471);
                   }
                   iprot.readListEnd();
                 }
@@ -25231,9 +25231,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter441 : struct.filters)
+            for (java.lang.String _iter473 : struct.filters)
             {
-              oprot.writeString(_iter441);
+              oprot.writeString(_iter473);
             }
             oprot.writeListEnd();
           }
@@ -25271,9 +25271,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter442 : struct.filters)
+            for (java.lang.String _iter474 : struct.filters)
             {
-              oprot.writeString(_iter442);
+              oprot.writeString(_iter474);
             }
           }
         }
@@ -25289,13 +25289,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list443.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem444;
-            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
+            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list475.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem476;
+            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
             {
-              _elem444 = iprot.readString();
-              struct.filters.add(_elem444);
+              _elem476 = iprot.readString();
+              struct.filters.add(_elem476);
             }
           }
           struct.setFiltersIsSet(true);
@@ -25719,15 +25719,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list446.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem447;
-                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
+                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list478.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem479;
+                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
                   {
-                    _elem447 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem447 != null)
+                    _elem479 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem479 != null)
                     {
-                      struct.success.add(_elem447);
+                      struct.success.add(_elem479);
                     }
                   }
                   iprot.readListEnd();
@@ -25766,9 +25766,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter449 : struct.success)
+            for (FilterHandling _iter481 : struct.success)
             {
-              oprot.writeI32(_iter449.getValue());
+              oprot.writeI32(_iter481.getValue());
             }
             oprot.writeListEnd();
           }
@@ -25808,9 +25808,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter450 : struct.success)
+            for (FilterHandling _iter482 : struct.success)
             {
-              oprot.writeI32(_iter450.getValue());
+              oprot.writeI32(_iter482.getValue());
             }
           }
         }
@@ -25825,15 +25825,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list451.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem452;
-            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
+            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list483.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem484;
+            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
             {
-              _elem452 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem452 != null)
+              _elem484 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem484 != null)
               {
-                struct.success.add(_elem452);
+                struct.success.add(_elem484);
               }
             }
           }
@@ -27371,14 +27371,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list454.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem455;
-                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
+                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list486.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem487;
+                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
                   {
-                    _elem455 = new Aggregate();
-                    _elem455.read(iprot);
-                    struct.aggregates.add(_elem455);
+                    _elem487 = new Aggregate();
+                    _elem487.read(iprot);
+                    struct.aggregates.add(_elem487);
                   }
                   iprot.readListEnd();
                 }
@@ -27417,9 +27417,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter457 : struct.aggregates)
+            for (Aggregate _iter489 : struct.aggregates)
             {
-              _iter457.write(oprot);
+              _iter489.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -27463,9 +27463,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter458 : struct.aggregates)
+            for (Aggregate _iter490 : struct.aggregates)
             {
-              _iter458.write(oprot);
+              _iter490.write(oprot);
             }
           }
         }
@@ -27486,14 +27486,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list459.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem460;
-            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
+            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list491.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem492;
+            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
             {
-              _elem460 = new Aggregate();
-              _elem460.read(iprot);
-              struct.aggregates.add(_elem460);
+              _elem492 = new Aggregate();
+              _elem492.read(iprot);
+              struct.aggregates.add(_elem492);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -29418,13 +29418,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list462.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem463;
-                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
+                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list494.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem495;
+                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
                   {
-                    _elem463 = iprot.readBinary();
-                    struct.messages.add(_elem463);
+                    _elem495 = iprot.readBinary();
+                    struct.messages.add(_elem495);
                   }
                   iprot.readListEnd();
                 }
@@ -29458,9 +29458,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter465 : struct.messages)
+            for (java.nio.ByteBuffer _iter497 : struct.messages)
             {
-              oprot.writeBinary(_iter465);
+              oprot.writeBinary(_iter497);
             }
             oprot.writeListEnd();
           }
@@ -29498,9 +29498,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter466 : struct.messages)
+            for (java.nio.ByteBuffer _iter498 : struct.messages)
             {
-              oprot.writeBinary(_iter466);
+              oprot.writeBinary(_iter498);
             }
           }
         }
@@ -29516,13 +29516,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list467.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem468;
-            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
+            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list499.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem500;
+            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
             {
-              _elem468 = iprot.readBinary();
-              struct.messages.add(_elem468);
+              _elem500 = iprot.readBinary();
+              struct.messages.add(_elem500);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30455,13 +30455,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list470.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem471;
-                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
+                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list502.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem503;
+                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
                   {
-                    _elem471 = iprot.readBinary();
-                    struct.messages.add(_elem471);
+                    _elem503 = iprot.readBinary();
+                    struct.messages.add(_elem503);
                   }
                   iprot.readListEnd();
                 }
@@ -30495,9 +30495,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter473 : struct.messages)
+            for (java.nio.ByteBuffer _iter505 : struct.messages)
             {
-              oprot.writeBinary(_iter473);
+              oprot.writeBinary(_iter505);
             }
             oprot.writeListEnd();
           }
@@ -30535,9 +30535,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter474 : struct.messages)
+            for (java.nio.ByteBuffer _iter506 : struct.messages)
             {
-              oprot.writeBinary(_iter474);
+              oprot.writeBinary(_iter506);
             }
           }
         }
@@ -30553,13 +30553,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list475.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem476;
-            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
+            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list507.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem508;
+            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
             {
-              _elem476 = iprot.readBinary();
-              struct.messages.add(_elem476);
+              _elem508 = iprot.readBinary();
+              struct.messages.add(_elem508);
             }
           }
           struct.setMessagesIsSet(true);
@@ -31747,14 +31747,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list478.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem479;
-                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
+                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list510.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem511;
+                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
                   {
-                    _elem479 = new ProcedureInfo();
-                    _elem479.read(iprot);
-                    struct.success.add(_elem479);
+                    _elem511 = new ProcedureInfo();
+                    _elem511.read(iprot);
+                    struct.success.add(_elem511);
                   }
                   iprot.readListEnd();
                 }
@@ -31792,9 +31792,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter481 : struct.success)
+            for (ProcedureInfo _iter513 : struct.success)
             {
-              _iter481.write(oprot);
+              _iter513.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -31834,9 +31834,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter482 : struct.success)
+            for (ProcedureInfo _iter514 : struct.success)
             {
-              _iter482.write(oprot);
+              _iter514.write(oprot);
             }
           }
         }
@@ -31851,14 +31851,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list483.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem484;
-            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
+            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list515.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem516;
+            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
             {
-              _elem484 = new ProcedureInfo();
-              _elem484.read(iprot);
-              struct.success.add(_elem484);
+              _elem516 = new ProcedureInfo();
+              _elem516.read(iprot);
+              struct.success.add(_elem516);
             }
           }
           struct.setSuccessIsSet(true);
@@ -33274,13 +33274,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list486.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem487;
-                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
+                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list518.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem519;
+                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
                   {
-                    _elem487 = iprot.readBinary();
-                    struct.results.add(_elem487);
+                    _elem519 = iprot.readBinary();
+                    struct.results.add(_elem519);
                   }
                   iprot.readListEnd();
                 }
@@ -33319,9 +33319,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter489 : struct.results)
+            for (java.nio.ByteBuffer _iter521 : struct.results)
             {
-              oprot.writeBinary(_iter489);
+              oprot.writeBinary(_iter521);
             }
             oprot.writeListEnd();
           }
@@ -33365,9 +33365,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter490 : struct.results)
+            for (java.nio.ByteBuffer _iter522 : struct.results)
             {
-              oprot.writeBinary(_iter490);
+              oprot.writeBinary(_iter522);
             }
           }
         }
@@ -33388,13 +33388,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list491.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem492;
-            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
+            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list523.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem524;
+            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
             {
-              _elem492 = iprot.readBinary();
-              struct.results.add(_elem492);
+              _elem524 = iprot.readBinary();
+              struct.results.add(_elem524);
             }
           }
           struct.setResultsIsSet(true);
@@ -35288,15 +35288,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map494 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map494.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key495;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val496;
-                  for (int _i497 = 0; _i497 < _map494.size; ++_i497)
+                  org.apache.thrift.protocol.TMap _map526 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map526.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key527;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val528;
+                  for (int _i529 = 0; _i529 < _map526.size; ++_i529)
                   {
-                    _key495 = iprot.readString();
-                    _val496 = iprot.readString();
-                    struct.options.put(_key495, _val496);
+                    _key527 = iprot.readString();
+                    _val528 = iprot.readString();
+                    struct.options.put(_key527, _val528);
                   }
                   iprot.readMapEnd();
                 }
@@ -35308,15 +35308,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map498 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map498.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key499;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val500;
-                  for (int _i501 = 0; _i501 < _map498.size; ++_i501)
+                  org.apache.thrift.protocol.TMap _map530 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map530.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key531;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val532;
+                  for (int _i533 = 0; _i533 < _map530.size; ++_i533)
                   {
-                    _key499 = iprot.readString();
-                    _val500 = iprot.readString();
-                    struct.settings.put(_key499, _val500);
+                    _key531 = iprot.readString();
+                    _val532 = iprot.readString();
+                    struct.settings.put(_key531, _val532);
                   }
                   iprot.readMapEnd();
                 }
@@ -35350,10 +35350,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter502 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter534 : struct.options.entrySet())
             {
-              oprot.writeString(_iter502.getKey());
-              oprot.writeString(_iter502.getValue());
+              oprot.writeString(_iter534.getKey());
+              oprot.writeString(_iter534.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35363,10 +35363,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter503 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter535 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter503.getKey());
-              oprot.writeString(_iter503.getValue());
+              oprot.writeString(_iter535.getKey());
+              oprot.writeString(_iter535.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35407,20 +35407,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter504 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter536 : struct.options.entrySet())
             {
-              oprot.writeString(_iter504.getKey());
-              oprot.writeString(_iter504.getValue());
+              oprot.writeString(_iter536.getKey());
+              oprot.writeString(_iter536.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter505 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter537 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter505.getKey());
-              oprot.writeString(_iter505.getValue());
+              oprot.writeString(_iter537.getKey());
+              oprot.writeString(_iter537.getValue());
             }
           }
         }
@@ -35436,30 +35436,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map506 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map506.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key507;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val508;
-            for (int _i509 = 0; _i509 < _map506.size; ++_i509)
+            org.apache.thrift.protocol.TMap _map538 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map538.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key539;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val540;
+            for (int _i541 = 0; _i541 < _map538.size; ++_i541)
             {
-              _key507 = iprot.readString();
-              _val508 = iprot.readString();
-              struct.options.put(_key507, _val508);
+              _key539 = iprot.readString();
+              _val540 = iprot.readString();
+              struct.options.put(_key539, _val540);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map510 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map510.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key511;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val512;
-            for (int _i513 = 0; _i513 < _map510.size; ++_i513)
+            org.apache.thrift.protocol.TMap _map542 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map542.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key543;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val544;
+            for (int _i545 = 0; _i545 < _map542.size; ++_i545)
             {
-              _key511 = iprot.readString();
-              _val512 = iprot.readString();
-              struct.settings.put(_key511, _val512);
+              _key543 = iprot.readString();
+              _val544 = iprot.readString();
+              struct.settings.put(_key543, _val544);
             }
           }
           struct.setSettingsIsSet(true);
@@ -46109,13 +46109,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list514 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list514.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem515;
-                  for (int _i516 = 0; _i516 < _list514.size; ++_i516)
+                  org.apache.thrift.protocol.TList _list546 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list546.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem547;
+                  for (int _i548 = 0; _i548 < _list546.size; ++_i548)
                   {
-                    _elem515 = iprot.readBinary();
-                    struct.messages.add(_elem515);
+                    _elem547 = iprot.readBinary();
+                    struct.messages.add(_elem547);
                   }
                   iprot.readListEnd();
                 }
@@ -46152,9 +46152,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter517 : struct.messages)
+            for (java.nio.ByteBuffer _iter549 : struct.messages)
             {
-              oprot.writeBinary(_iter517);
+              oprot.writeBinary(_iter549);
             }
             oprot.writeListEnd();
           }
@@ -46198,9 +46198,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter518 : struct.messages)
+            for (java.nio.ByteBuffer _iter550 : struct.messages)
             {
-              oprot.writeBinary(_iter518);
+              oprot.writeBinary(_iter550);
             }
           }
         }
@@ -46220,13 +46220,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list519 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list519.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem520;
-            for (int _i521 = 0; _i521 < _list519.size; ++_i521)
+            org.apache.thrift.protocol.TList _list551 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list551.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem552;
+            for (int _i553 = 0; _i553 < _list551.size; ++_i553)
             {
-              _elem520 = iprot.readBinary();
-              struct.messages.add(_elem520);
+              _elem552 = iprot.readBinary();
+              struct.messages.add(_elem552);
             }
           }
           struct.setMessagesIsSet(true);
@@ -48031,13 +48031,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list522 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list522.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem523;
-                  for (int _i524 = 0; _i524 < _list522.size; ++_i524)
+                  org.apache.thrift.protocol.TList _list554 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list554.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem555;
+                  for (int _i556 = 0; _i556 < _list554.size; ++_i556)
                   {
-                    _elem523 = iprot.readString();
-                    struct.filters.add(_elem523);
+                    _elem555 = iprot.readString();
+                    struct.filters.add(_elem555);
                   }
                   iprot.readListEnd();
                 }
@@ -48071,9 +48071,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter525 : struct.filters)
+            for (java.lang.String _iter557 : struct.filters)
             {
-              oprot.writeString(_iter525);
+              oprot.writeString(_iter557);
             }
             oprot.writeListEnd();
           }
@@ -48111,9 +48111,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter526 : struct.filters)
+            for (java.lang.String _iter558 : struct.filters)
             {
-              oprot.writeString(_iter526);
+              oprot.writeString(_iter558);
             }
           }
         }
@@ -48129,13 +48129,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list527 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list527.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem528;
-            for (int _i529 = 0; _i529 < _list527.size; ++_i529)
+            org.apache.thrift.protocol.TList _list559 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list559.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem560;
+            for (int _i561 = 0; _i561 < _list559.size; ++_i561)
             {
-              _elem528 = iprot.readString();
-              struct.filters.add(_elem528);
+              _elem560 = iprot.readString();
+              struct.filters.add(_elem560);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49060,13 +49060,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list530 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list530.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem531;
-                  for (int _i532 = 0; _i532 < _list530.size; ++_i532)
+                  org.apache.thrift.protocol.TList _list562 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list562.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem563;
+                  for (int _i564 = 0; _i564 < _list562.size; ++_i564)
                   {
-                    _elem531 = iprot.readString();
-                    struct.filters.add(_elem531);
+                    _elem563 = iprot.readString();
+                    struct.filters.add(_elem563);
                   }
                   iprot.readListEnd();
                 }
@@ -49100,9 +49100,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter533 : struct.filters)
+            for (java.lang.String _iter565 : struct.filters)
             {
-              oprot.writeString(_iter533);
+              oprot.writeString(_iter565);
             }
             oprot.writeListEnd();
           }
@@ -49140,9 +49140,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter534 : struct.filters)
+            for (java.lang.String _iter566 : struct.filters)
             {
-              oprot.writeString(_iter534);
+              oprot.writeString(_iter566);
             }
           }
         }
@@ -49158,13 +49158,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list535 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list535.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem536;
-            for (int _i537 = 0; _i537 < _list535.size; ++_i537)
+            org.apache.thrift.protocol.TList _list567 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list567.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem568;
+            for (int _i569 = 0; _i569 < _list567.size; ++_i569)
             {
-              _elem536 = iprot.readString();
-              struct.filters.add(_elem536);
+              _elem568 = iprot.readString();
+              struct.filters.add(_elem568);
             }
           }
           struct.setFiltersIsSet(true);
@@ -50454,13 +50454,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list538 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list538.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem539;
-                  for (int _i540 = 0; _i540 < _list538.size; ++_i540)
+                  org.apache.thrift.protocol.TList _list570 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list570.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem571;
+                  for (int _i572 = 0; _i572 < _list570.size; ++_i572)
                   {
-                    _elem539 = iprot.readString();
-                    struct.success.add(_elem539);
+                    _elem571 = iprot.readString();
+                    struct.success.add(_elem571);
                   }
                   iprot.readListEnd();
                 }
@@ -50498,9 +50498,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter541 : struct.success)
+            for (java.lang.String _iter573 : struct.success)
             {
-              oprot.writeString(_iter541);
+              oprot.writeString(_iter573);
             }
             oprot.writeListEnd();
           }
@@ -50540,9 +50540,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter542 : struct.success)
+            for (java.lang.String _iter574 : struct.success)
             {
-              oprot.writeString(_iter542);
+              oprot.writeString(_iter574);
             }
           }
         }
@@ -50557,13 +50557,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list543 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list543.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem544;
-            for (int _i545 = 0; _i545 < _list543.size; ++_i545)
+            org.apache.thrift.protocol.TList _list575 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list575.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem576;
+            for (int _i577 = 0; _i577 < _list575.size; ++_i577)
             {
-              _elem544 = iprot.readString();
-              struct.success.add(_elem544);
+              _elem576 = iprot.readString();
+              struct.success.add(_elem576);
             }
           }
           struct.setSuccessIsSet(true);
@@ -54960,15 +54960,15 @@ public class Planner {
             case 3: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map546 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map546.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key547;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val548;
-                  for (int _i549 = 0; _i549 < _map546.size; ++_i549)
+                  org.apache.thrift.protocol.TMap _map578 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map578.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key579;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val580;
+                  for (int _i581 = 0; _i581 < _map578.size; ++_i581)
                   {
-                    _key547 = iprot.readString();
-                    _val548 = iprot.readString();
-                    struct.options.put(_key547, _val548);
+                    _key579 = iprot.readString();
+                    _val580 = iprot.readString();
+                    struct.options.put(_key579, _val580);
                   }
                   iprot.readMapEnd();
                 }
@@ -55015,10 +55015,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter550 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter582 : struct.options.entrySet())
             {
-              oprot.writeString(_iter550.getKey());
-              oprot.writeString(_iter550.getValue());
+              oprot.writeString(_iter582.getKey());
+              oprot.writeString(_iter582.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -55068,10 +55068,10 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter551 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter583 : struct.options.entrySet())
             {
-              oprot.writeString(_iter551.getKey());
-              oprot.writeString(_iter551.getValue());
+              oprot.writeString(_iter583.getKey());
+              oprot.writeString(_iter583.getValue());
             }
           }
         }
@@ -55094,15 +55094,15 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map552 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map552.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key553;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val554;
-            for (int _i555 = 0; _i555 < _map552.size; ++_i555)
+            org.apache.thrift.protocol.TMap _map584 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map584.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key585;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val586;
+            for (int _i587 = 0; _i587 < _map584.size; ++_i587)
             {
-              _key553 = iprot.readString();
-              _val554 = iprot.readString();
-              struct.options.put(_key553, _val554);
+              _key585 = iprot.readString();
+              _val586 = iprot.readString();
+              struct.options.put(_key585, _val586);
             }
           }
           struct.setOptionsIsSet(true);
@@ -56109,13 +56109,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list556 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list556.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem557;
-                  for (int _i558 = 0; _i558 < _list556.size; ++_i558)
+                  org.apache.thrift.protocol.TList _list588 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list588.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem589;
+                  for (int _i590 = 0; _i590 < _list588.size; ++_i590)
                   {
-                    _elem557 = iprot.readString();
-                    struct.columns.add(_elem557);
+                    _elem589 = iprot.readString();
+                    struct.columns.add(_elem589);
                   }
                   iprot.readListEnd();
                 }
@@ -56157,9 +56157,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter559 : struct.columns)
+            for (java.lang.String _iter591 : struct.columns)
             {
-              oprot.writeString(_iter559);
+              oprot.writeString(_iter591);
             }
             oprot.writeListEnd();
           }
@@ -56203,9 +56203,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter560 : struct.columns)
+            for (java.lang.String _iter592 : struct.columns)
             {
-              oprot.writeString(_iter560);
+              oprot.writeString(_iter592);
             }
           }
         }
@@ -56225,13 +56225,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list561 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list561.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem562;
-            for (int _i563 = 0; _i563 < _list561.size; ++_i563)
+            org.apache.thrift.protocol.TList _list593 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list593.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem594;
+            for (int _i595 = 0; _i595 < _list593.size; ++_i595)
             {
-              _elem562 = iprot.readString();
-              struct.columns.add(_elem562);
+              _elem594 = iprot.readString();
+              struct.columns.add(_elem594);
             }
           }
           struct.setColumnsIsSet(true);

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list348.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem349;
-                for (int _i350 = 0; _i350 < _list348.size; ++_i350)
+                org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list380.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem381;
+                for (int _i382 = 0; _i382 < _list380.size; ++_i382)
                 {
-                  _elem349 = iprot.readString();
-                  struct.rows.add(_elem349);
+                  _elem381 = iprot.readString();
+                  struct.rows.add(_elem381);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter351 : struct.rows)
+            for (java.lang.String _iter383 : struct.rows)
             {
-              oprot.writeString(_iter351);
+              oprot.writeString(_iter383);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter352 : struct.rows)
+          for (java.lang.String _iter384 : struct.rows)
           {
-            oprot.writeString(_iter352);
+            oprot.writeString(_iter384);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list353.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem354;
-          for (int _i355 = 0; _i355 < _list353.size; ++_i355)
+          org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list385.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem386;
+          for (int _i387 = 0; _i387 < _list385.size; ++_i387)
           {
-            _elem354 = iprot.readString();
-            struct.rows.add(_elem354);
+            _elem386 = iprot.readString();
+            struct.rows.add(_elem386);
           }
         }
         struct.setRowsIsSet(true);

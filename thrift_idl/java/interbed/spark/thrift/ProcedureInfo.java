@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list306 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list306.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem307;
-                for (int _i308 = 0; _i308 < _list306.size; ++_i308)
+                org.apache.thrift.protocol.TList _list338 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list338.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem339;
+                for (int _i340 = 0; _i340 < _list338.size; ++_i340)
                 {
-                  _elem307 = new ProcedureParameter();
-                  _elem307.read(iprot);
-                  struct.parameters.add(_elem307);
+                  _elem339 = new ProcedureParameter();
+                  _elem339.read(iprot);
+                  struct.parameters.add(_elem339);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter309 : struct.parameters)
+          for (ProcedureParameter _iter341 : struct.parameters)
           {
-            _iter309.write(oprot);
+            _iter341.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter310 : struct.parameters)
+        for (ProcedureParameter _iter342 : struct.parameters)
         {
-          _iter310.write(oprot);
+          _iter342.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list311.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem312;
-        for (int _i313 = 0; _i313 < _list311.size; ++_i313)
+        org.apache.thrift.protocol.TList _list343 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list343.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem344;
+        for (int _i345 = 0; _i345 < _list343.size; ++_i345)
         {
-          _elem312 = new ProcedureParameter();
-          _elem312.read(iprot);
-          struct.parameters.add(_elem312);
+          _elem344 = new ProcedureParameter();
+          _elem344.read(iprot);
+          struct.parameters.add(_elem344);
         }
       }
       struct.setParametersIsSet(true);

@@ -906,13 +906,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list324.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem325;
-                for (int _i326 = 0; _i326 < _list324.size; ++_i326)
+                org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list356.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem357;
+                for (int _i358 = 0; _i358 < _list356.size; ++_i358)
                 {
-                  _elem325 = iprot.readBinary();
-                  struct.tasks.add(_elem325);
+                  _elem357 = iprot.readBinary();
+                  struct.tasks.add(_elem357);
                 }
                 iprot.readListEnd();
               }
@@ -940,23 +940,23 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 6: // TAKES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list327 = iprot.readListBegin();
-                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list327.size);
-                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem328;
-                for (int _i329 = 0; _i329 < _list327.size; ++_i329)
+                org.apache.thrift.protocol.TList _list359 = iprot.readListBegin();
+                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list359.size);
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem360;
+                for (int _i361 = 0; _i361 < _list359.size; ++_i361)
                 {
                   {
-                    org.apache.thrift.protocol.TList _list330 = iprot.readListBegin();
-                    _elem328 = new java.util.ArrayList<java.lang.String>(_list330.size);
-                    @org.apache.thrift.annotation.Nullable java.lang.String _elem331;
-                    for (int _i332 = 0; _i332 < _list330.size; ++_i332)
+                    org.apache.thrift.protocol.TList _list362 = iprot.readListBegin();
+                    _elem360 = new java.util.ArrayList<java.lang.String>(_list362.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem363;
+                    for (int _i364 = 0; _i364 < _list362.size; ++_i364)
                     {
-                      _elem331 = iprot.readString();
-                      _elem328.add(_elem331);
+                      _elem363 = iprot.readString();
+                      _elem360.add(_elem363);
                     }
                     iprot.readListEnd();
                   }
-                  struct.takes.add(_elem328);
+                  struct.takes.add(_elem360);
                 }
                 iprot.readListEnd();
               }
@@ -995,9 +995,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter333 : struct.tasks)
+          for (java.nio.ByteBuffer _iter365 : struct.tasks)
           {
-            oprot.writeBinary(_iter333);
+            oprot.writeBinary(_iter365);
           }
           oprot.writeListEnd();
         }
@@ -1018,13 +1018,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           oprot.writeFieldBegin(TAKES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.LIST, struct.takes.size()));
-            for (java.util.List<java.lang.String> _iter334 : struct.takes)
+            for (java.util.List<java.lang.String> _iter366 : struct.takes)
             {
               {
-                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter334.size()));
-                for (java.lang.String _iter335 : _iter334)
+                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter366.size()));
+                for (java.lang.String _iter367 : _iter366)
                 {
-                  oprot.writeString(_iter335);
+                  oprot.writeString(_iter367);
                 }
                 oprot.writeListEnd();
               }
@@ -1056,9 +1056,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter336 : struct.tasks)
+        for (java.nio.ByteBuffer _iter368 : struct.tasks)
         {
-          oprot.writeBinary(_iter336);
+          oprot.writeBinary(_iter368);
         }
       }
       oprot.writeBinary(struct.token);
@@ -1076,13 +1076,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       if (struct.isSetTakes()) {
         {
           oprot.writeI32(struct.takes.size());
-          for (java.util.List<java.lang.String> _iter337 : struct.takes)
+          for (java.util.List<java.lang.String> _iter369 : struct.takes)
           {
             {
-              oprot.writeI32(_iter337.size());
-              for (java.lang.String _iter338 : _iter337)
+              oprot.writeI32(_iter369.size());
+              for (java.lang.String _iter370 : _iter369)
               {
-                oprot.writeString(_iter338);
+                oprot.writeString(_iter370);
               }
             }
           }
@@ -1098,13 +1098,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list339.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem340;
-        for (int _i341 = 0; _i341 < _list339.size; ++_i341)
+        org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list371.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem372;
+        for (int _i373 = 0; _i373 < _list371.size; ++_i373)
         {
-          _elem340 = iprot.readBinary();
-          struct.tasks.add(_elem340);
+          _elem372 = iprot.readBinary();
+          struct.tasks.add(_elem372);
         }
       }
       struct.setTasksIsSet(true);
@@ -1117,22 +1117,22 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list342 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
-          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list342.size);
-          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem343;
-          for (int _i344 = 0; _i344 < _list342.size; ++_i344)
+          org.apache.thrift.protocol.TList _list374 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
+          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list374.size);
+          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem375;
+          for (int _i376 = 0; _i376 < _list374.size; ++_i376)
           {
             {
-              org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-              _elem343 = new java.util.ArrayList<java.lang.String>(_list345.size);
-              @org.apache.thrift.annotation.Nullable java.lang.String _elem346;
-              for (int _i347 = 0; _i347 < _list345.size; ++_i347)
+              org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+              _elem375 = new java.util.ArrayList<java.lang.String>(_list377.size);
+              @org.apache.thrift.annotation.Nullable java.lang.String _elem378;
+              for (int _i379 = 0; _i379 < _list377.size; ++_i379)
               {
-                _elem346 = iprot.readString();
-                _elem343.add(_elem346);
+                _elem378 = iprot.readString();
+                _elem375.add(_elem378);
               }
             }
-            struct.takes.add(_elem343);
+            struct.takes.add(_elem375);
           }
         }
         struct.setTakesIsSet(true);

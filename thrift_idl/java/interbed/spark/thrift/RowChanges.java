@@ -20,6 +20,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final org.apache.thrift.protocol.TField CLUSTERING_FIELD_DESC = new org.apache.thrift.protocol.TField("clustering", org.apache.thrift.protocol.TType.STRUCT, (short)5);
   private static final org.apache.thrift.protocol.TField UPSERTS_FIELD_DESC = new org.apache.thrift.protocol.TField("upserts", org.apache.thrift.protocol.TType.BOOL, (short)6);
   private static final org.apache.thrift.protocol.TField DELETES_BY_KEY_FIELD_DESC = new org.apache.thrift.protocol.TField("deletesByKey", org.apache.thrift.protocol.TType.BOOL, (short)7);
+  private static final org.apache.thrift.protocol.TField SEQUENCES_FIELD_DESC = new org.apache.thrift.protocol.TField("sequences", org.apache.thrift.protocol.TType.LIST, (short)8);
+  private static final org.apache.thrift.protocol.TField KEPT_FOR_NULL_FIELD_DESC = new org.apache.thrift.protocol.TField("keptForNull", org.apache.thrift.protocol.TType.LIST, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RowChangesStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RowChangesTupleSchemeFactory();
@@ -52,6 +54,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
    * True when a row goes by its key alone, and writing that does nothing where the key is not there.
    */
   public boolean deletesByKey; // optional
+  /**
+   * Where the table would keep values of a row in the place of updated ones.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<SequenceRule> sequences; // optional
+  /**
+   * Columns that keep their value where an updated row has null.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> keptForNull; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -82,7 +92,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     /**
      * True when a row goes by its key alone, and writing that does nothing where the key is not there.
      */
-    DELETES_BY_KEY((short)7, "deletesByKey");
+    DELETES_BY_KEY((short)7, "deletesByKey"),
+    /**
+     * Where the table would keep values of a row in the place of updated ones.
+     */
+    SEQUENCES((short)8, "sequences"),
+    /**
+     * Columns that keep their value where an updated row has null.
+     */
+    KEPT_FOR_NULL((short)9, "keptForNull");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -112,6 +130,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           return UPSERTS;
         case 7: // DELETES_BY_KEY
           return DELETES_BY_KEY;
+        case 8: // SEQUENCES
+          return SEQUENCES;
+        case 9: // KEPT_FOR_NULL
+          return KEPT_FOR_NULL;
         default:
           return null;
       }
@@ -159,7 +181,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final int __UPSERTS_ISSET_ID = 1;
   private static final int __DELETESBYKEY_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS,_Fields.DELETES_BY_KEY};
+  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS,_Fields.DELETES_BY_KEY,_Fields.SEQUENCES,_Fields.KEPT_FOR_NULL};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -183,6 +205,12 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.DELETES_BY_KEY, new org.apache.thrift.meta_data.FieldMetaData("deletesByKey", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.SEQUENCES, new org.apache.thrift.meta_data.FieldMetaData("sequences", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, SequenceRule.class))));
+    tmpMap.put(_Fields.KEPT_FOR_NULL, new org.apache.thrift.meta_data.FieldMetaData("keptForNull", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RowChanges.class, metaDataMap);
   }
@@ -238,6 +266,17 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     }
     this.upserts = other.upserts;
     this.deletesByKey = other.deletesByKey;
+    if (other.isSetSequences()) {
+      java.util.List<SequenceRule> __this__sequences = new java.util.ArrayList<SequenceRule>(other.sequences.size());
+      for (SequenceRule other_element : other.sequences) {
+        __this__sequences.add(new SequenceRule(other_element));
+      }
+      this.sequences = __this__sequences;
+    }
+    if (other.isSetKeptForNull()) {
+      java.util.List<java.lang.String> __this__keptForNull = new java.util.ArrayList<java.lang.String>(other.keptForNull);
+      this.keptForNull = __this__keptForNull;
+    }
   }
 
   @Override
@@ -257,6 +296,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     this.upserts = false;
     setDeletesByKeyIsSet(false);
     this.deletesByKey = false;
+    this.sequences = null;
+    this.keptForNull = null;
   }
 
   public int getRowIdSize() {
@@ -508,6 +549,100 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DELETESBYKEY_ISSET_ID, value);
   }
 
+  public int getSequencesSize() {
+    return (this.sequences == null) ? 0 : this.sequences.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<SequenceRule> getSequencesIterator() {
+    return (this.sequences == null) ? null : this.sequences.iterator();
+  }
+
+  public void addToSequences(SequenceRule elem) {
+    if (this.sequences == null) {
+      this.sequences = new java.util.ArrayList<SequenceRule>();
+    }
+    this.sequences.add(elem);
+  }
+
+  /**
+   * Where the table would keep values of a row in the place of updated ones.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<SequenceRule> getSequences() {
+    return this.sequences;
+  }
+
+  /**
+   * Where the table would keep values of a row in the place of updated ones.
+   */
+  public RowChanges setSequences(@org.apache.thrift.annotation.Nullable java.util.List<SequenceRule> sequences) {
+    this.sequences = sequences;
+    return this;
+  }
+
+  public void unsetSequences() {
+    this.sequences = null;
+  }
+
+  /** Returns true if field sequences is set (has been assigned a value) and false otherwise */
+  public boolean isSetSequences() {
+    return this.sequences != null;
+  }
+
+  public void setSequencesIsSet(boolean value) {
+    if (!value) {
+      this.sequences = null;
+    }
+  }
+
+  public int getKeptForNullSize() {
+    return (this.keptForNull == null) ? 0 : this.keptForNull.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getKeptForNullIterator() {
+    return (this.keptForNull == null) ? null : this.keptForNull.iterator();
+  }
+
+  public void addToKeptForNull(java.lang.String elem) {
+    if (this.keptForNull == null) {
+      this.keptForNull = new java.util.ArrayList<java.lang.String>();
+    }
+    this.keptForNull.add(elem);
+  }
+
+  /**
+   * Columns that keep their value where an updated row has null.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getKeptForNull() {
+    return this.keptForNull;
+  }
+
+  /**
+   * Columns that keep their value where an updated row has null.
+   */
+  public RowChanges setKeptForNull(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> keptForNull) {
+    this.keptForNull = keptForNull;
+    return this;
+  }
+
+  public void unsetKeptForNull() {
+    this.keptForNull = null;
+  }
+
+  /** Returns true if field keptForNull is set (has been assigned a value) and false otherwise */
+  public boolean isSetKeptForNull() {
+    return this.keptForNull != null;
+  }
+
+  public void setKeptForNullIsSet(boolean value) {
+    if (!value) {
+      this.keptForNull = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -567,6 +702,22 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       }
       break;
 
+    case SEQUENCES:
+      if (value == null) {
+        unsetSequences();
+      } else {
+        setSequences((java.util.List<SequenceRule>)value);
+      }
+      break;
+
+    case KEPT_FOR_NULL:
+      if (value == null) {
+        unsetKeptForNull();
+      } else {
+        setKeptForNull((java.util.List<java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -595,6 +746,12 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     case DELETES_BY_KEY:
       return isDeletesByKey();
 
+    case SEQUENCES:
+      return getSequences();
+
+    case KEPT_FOR_NULL:
+      return getKeptForNull();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -621,6 +778,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       return isSetUpserts();
     case DELETES_BY_KEY:
       return isSetDeletesByKey();
+    case SEQUENCES:
+      return isSetSequences();
+    case KEPT_FOR_NULL:
+      return isSetKeptForNull();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -701,6 +862,24 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return false;
     }
 
+    boolean this_present_sequences = true && this.isSetSequences();
+    boolean that_present_sequences = true && that.isSetSequences();
+    if (this_present_sequences || that_present_sequences) {
+      if (!(this_present_sequences && that_present_sequences))
+        return false;
+      if (!this.sequences.equals(that.sequences))
+        return false;
+    }
+
+    boolean this_present_keptForNull = true && this.isSetKeptForNull();
+    boolean that_present_keptForNull = true && that.isSetKeptForNull();
+    if (this_present_keptForNull || that_present_keptForNull) {
+      if (!(this_present_keptForNull && that_present_keptForNull))
+        return false;
+      if (!this.keptForNull.equals(that.keptForNull))
+        return false;
+    }
+
     return true;
   }
 
@@ -733,6 +912,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     hashCode = hashCode * 8191 + ((isSetDeletesByKey()) ? 131071 : 524287);
     if (isSetDeletesByKey())
       hashCode = hashCode * 8191 + ((deletesByKey) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetSequences()) ? 131071 : 524287);
+    if (isSetSequences())
+      hashCode = hashCode * 8191 + sequences.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetKeptForNull()) ? 131071 : 524287);
+    if (isSetKeptForNull())
+      hashCode = hashCode * 8191 + keptForNull.hashCode();
 
     return hashCode;
   }
@@ -815,6 +1002,26 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetSequences(), other.isSetSequences());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSequences()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.sequences, other.sequences);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetKeptForNull(), other.isSetKeptForNull());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetKeptForNull()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.keptForNull, other.keptForNull);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -888,6 +1095,26 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       sb.append(this.deletesByKey);
       first = false;
     }
+    if (isSetSequences()) {
+      if (!first) sb.append(", ");
+      sb.append("sequences:");
+      if (this.sequences == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.sequences);
+      }
+      first = false;
+    }
+    if (isSetKeptForNull()) {
+      if (!first) sb.append(", ");
+      sb.append("keptForNull:");
+      if (this.keptForNull == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.keptForNull);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -951,13 +1178,13 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 1: // ROW_ID
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list54 = iprot.readListBegin();
-                struct.rowId = new java.util.ArrayList<java.lang.String>(_list54.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem55;
-                for (int _i56 = 0; _i56 < _list54.size; ++_i56)
+                org.apache.thrift.protocol.TList _list70 = iprot.readListBegin();
+                struct.rowId = new java.util.ArrayList<java.lang.String>(_list70.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem71;
+                for (int _i72 = 0; _i72 < _list70.size; ++_i72)
                 {
-                  _elem55 = iprot.readString();
-                  struct.rowId.add(_elem55);
+                  _elem71 = iprot.readString();
+                  struct.rowId.add(_elem71);
                 }
                 iprot.readListEnd();
               }
@@ -969,25 +1196,25 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 2: // TOLD_OF_ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map57 = iprot.readMapBegin();
-                struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map57.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key58;
-                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val59;
-                for (int _i60 = 0; _i60 < _map57.size; ++_i60)
+                org.apache.thrift.protocol.TMap _map73 = iprot.readMapBegin();
+                struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map73.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key74;
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val75;
+                for (int _i76 = 0; _i76 < _map73.size; ++_i76)
                 {
-                  _key58 = iprot.readString();
+                  _key74 = iprot.readString();
                   {
-                    org.apache.thrift.protocol.TList _list61 = iprot.readListBegin();
-                    _val59 = new java.util.ArrayList<java.lang.String>(_list61.size);
-                    @org.apache.thrift.annotation.Nullable java.lang.String _elem62;
-                    for (int _i63 = 0; _i63 < _list61.size; ++_i63)
+                    org.apache.thrift.protocol.TList _list77 = iprot.readListBegin();
+                    _val75 = new java.util.ArrayList<java.lang.String>(_list77.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem78;
+                    for (int _i79 = 0; _i79 < _list77.size; ++_i79)
                     {
-                      _elem62 = iprot.readString();
-                      _val59.add(_elem62);
+                      _elem78 = iprot.readString();
+                      _val75.add(_elem78);
                     }
                     iprot.readListEnd();
                   }
-                  struct.toldOfRows.put(_key58, _val59);
+                  struct.toldOfRows.put(_key74, _val75);
                 }
                 iprot.readMapEnd();
               }
@@ -999,15 +1226,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 3: // REFUSALS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map64 = iprot.readMapBegin();
-                struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map64.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key65;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val66;
-                for (int _i67 = 0; _i67 < _map64.size; ++_i67)
+                org.apache.thrift.protocol.TMap _map80 = iprot.readMapBegin();
+                struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map80.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key81;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val82;
+                for (int _i83 = 0; _i83 < _map80.size; ++_i83)
                 {
-                  _key65 = iprot.readString();
-                  _val66 = iprot.readString();
-                  struct.refusals.put(_key65, _val66);
+                  _key81 = iprot.readString();
+                  _val82 = iprot.readString();
+                  struct.refusals.put(_key81, _val82);
                 }
                 iprot.readMapEnd();
               }
@@ -1049,6 +1276,43 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 8: // SEQUENCES
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list84 = iprot.readListBegin();
+                struct.sequences = new java.util.ArrayList<SequenceRule>(_list84.size);
+                @org.apache.thrift.annotation.Nullable SequenceRule _elem85;
+                for (int _i86 = 0; _i86 < _list84.size; ++_i86)
+                {
+                  _elem85 = new SequenceRule();
+                  _elem85.read(iprot);
+                  struct.sequences.add(_elem85);
+                }
+                iprot.readListEnd();
+              }
+              struct.setSequencesIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 9: // KEPT_FOR_NULL
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list87 = iprot.readListBegin();
+                struct.keptForNull = new java.util.ArrayList<java.lang.String>(_list87.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem88;
+                for (int _i89 = 0; _i89 < _list87.size; ++_i89)
+                {
+                  _elem88 = iprot.readString();
+                  struct.keptForNull.add(_elem88);
+                }
+                iprot.readListEnd();
+              }
+              struct.setKeptForNullIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1072,9 +1336,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(ROW_ID_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rowId.size()));
-          for (java.lang.String _iter68 : struct.rowId)
+          for (java.lang.String _iter90 : struct.rowId)
           {
-            oprot.writeString(_iter68);
+            oprot.writeString(_iter90);
           }
           oprot.writeListEnd();
         }
@@ -1084,14 +1348,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(TOLD_OF_ROWS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST, struct.toldOfRows.size()));
-          for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter69 : struct.toldOfRows.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter91 : struct.toldOfRows.entrySet())
           {
-            oprot.writeString(_iter69.getKey());
+            oprot.writeString(_iter91.getKey());
             {
-              oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter69.getValue().size()));
-              for (java.lang.String _iter70 : _iter69.getValue())
+              oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter91.getValue().size()));
+              for (java.lang.String _iter92 : _iter91.getValue())
               {
-                oprot.writeString(_iter70);
+                oprot.writeString(_iter92);
               }
               oprot.writeListEnd();
             }
@@ -1104,10 +1368,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(REFUSALS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.refusals.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter71 : struct.refusals.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter93 : struct.refusals.entrySet())
           {
-            oprot.writeString(_iter71.getKey());
-            oprot.writeString(_iter71.getValue());
+            oprot.writeString(_iter93.getKey());
+            oprot.writeString(_iter93.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1133,6 +1397,34 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeBool(struct.deletesByKey);
         oprot.writeFieldEnd();
       }
+      if (struct.sequences != null) {
+        if (struct.isSetSequences()) {
+          oprot.writeFieldBegin(SEQUENCES_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.sequences.size()));
+            for (SequenceRule _iter94 : struct.sequences)
+            {
+              _iter94.write(oprot);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
+      if (struct.keptForNull != null) {
+        if (struct.isSetKeptForNull()) {
+          oprot.writeFieldBegin(KEPT_FOR_NULL_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.keptForNull.size()));
+            for (java.lang.String _iter95 : struct.keptForNull)
+            {
+              oprot.writeString(_iter95);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1153,31 +1445,31 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.rowId.size());
-        for (java.lang.String _iter72 : struct.rowId)
+        for (java.lang.String _iter96 : struct.rowId)
         {
-          oprot.writeString(_iter72);
+          oprot.writeString(_iter96);
         }
       }
       {
         oprot.writeI32(struct.toldOfRows.size());
-        for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter73 : struct.toldOfRows.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter97 : struct.toldOfRows.entrySet())
         {
-          oprot.writeString(_iter73.getKey());
+          oprot.writeString(_iter97.getKey());
           {
-            oprot.writeI32(_iter73.getValue().size());
-            for (java.lang.String _iter74 : _iter73.getValue())
+            oprot.writeI32(_iter97.getValue().size());
+            for (java.lang.String _iter98 : _iter97.getValue())
             {
-              oprot.writeString(_iter74);
+              oprot.writeString(_iter98);
             }
           }
         }
       }
       {
         oprot.writeI32(struct.refusals.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter75 : struct.refusals.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter99 : struct.refusals.entrySet())
         {
-          oprot.writeString(_iter75.getKey());
-          oprot.writeString(_iter75.getValue());
+          oprot.writeString(_iter99.getKey());
+          oprot.writeString(_iter99.getValue());
         }
       }
       oprot.writeBool(struct.splitsUpdates);
@@ -1191,7 +1483,13 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (struct.isSetDeletesByKey()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetSequences()) {
+        optionals.set(3);
+      }
+      if (struct.isSetKeptForNull()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetClustering()) {
         struct.clustering.write(oprot);
       }
@@ -1201,60 +1499,78 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (struct.isSetDeletesByKey()) {
         oprot.writeBool(struct.deletesByKey);
       }
+      if (struct.isSetSequences()) {
+        {
+          oprot.writeI32(struct.sequences.size());
+          for (SequenceRule _iter100 : struct.sequences)
+          {
+            _iter100.write(oprot);
+          }
+        }
+      }
+      if (struct.isSetKeptForNull()) {
+        {
+          oprot.writeI32(struct.keptForNull.size());
+          for (java.lang.String _iter101 : struct.keptForNull)
+          {
+            oprot.writeString(_iter101);
+          }
+        }
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, RowChanges struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list76 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.rowId = new java.util.ArrayList<java.lang.String>(_list76.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem77;
-        for (int _i78 = 0; _i78 < _list76.size; ++_i78)
+        org.apache.thrift.protocol.TList _list102 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.rowId = new java.util.ArrayList<java.lang.String>(_list102.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem103;
+        for (int _i104 = 0; _i104 < _list102.size; ++_i104)
         {
-          _elem77 = iprot.readString();
-          struct.rowId.add(_elem77);
+          _elem103 = iprot.readString();
+          struct.rowId.add(_elem103);
         }
       }
       struct.setRowIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map79 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST); 
-        struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map79.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key80;
-        @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val81;
-        for (int _i82 = 0; _i82 < _map79.size; ++_i82)
+        org.apache.thrift.protocol.TMap _map105 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST); 
+        struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map105.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key106;
+        @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val107;
+        for (int _i108 = 0; _i108 < _map105.size; ++_i108)
         {
-          _key80 = iprot.readString();
+          _key106 = iprot.readString();
           {
-            org.apache.thrift.protocol.TList _list83 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            _val81 = new java.util.ArrayList<java.lang.String>(_list83.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem84;
-            for (int _i85 = 0; _i85 < _list83.size; ++_i85)
+            org.apache.thrift.protocol.TList _list109 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            _val107 = new java.util.ArrayList<java.lang.String>(_list109.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem110;
+            for (int _i111 = 0; _i111 < _list109.size; ++_i111)
             {
-              _elem84 = iprot.readString();
-              _val81.add(_elem84);
+              _elem110 = iprot.readString();
+              _val107.add(_elem110);
             }
           }
-          struct.toldOfRows.put(_key80, _val81);
+          struct.toldOfRows.put(_key106, _val107);
         }
       }
       struct.setToldOfRowsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map86 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map86.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key87;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val88;
-        for (int _i89 = 0; _i89 < _map86.size; ++_i89)
+        org.apache.thrift.protocol.TMap _map112 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map112.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key113;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val114;
+        for (int _i115 = 0; _i115 < _map112.size; ++_i115)
         {
-          _key87 = iprot.readString();
-          _val88 = iprot.readString();
-          struct.refusals.put(_key87, _val88);
+          _key113 = iprot.readString();
+          _val114 = iprot.readString();
+          struct.refusals.put(_key113, _val114);
         }
       }
       struct.setRefusalsIsSet(true);
       struct.splitsUpdates = iprot.readBool();
       struct.setSplitsUpdatesIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.clustering = new WriteClustering();
         struct.clustering.read(iprot);
@@ -1267,6 +1583,33 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (incoming.get(2)) {
         struct.deletesByKey = iprot.readBool();
         struct.setDeletesByKeyIsSet(true);
+      }
+      if (incoming.get(3)) {
+        {
+          org.apache.thrift.protocol.TList _list116 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+          struct.sequences = new java.util.ArrayList<SequenceRule>(_list116.size);
+          @org.apache.thrift.annotation.Nullable SequenceRule _elem117;
+          for (int _i118 = 0; _i118 < _list116.size; ++_i118)
+          {
+            _elem117 = new SequenceRule();
+            _elem117.read(iprot);
+            struct.sequences.add(_elem117);
+          }
+        }
+        struct.setSequencesIsSet(true);
+      }
+      if (incoming.get(4)) {
+        {
+          org.apache.thrift.protocol.TList _list119 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.keptForNull = new java.util.ArrayList<java.lang.String>(_list119.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem120;
+          for (int _i121 = 0; _i121 < _list119.size; ++_i121)
+          {
+            _elem120 = iprot.readString();
+            struct.keptForNull.add(_elem120);
+          }
+        }
+        struct.setKeptForNullIsSet(true);
       }
     }
   }

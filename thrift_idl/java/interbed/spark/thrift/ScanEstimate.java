@@ -514,14 +514,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
           case 3: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list244 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list244.size);
-                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem245;
-                for (int _i246 = 0; _i246 < _list244.size; ++_i246)
+                org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list276.size);
+                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem277;
+                for (int _i278 = 0; _i278 < _list276.size; ++_i278)
                 {
-                  _elem245 = new ColumnEstimate();
-                  _elem245.read(iprot);
-                  struct.columns.add(_elem245);
+                  _elem277 = new ColumnEstimate();
+                  _elem277.read(iprot);
+                  struct.columns.add(_elem277);
                 }
                 iprot.readListEnd();
               }
@@ -562,9 +562,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ColumnEstimate _iter247 : struct.columns)
+          for (ColumnEstimate _iter279 : struct.columns)
           {
-            _iter247.write(oprot);
+            _iter279.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -592,9 +592,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.columns.size());
-        for (ColumnEstimate _iter248 : struct.columns)
+        for (ColumnEstimate _iter280 : struct.columns)
         {
-          _iter248.write(oprot);
+          _iter280.write(oprot);
         }
       }
     }
@@ -607,14 +607,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list249 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list249.size);
-        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem250;
-        for (int _i251 = 0; _i251 < _list249.size; ++_i251)
+        org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list281.size);
+        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem282;
+        for (int _i283 = 0; _i283 < _list281.size; ++_i283)
         {
-          _elem250 = new ColumnEstimate();
-          _elem250.read(iprot);
-          struct.columns.add(_elem250);
+          _elem282 = new ColumnEstimate();
+          _elem282.read(iprot);
+          struct.columns.add(_elem282);
         }
       }
       struct.setColumnsIsSet(true);

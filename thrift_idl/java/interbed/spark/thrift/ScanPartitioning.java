@@ -522,13 +522,13 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list200 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list200.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem201;
-                for (int _i202 = 0; _i202 < _list200.size; ++_i202)
+                org.apache.thrift.protocol.TList _list232 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list232.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem233;
+                for (int _i234 = 0; _i234 < _list232.size; ++_i234)
                 {
-                  _elem201 = iprot.readString();
-                  struct.columns.add(_elem201);
+                  _elem233 = iprot.readString();
+                  struct.columns.add(_elem233);
                 }
                 iprot.readListEnd();
               }
@@ -548,13 +548,13 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
           case 3: // BUCKET_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list203 = iprot.readListBegin();
-                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list203.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem204;
-                for (int _i205 = 0; _i205 < _list203.size; ++_i205)
+                org.apache.thrift.protocol.TList _list235 = iprot.readListBegin();
+                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list235.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem236;
+                for (int _i237 = 0; _i237 < _list235.size; ++_i237)
                 {
-                  _elem204 = iprot.readString();
-                  struct.bucketColumns.add(_elem204);
+                  _elem236 = iprot.readString();
+                  struct.bucketColumns.add(_elem236);
                 }
                 iprot.readListEnd();
               }
@@ -586,9 +586,9 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter206 : struct.columns)
+          for (java.lang.String _iter238 : struct.columns)
           {
-            oprot.writeString(_iter206);
+            oprot.writeString(_iter238);
           }
           oprot.writeListEnd();
         }
@@ -601,9 +601,9 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
         oprot.writeFieldBegin(BUCKET_COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.bucketColumns.size()));
-          for (java.lang.String _iter207 : struct.bucketColumns)
+          for (java.lang.String _iter239 : struct.bucketColumns)
           {
-            oprot.writeString(_iter207);
+            oprot.writeString(_iter239);
           }
           oprot.writeListEnd();
         }
@@ -629,17 +629,17 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter208 : struct.columns)
+        for (java.lang.String _iter240 : struct.columns)
         {
-          oprot.writeString(_iter208);
+          oprot.writeString(_iter240);
         }
       }
       oprot.writeI32(struct.bucketCount);
       {
         oprot.writeI32(struct.bucketColumns.size());
-        for (java.lang.String _iter209 : struct.bucketColumns)
+        for (java.lang.String _iter241 : struct.bucketColumns)
         {
-          oprot.writeString(_iter209);
+          oprot.writeString(_iter241);
         }
       }
     }
@@ -648,26 +648,26 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanPartitioning struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list210 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list210.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem211;
-        for (int _i212 = 0; _i212 < _list210.size; ++_i212)
+        org.apache.thrift.protocol.TList _list242 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list242.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem243;
+        for (int _i244 = 0; _i244 < _list242.size; ++_i244)
         {
-          _elem211 = iprot.readString();
-          struct.columns.add(_elem211);
+          _elem243 = iprot.readString();
+          struct.columns.add(_elem243);
         }
       }
       struct.setColumnsIsSet(true);
       struct.bucketCount = iprot.readI32();
       struct.setBucketCountIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list213 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list213.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem214;
-        for (int _i215 = 0; _i215 < _list213.size; ++_i215)
+        org.apache.thrift.protocol.TList _list245 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list245.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem246;
+        for (int _i247 = 0; _i247 < _list245.size; ++_i247)
         {
-          _elem214 = iprot.readString();
-          struct.bucketColumns.add(_elem214);
+          _elem246 = iprot.readString();
+          struct.bucketColumns.add(_elem246);
         }
       }
       struct.setBucketColumnsIsSet(true);

@@ -1121,14 +1121,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 2: // SPLITS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list216 = iprot.readListBegin();
-                struct.splits = new java.util.ArrayList<ScanSplit>(_list216.size);
-                @org.apache.thrift.annotation.Nullable ScanSplit _elem217;
-                for (int _i218 = 0; _i218 < _list216.size; ++_i218)
+                org.apache.thrift.protocol.TList _list248 = iprot.readListBegin();
+                struct.splits = new java.util.ArrayList<ScanSplit>(_list248.size);
+                @org.apache.thrift.annotation.Nullable ScanSplit _elem249;
+                for (int _i250 = 0; _i250 < _list248.size; ++_i250)
                 {
-                  _elem217 = new ScanSplit();
-                  _elem217.read(iprot);
-                  struct.splits.add(_elem217);
+                  _elem249 = new ScanSplit();
+                  _elem249.read(iprot);
+                  struct.splits.add(_elem249);
                 }
                 iprot.readListEnd();
               }
@@ -1182,15 +1182,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 21: // METRICS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map219 = iprot.readMapBegin();
-                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map219.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key220;
-                long _val221;
-                for (int _i222 = 0; _i222 < _map219.size; ++_i222)
+                org.apache.thrift.protocol.TMap _map251 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map251.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key252;
+                long _val253;
+                for (int _i254 = 0; _i254 < _map251.size; ++_i254)
                 {
-                  _key220 = iprot.readString();
-                  _val221 = iprot.readI64();
-                  struct.metrics.put(_key220, _val221);
+                  _key252 = iprot.readString();
+                  _val253 = iprot.readI64();
+                  struct.metrics.put(_key252, _val253);
                 }
                 iprot.readMapEnd();
               }
@@ -1202,15 +1202,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 22: // HADOOP_SETTINGS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map223 = iprot.readMapBegin();
-                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map223.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key224;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val225;
-                for (int _i226 = 0; _i226 < _map223.size; ++_i226)
+                org.apache.thrift.protocol.TMap _map255 = iprot.readMapBegin();
+                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map255.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key256;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val257;
+                for (int _i258 = 0; _i258 < _map255.size; ++_i258)
                 {
-                  _key224 = iprot.readString();
-                  _val225 = iprot.readString();
-                  struct.hadoopSettings.put(_key224, _val225);
+                  _key256 = iprot.readString();
+                  _val257 = iprot.readString();
+                  struct.hadoopSettings.put(_key256, _val257);
                 }
                 iprot.readMapEnd();
               }
@@ -1250,9 +1250,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter227 : struct.splits)
+          for (ScanSplit _iter259 : struct.splits)
           {
-            _iter227.write(oprot);
+            _iter259.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -1288,10 +1288,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldBegin(METRICS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter228 : struct.metrics.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter260 : struct.metrics.entrySet())
             {
-              oprot.writeString(_iter228.getKey());
-              oprot.writeI64(_iter228.getValue());
+              oprot.writeString(_iter260.getKey());
+              oprot.writeI64(_iter260.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -1303,10 +1303,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldBegin(HADOOP_SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.hadoopSettings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter229 : struct.hadoopSettings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter261 : struct.hadoopSettings.entrySet())
             {
-              oprot.writeString(_iter229.getKey());
-              oprot.writeString(_iter229.getValue());
+              oprot.writeString(_iter261.getKey());
+              oprot.writeString(_iter261.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -1334,9 +1334,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter230 : struct.splits)
+        for (ScanSplit _iter262 : struct.splits)
         {
-          _iter230.write(oprot);
+          _iter262.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -1365,20 +1365,20 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetMetrics()) {
         {
           oprot.writeI32(struct.metrics.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter231 : struct.metrics.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter263 : struct.metrics.entrySet())
           {
-            oprot.writeString(_iter231.getKey());
-            oprot.writeI64(_iter231.getValue());
+            oprot.writeString(_iter263.getKey());
+            oprot.writeI64(_iter263.getValue());
           }
         }
       }
       if (struct.isSetHadoopSettings()) {
         {
           oprot.writeI32(struct.hadoopSettings.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter232 : struct.hadoopSettings.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter264 : struct.hadoopSettings.entrySet())
           {
-            oprot.writeString(_iter232.getKey());
-            oprot.writeString(_iter232.getValue());
+            oprot.writeString(_iter264.getKey());
+            oprot.writeString(_iter264.getValue());
           }
         }
       }
@@ -1390,14 +1390,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list233 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list233.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem234;
-        for (int _i235 = 0; _i235 < _list233.size; ++_i235)
+        org.apache.thrift.protocol.TList _list265 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list265.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem266;
+        for (int _i267 = 0; _i267 < _list265.size; ++_i267)
         {
-          _elem234 = new ScanSplit();
-          _elem234.read(iprot);
-          struct.splits.add(_elem234);
+          _elem266 = new ScanSplit();
+          _elem266.read(iprot);
+          struct.splits.add(_elem266);
         }
       }
       struct.setSplitsIsSet(true);
@@ -1420,30 +1420,30 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       if (incoming.get(2)) {
         {
-          org.apache.thrift.protocol.TMap _map236 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
-          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map236.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key237;
-          long _val238;
-          for (int _i239 = 0; _i239 < _map236.size; ++_i239)
+          org.apache.thrift.protocol.TMap _map268 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map268.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key269;
+          long _val270;
+          for (int _i271 = 0; _i271 < _map268.size; ++_i271)
           {
-            _key237 = iprot.readString();
-            _val238 = iprot.readI64();
-            struct.metrics.put(_key237, _val238);
+            _key269 = iprot.readString();
+            _val270 = iprot.readI64();
+            struct.metrics.put(_key269, _val270);
           }
         }
         struct.setMetricsIsSet(true);
       }
       if (incoming.get(3)) {
         {
-          org.apache.thrift.protocol.TMap _map240 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map240.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key241;
-          @org.apache.thrift.annotation.Nullable java.lang.String _val242;
-          for (int _i243 = 0; _i243 < _map240.size; ++_i243)
+          org.apache.thrift.protocol.TMap _map272 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map272.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key273;
+          @org.apache.thrift.annotation.Nullable java.lang.String _val274;
+          for (int _i275 = 0; _i275 < _map272.size; ++_i275)
           {
-            _key241 = iprot.readString();
-            _val242 = iprot.readString();
-            struct.hadoopSettings.put(_key241, _val242);
+            _key273 = iprot.readString();
+            _val274 = iprot.readString();
+            struct.hadoopSettings.put(_key273, _val274);
           }
         }
         struct.setHadoopSettingsIsSet(true);

@@ -1098,13 +1098,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list158 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list158.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem159;
-                for (int _i160 = 0; _i160 < _list158.size; ++_i160)
+                org.apache.thrift.protocol.TList _list190 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list190.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem191;
+                for (int _i192 = 0; _i192 < _list190.size; ++_i192)
                 {
-                  _elem159 = iprot.readString();
-                  struct.columns.add(_elem159);
+                  _elem191 = iprot.readString();
+                  struct.columns.add(_elem191);
                 }
                 iprot.readListEnd();
               }
@@ -1116,13 +1116,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list161 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list161.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem162;
-                for (int _i163 = 0; _i163 < _list161.size; ++_i163)
+                org.apache.thrift.protocol.TList _list193 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list193.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem194;
+                for (int _i195 = 0; _i195 < _list193.size; ++_i195)
                 {
-                  _elem162 = iprot.readString();
-                  struct.filters.add(_elem162);
+                  _elem194 = iprot.readString();
+                  struct.filters.add(_elem194);
                 }
                 iprot.readListEnd();
               }
@@ -1142,15 +1142,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 4: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map164 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map164.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key165;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val166;
-                for (int _i167 = 0; _i167 < _map164.size; ++_i167)
+                org.apache.thrift.protocol.TMap _map196 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map196.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key197;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val198;
+                for (int _i199 = 0; _i199 < _map196.size; ++_i199)
                 {
-                  _key165 = iprot.readString();
-                  _val166 = iprot.readString();
-                  struct.options.put(_key165, _val166);
+                  _key197 = iprot.readString();
+                  _val198 = iprot.readString();
+                  struct.options.put(_key197, _val198);
                 }
                 iprot.readMapEnd();
               }
@@ -1220,9 +1220,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter168 : struct.columns)
+          for (java.lang.String _iter200 : struct.columns)
           {
-            oprot.writeString(_iter168);
+            oprot.writeString(_iter200);
           }
           oprot.writeListEnd();
         }
@@ -1232,9 +1232,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter169 : struct.filters)
+          for (java.lang.String _iter201 : struct.filters)
           {
-            oprot.writeString(_iter169);
+            oprot.writeString(_iter201);
           }
           oprot.writeListEnd();
         }
@@ -1249,10 +1249,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter170 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter202 : struct.options.entrySet())
           {
-            oprot.writeString(_iter170.getKey());
-            oprot.writeString(_iter170.getValue());
+            oprot.writeString(_iter202.getKey());
+            oprot.writeString(_iter202.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1307,24 +1307,24 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter171 : struct.columns)
+        for (java.lang.String _iter203 : struct.columns)
         {
-          oprot.writeString(_iter171);
+          oprot.writeString(_iter203);
         }
       }
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter172 : struct.filters)
+        for (java.lang.String _iter204 : struct.filters)
         {
-          oprot.writeString(_iter172);
+          oprot.writeString(_iter204);
         }
       }
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter173 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter205 : struct.options.entrySet())
         {
-          oprot.writeString(_iter173.getKey());
-          oprot.writeString(_iter173.getValue());
+          oprot.writeString(_iter205.getKey());
+          oprot.writeString(_iter205.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1371,37 +1371,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list174 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list174.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem175;
-        for (int _i176 = 0; _i176 < _list174.size; ++_i176)
+        org.apache.thrift.protocol.TList _list206 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list206.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem207;
+        for (int _i208 = 0; _i208 < _list206.size; ++_i208)
         {
-          _elem175 = iprot.readString();
-          struct.columns.add(_elem175);
+          _elem207 = iprot.readString();
+          struct.columns.add(_elem207);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list177 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list177.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem178;
-        for (int _i179 = 0; _i179 < _list177.size; ++_i179)
+        org.apache.thrift.protocol.TList _list209 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list209.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem210;
+        for (int _i211 = 0; _i211 < _list209.size; ++_i211)
         {
-          _elem178 = iprot.readString();
-          struct.filters.add(_elem178);
+          _elem210 = iprot.readString();
+          struct.filters.add(_elem210);
         }
       }
       struct.setFiltersIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map180 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map180.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key181;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val182;
-        for (int _i183 = 0; _i183 < _map180.size; ++_i183)
+        org.apache.thrift.protocol.TMap _map212 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map212.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key213;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val214;
+        for (int _i215 = 0; _i215 < _map212.size; ++_i215)
         {
-          _key181 = iprot.readString();
-          _val182 = iprot.readString();
-          struct.options.put(_key181, _val182);
+          _key213 = iprot.readString();
+          _val214 = iprot.readString();
+          struct.options.put(_key213, _val214);
         }
       }
       struct.setOptionsIsSet(true);

@@ -927,14 +927,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 4: // NATIVE_FILES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list184 = iprot.readListBegin();
-                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list184.size);
-                @org.apache.thrift.annotation.Nullable NativeFile _elem185;
-                for (int _i186 = 0; _i186 < _list184.size; ++_i186)
+                org.apache.thrift.protocol.TList _list216 = iprot.readListBegin();
+                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list216.size);
+                @org.apache.thrift.annotation.Nullable NativeFile _elem217;
+                for (int _i218 = 0; _i218 < _list216.size; ++_i218)
                 {
-                  _elem185 = new NativeFile();
-                  _elem185.read(iprot);
-                  struct.nativeFiles.add(_elem185);
+                  _elem217 = new NativeFile();
+                  _elem217.read(iprot);
+                  struct.nativeFiles.add(_elem217);
                 }
                 iprot.readListEnd();
               }
@@ -946,13 +946,13 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 5: // PREFERRED_HOSTS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list187 = iprot.readListBegin();
-                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list187.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem188;
-                for (int _i189 = 0; _i189 < _list187.size; ++_i189)
+                org.apache.thrift.protocol.TList _list219 = iprot.readListBegin();
+                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list219.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem220;
+                for (int _i221 = 0; _i221 < _list219.size; ++_i221)
                 {
-                  _elem188 = iprot.readString();
-                  struct.preferredHosts.add(_elem188);
+                  _elem220 = iprot.readString();
+                  struct.preferredHosts.add(_elem220);
                 }
                 iprot.readListEnd();
               }
@@ -1014,9 +1014,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(NATIVE_FILES_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.nativeFiles.size()));
-          for (NativeFile _iter190 : struct.nativeFiles)
+          for (NativeFile _iter222 : struct.nativeFiles)
           {
-            _iter190.write(oprot);
+            _iter222.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -1026,9 +1026,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(PREFERRED_HOSTS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.preferredHosts.size()));
-          for (java.lang.String _iter191 : struct.preferredHosts)
+          for (java.lang.String _iter223 : struct.preferredHosts)
           {
-            oprot.writeString(_iter191);
+            oprot.writeString(_iter223);
           }
           oprot.writeListEnd();
         }
@@ -1069,16 +1069,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.nativeFiles.size());
-        for (NativeFile _iter192 : struct.nativeFiles)
+        for (NativeFile _iter224 : struct.nativeFiles)
         {
-          _iter192.write(oprot);
+          _iter224.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.preferredHosts.size());
-        for (java.lang.String _iter193 : struct.preferredHosts)
+        for (java.lang.String _iter225 : struct.preferredHosts)
         {
-          oprot.writeString(_iter193);
+          oprot.writeString(_iter225);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1107,25 +1107,25 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list194 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list194.size);
-        @org.apache.thrift.annotation.Nullable NativeFile _elem195;
-        for (int _i196 = 0; _i196 < _list194.size; ++_i196)
+        org.apache.thrift.protocol.TList _list226 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list226.size);
+        @org.apache.thrift.annotation.Nullable NativeFile _elem227;
+        for (int _i228 = 0; _i228 < _list226.size; ++_i228)
         {
-          _elem195 = new NativeFile();
-          _elem195.read(iprot);
-          struct.nativeFiles.add(_elem195);
+          _elem227 = new NativeFile();
+          _elem227.read(iprot);
+          struct.nativeFiles.add(_elem227);
         }
       }
       struct.setNativeFilesIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list197 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list197.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem198;
-        for (int _i199 = 0; _i199 < _list197.size; ++_i199)
+        org.apache.thrift.protocol.TList _list229 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list229.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem230;
+        for (int _i231 = 0; _i231 < _list229.size; ++_i231)
         {
-          _elem198 = iprot.readString();
-          struct.preferredHosts.add(_elem198);
+          _elem230 = iprot.readString();
+          struct.preferredHosts.add(_elem230);
         }
       }
       struct.setPreferredHostsIsSet(true);

@@ -569,15 +569,15 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
           case 3: // HADOOP_SETTINGS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map260 = iprot.readMapBegin();
-                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map260.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key261;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val262;
-                for (int _i263 = 0; _i263 < _map260.size; ++_i263)
+                org.apache.thrift.protocol.TMap _map292 = iprot.readMapBegin();
+                struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map292.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key293;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val294;
+                for (int _i295 = 0; _i295 < _map292.size; ++_i295)
                 {
-                  _key261 = iprot.readString();
-                  _val262 = iprot.readString();
-                  struct.hadoopSettings.put(_key261, _val262);
+                  _key293 = iprot.readString();
+                  _val294 = iprot.readString();
+                  struct.hadoopSettings.put(_key293, _val294);
                 }
                 iprot.readMapEnd();
               }
@@ -617,10 +617,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
           oprot.writeFieldBegin(HADOOP_SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.hadoopSettings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter264 : struct.hadoopSettings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter296 : struct.hadoopSettings.entrySet())
             {
-              oprot.writeString(_iter264.getKey());
-              oprot.writeString(_iter264.getValue());
+              oprot.writeString(_iter296.getKey());
+              oprot.writeString(_iter296.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -655,10 +655,10 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       if (struct.isSetHadoopSettings()) {
         {
           oprot.writeI32(struct.hadoopSettings.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter265 : struct.hadoopSettings.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter297 : struct.hadoopSettings.entrySet())
           {
-            oprot.writeString(_iter265.getKey());
-            oprot.writeString(_iter265.getValue());
+            oprot.writeString(_iter297.getKey());
+            oprot.writeString(_iter297.getValue());
           }
         }
       }
@@ -675,15 +675,15 @@ public class StreamInfo implements org.apache.thrift.TBase<StreamInfo, StreamInf
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TMap _map266 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map266.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key267;
-          @org.apache.thrift.annotation.Nullable java.lang.String _val268;
-          for (int _i269 = 0; _i269 < _map266.size; ++_i269)
+          org.apache.thrift.protocol.TMap _map298 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+          struct.hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map298.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key299;
+          @org.apache.thrift.annotation.Nullable java.lang.String _val300;
+          for (int _i301 = 0; _i301 < _map298.size; ++_i301)
           {
-            _key267 = iprot.readString();
-            _val268 = iprot.readString();
-            struct.hadoopSettings.put(_key267, _val268);
+            _key299 = iprot.readString();
+            _val300 = iprot.readString();
+            struct.hadoopSettings.put(_key299, _val300);
           }
         }
         struct.setHadoopSettingsIsSet(true);

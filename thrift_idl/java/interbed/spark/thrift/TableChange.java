@@ -1060,13 +1060,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
           case 2: // PATH
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list150 = iprot.readListBegin();
-                struct.path = new java.util.ArrayList<java.lang.String>(_list150.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem151;
-                for (int _i152 = 0; _i152 < _list150.size; ++_i152)
+                org.apache.thrift.protocol.TList _list182 = iprot.readListBegin();
+                struct.path = new java.util.ArrayList<java.lang.String>(_list182.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem183;
+                for (int _i184 = 0; _i184 < _list182.size; ++_i184)
                 {
-                  _elem151 = iprot.readString();
-                  struct.path.add(_elem151);
+                  _elem183 = iprot.readString();
+                  struct.path.add(_elem183);
                 }
                 iprot.readListEnd();
               }
@@ -1156,9 +1156,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         oprot.writeFieldBegin(PATH_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.path.size()));
-          for (java.lang.String _iter153 : struct.path)
+          for (java.lang.String _iter185 : struct.path)
           {
-            oprot.writeString(_iter153);
+            oprot.writeString(_iter185);
           }
           oprot.writeListEnd();
         }
@@ -1230,9 +1230,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       oprot.writeI32(struct.kind.getValue());
       {
         oprot.writeI32(struct.path.size());
-        for (java.lang.String _iter154 : struct.path)
+        for (java.lang.String _iter186 : struct.path)
         {
-          oprot.writeString(_iter154);
+          oprot.writeString(_iter186);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1287,13 +1287,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       struct.kind = interbed.spark.thrift.ChangeKind.findByValue(iprot.readI32());
       struct.setKindIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list155 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.path = new java.util.ArrayList<java.lang.String>(_list155.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem156;
-        for (int _i157 = 0; _i157 < _list155.size; ++_i157)
+        org.apache.thrift.protocol.TList _list187 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.path = new java.util.ArrayList<java.lang.String>(_list187.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem188;
+        for (int _i189 = 0; _i189 < _list187.size; ++_i189)
         {
-          _elem156 = iprot.readString();
-          struct.path.add(_elem156);
+          _elem188 = iprot.readString();
+          struct.path.add(_elem188);
         }
       }
       struct.setPathIsSet(true);

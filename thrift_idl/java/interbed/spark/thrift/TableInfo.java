@@ -1328,13 +1328,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 2: // PARTITION_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list90 = iprot.readListBegin();
-                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list90.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem91;
-                for (int _i92 = 0; _i92 < _list90.size; ++_i92)
+                org.apache.thrift.protocol.TList _list122 = iprot.readListBegin();
+                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list122.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem123;
+                for (int _i124 = 0; _i124 < _list122.size; ++_i124)
                 {
-                  _elem91 = iprot.readString();
-                  struct.partitionKeys.add(_elem91);
+                  _elem123 = iprot.readString();
+                  struct.partitionKeys.add(_elem123);
                 }
                 iprot.readListEnd();
               }
@@ -1346,13 +1346,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 3: // PRIMARY_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list93 = iprot.readListBegin();
-                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list93.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem94;
-                for (int _i95 = 0; _i95 < _list93.size; ++_i95)
+                org.apache.thrift.protocol.TList _list125 = iprot.readListBegin();
+                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list125.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem126;
+                for (int _i127 = 0; _i127 < _list125.size; ++_i127)
                 {
-                  _elem94 = iprot.readString();
-                  struct.primaryKeys.add(_elem94);
+                  _elem126 = iprot.readString();
+                  struct.primaryKeys.add(_elem126);
                 }
                 iprot.readListEnd();
               }
@@ -1364,15 +1364,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map96 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map96.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key97;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val98;
-                for (int _i99 = 0; _i99 < _map96.size; ++_i99)
+                org.apache.thrift.protocol.TMap _map128 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map128.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key129;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val130;
+                for (int _i131 = 0; _i131 < _map128.size; ++_i131)
                 {
-                  _key97 = iprot.readString();
-                  _val98 = iprot.readString();
-                  struct.properties.put(_key97, _val98);
+                  _key129 = iprot.readString();
+                  _val130 = iprot.readString();
+                  struct.properties.put(_key129, _val130);
                 }
                 iprot.readMapEnd();
               }
@@ -1409,14 +1409,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 8: // HIDDEN_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list100 = iprot.readListBegin();
-                struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list100.size);
-                @org.apache.thrift.annotation.Nullable HiddenColumn _elem101;
-                for (int _i102 = 0; _i102 < _list100.size; ++_i102)
+                org.apache.thrift.protocol.TList _list132 = iprot.readListBegin();
+                struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list132.size);
+                @org.apache.thrift.annotation.Nullable HiddenColumn _elem133;
+                for (int _i134 = 0; _i134 < _list132.size; ++_i134)
                 {
-                  _elem101 = new HiddenColumn();
-                  _elem101.read(iprot);
-                  struct.hiddenColumns.add(_elem101);
+                  _elem133 = new HiddenColumn();
+                  _elem133.read(iprot);
+                  struct.hiddenColumns.add(_elem133);
                 }
                 iprot.readListEnd();
               }
@@ -1478,9 +1478,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PARTITION_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.partitionKeys.size()));
-          for (java.lang.String _iter103 : struct.partitionKeys)
+          for (java.lang.String _iter135 : struct.partitionKeys)
           {
-            oprot.writeString(_iter103);
+            oprot.writeString(_iter135);
           }
           oprot.writeListEnd();
         }
@@ -1490,9 +1490,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PRIMARY_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.primaryKeys.size()));
-          for (java.lang.String _iter104 : struct.primaryKeys)
+          for (java.lang.String _iter136 : struct.primaryKeys)
           {
-            oprot.writeString(_iter104);
+            oprot.writeString(_iter136);
           }
           oprot.writeListEnd();
         }
@@ -1502,10 +1502,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter105 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter137 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter105.getKey());
-            oprot.writeString(_iter105.getValue());
+            oprot.writeString(_iter137.getKey());
+            oprot.writeString(_iter137.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1529,9 +1529,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           oprot.writeFieldBegin(HIDDEN_COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.hiddenColumns.size()));
-            for (HiddenColumn _iter106 : struct.hiddenColumns)
+            for (HiddenColumn _iter138 : struct.hiddenColumns)
             {
-              _iter106.write(oprot);
+              _iter138.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -1578,24 +1578,24 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitionKeys.size());
-        for (java.lang.String _iter107 : struct.partitionKeys)
+        for (java.lang.String _iter139 : struct.partitionKeys)
         {
-          oprot.writeString(_iter107);
+          oprot.writeString(_iter139);
         }
       }
       {
         oprot.writeI32(struct.primaryKeys.size());
-        for (java.lang.String _iter108 : struct.primaryKeys)
+        for (java.lang.String _iter140 : struct.primaryKeys)
         {
-          oprot.writeString(_iter108);
+          oprot.writeString(_iter140);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter109 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter141 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter109.getKey());
-          oprot.writeString(_iter109.getValue());
+          oprot.writeString(_iter141.getKey());
+          oprot.writeString(_iter141.getValue());
         }
       }
       oprot.writeI64(struct.snapshotId);
@@ -1618,9 +1618,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (struct.isSetHiddenColumns()) {
         {
           oprot.writeI32(struct.hiddenColumns.size());
-          for (HiddenColumn _iter110 : struct.hiddenColumns)
+          for (HiddenColumn _iter142 : struct.hiddenColumns)
           {
-            _iter110.write(oprot);
+            _iter142.write(oprot);
           }
         }
       }
@@ -1641,37 +1641,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list111 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list111.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem112;
-        for (int _i113 = 0; _i113 < _list111.size; ++_i113)
+        org.apache.thrift.protocol.TList _list143 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list143.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem144;
+        for (int _i145 = 0; _i145 < _list143.size; ++_i145)
         {
-          _elem112 = iprot.readString();
-          struct.partitionKeys.add(_elem112);
+          _elem144 = iprot.readString();
+          struct.partitionKeys.add(_elem144);
         }
       }
       struct.setPartitionKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list114 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list114.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem115;
-        for (int _i116 = 0; _i116 < _list114.size; ++_i116)
+        org.apache.thrift.protocol.TList _list146 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list146.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem147;
+        for (int _i148 = 0; _i148 < _list146.size; ++_i148)
         {
-          _elem115 = iprot.readString();
-          struct.primaryKeys.add(_elem115);
+          _elem147 = iprot.readString();
+          struct.primaryKeys.add(_elem147);
         }
       }
       struct.setPrimaryKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map117 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map117.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key118;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val119;
-        for (int _i120 = 0; _i120 < _map117.size; ++_i120)
+        org.apache.thrift.protocol.TMap _map149 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map149.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key150;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val151;
+        for (int _i152 = 0; _i152 < _map149.size; ++_i152)
         {
-          _key118 = iprot.readString();
-          _val119 = iprot.readString();
-          struct.properties.put(_key118, _val119);
+          _key150 = iprot.readString();
+          _val151 = iprot.readString();
+          struct.properties.put(_key150, _val151);
         }
       }
       struct.setPropertiesIsSet(true);
@@ -1685,14 +1685,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       java.util.BitSet incoming = iprot.readBitSet(4);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-          struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list121.size);
-          @org.apache.thrift.annotation.Nullable HiddenColumn _elem122;
-          for (int _i123 = 0; _i123 < _list121.size; ++_i123)
+          org.apache.thrift.protocol.TList _list153 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+          struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list153.size);
+          @org.apache.thrift.annotation.Nullable HiddenColumn _elem154;
+          for (int _i155 = 0; _i155 < _list153.size; ++_i155)
           {
-            _elem122 = new HiddenColumn();
-            _elem122.read(iprot);
-            struct.hiddenColumns.add(_elem122);
+            _elem154 = new HiddenColumn();
+            _elem154.read(iprot);
+            struct.hiddenColumns.add(_elem154);
           }
         }
         struct.setHiddenColumnsIsSet(true);

@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list356.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem357;
-                for (int _i358 = 0; _i358 < _list356.size; ++_i358)
+                org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list388.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem389;
+                for (int _i390 = 0; _i390 < _list388.size; ++_i390)
                 {
-                  _elem357 = new ViewColumn();
-                  _elem357.read(iprot);
-                  struct.columns.add(_elem357);
+                  _elem389 = new ViewColumn();
+                  _elem389.read(iprot);
+                  struct.columns.add(_elem389);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map359 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map359.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key360;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val361;
-                for (int _i362 = 0; _i362 < _map359.size; ++_i362)
+                org.apache.thrift.protocol.TMap _map391 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map391.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key392;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val393;
+                for (int _i394 = 0; _i394 < _map391.size; ++_i394)
                 {
-                  _key360 = iprot.readString();
-                  _val361 = iprot.readString();
-                  struct.properties.put(_key360, _val361);
+                  _key392 = iprot.readString();
+                  _val393 = iprot.readString();
+                  struct.properties.put(_key392, _val393);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter363 : struct.columns)
+          for (ViewColumn _iter395 : struct.columns)
           {
-            _iter363.write(oprot);
+            _iter395.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter364 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter396 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter364.getKey());
-            oprot.writeString(_iter364.getValue());
+            oprot.writeString(_iter396.getKey());
+            oprot.writeString(_iter396.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter365 : struct.columns)
+        for (ViewColumn _iter397 : struct.columns)
         {
-          _iter365.write(oprot);
+          _iter397.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter366 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter398 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter366.getKey());
-          oprot.writeString(_iter366.getValue());
+          oprot.writeString(_iter398.getKey());
+          oprot.writeString(_iter398.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list367 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list367.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem368;
-        for (int _i369 = 0; _i369 < _list367.size; ++_i369)
+        org.apache.thrift.protocol.TList _list399 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list399.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem400;
+        for (int _i401 = 0; _i401 < _list399.size; ++_i401)
         {
-          _elem368 = new ViewColumn();
-          _elem368.read(iprot);
-          struct.columns.add(_elem368);
+          _elem400 = new ViewColumn();
+          _elem400.read(iprot);
+          struct.columns.add(_elem400);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map370 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map370.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key371;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val372;
-        for (int _i373 = 0; _i373 < _map370.size; ++_i373)
+        org.apache.thrift.protocol.TMap _map402 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map402.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key403;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val404;
+        for (int _i405 = 0; _i405 < _map402.size; ++_i405)
         {
-          _key371 = iprot.readString();
-          _val372 = iprot.readString();
-          struct.properties.put(_key371, _val372);
+          _key403 = iprot.readString();
+          _val404 = iprot.readString();
+          struct.properties.put(_key403, _val404);
         }
       }
       struct.setPropertiesIsSet(true);

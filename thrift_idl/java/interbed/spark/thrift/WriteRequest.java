@@ -1019,13 +1019,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list270 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list270.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem271;
-                for (int _i272 = 0; _i272 < _list270.size; ++_i272)
+                org.apache.thrift.protocol.TList _list302 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list302.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem303;
+                for (int _i304 = 0; _i304 < _list302.size; ++_i304)
                 {
-                  _elem271 = iprot.readString();
-                  struct.filters.add(_elem271);
+                  _elem303 = iprot.readString();
+                  struct.filters.add(_elem303);
                 }
                 iprot.readListEnd();
               }
@@ -1053,15 +1053,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map273 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map273.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key274;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val275;
-                for (int _i276 = 0; _i276 < _map273.size; ++_i276)
+                org.apache.thrift.protocol.TMap _map305 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map305.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key306;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val307;
+                for (int _i308 = 0; _i308 < _map305.size; ++_i308)
                 {
-                  _key274 = iprot.readString();
-                  _val275 = iprot.readString();
-                  struct.options.put(_key274, _val275);
+                  _key306 = iprot.readString();
+                  _val307 = iprot.readString();
+                  struct.options.put(_key306, _val307);
                 }
                 iprot.readMapEnd();
               }
@@ -1081,13 +1081,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 7: // SCANNED
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list277 = iprot.readListBegin();
-                struct.scanned = new java.util.ArrayList<java.lang.String>(_list277.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem278;
-                for (int _i279 = 0; _i279 < _list277.size; ++_i279)
+                org.apache.thrift.protocol.TList _list309 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list309.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem310;
+                for (int _i311 = 0; _i311 < _list309.size; ++_i311)
                 {
-                  _elem278 = iprot.readString();
-                  struct.scanned.add(_elem278);
+                  _elem310 = iprot.readString();
+                  struct.scanned.add(_elem310);
                 }
                 iprot.readListEnd();
               }
@@ -1129,9 +1129,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter280 : struct.filters)
+          for (java.lang.String _iter312 : struct.filters)
           {
-            oprot.writeString(_iter280);
+            oprot.writeString(_iter312);
           }
           oprot.writeListEnd();
         }
@@ -1151,10 +1151,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter281 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter313 : struct.options.entrySet())
           {
-            oprot.writeString(_iter281.getKey());
-            oprot.writeString(_iter281.getValue());
+            oprot.writeString(_iter313.getKey());
+            oprot.writeString(_iter313.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1170,9 +1170,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter282 : struct.scanned)
+            for (java.lang.String _iter314 : struct.scanned)
             {
-              oprot.writeString(_iter282);
+              oprot.writeString(_iter314);
             }
             oprot.writeListEnd();
           }
@@ -1205,19 +1205,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter283 : struct.filters)
+        for (java.lang.String _iter315 : struct.filters)
         {
-          oprot.writeString(_iter283);
+          oprot.writeString(_iter315);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter284 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter316 : struct.options.entrySet())
         {
-          oprot.writeString(_iter284.getKey());
-          oprot.writeString(_iter284.getValue());
+          oprot.writeString(_iter316.getKey());
+          oprot.writeString(_iter316.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1237,9 +1237,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter285 : struct.scanned)
+          for (java.lang.String _iter317 : struct.scanned)
           {
-            oprot.writeString(_iter285);
+            oprot.writeString(_iter317);
           }
         }
       }
@@ -1254,13 +1254,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list286 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list286.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem287;
-        for (int _i288 = 0; _i288 < _list286.size; ++_i288)
+        org.apache.thrift.protocol.TList _list318 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list318.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem319;
+        for (int _i320 = 0; _i320 < _list318.size; ++_i320)
         {
-          _elem287 = iprot.readString();
-          struct.filters.add(_elem287);
+          _elem319 = iprot.readString();
+          struct.filters.add(_elem319);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1269,15 +1269,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map289 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map289.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key290;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val291;
-        for (int _i292 = 0; _i292 < _map289.size; ++_i292)
+        org.apache.thrift.protocol.TMap _map321 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map321.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key322;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val323;
+        for (int _i324 = 0; _i324 < _map321.size; ++_i324)
         {
-          _key290 = iprot.readString();
-          _val291 = iprot.readString();
-          struct.options.put(_key290, _val291);
+          _key322 = iprot.readString();
+          _val323 = iprot.readString();
+          struct.options.put(_key322, _val323);
         }
       }
       struct.setOptionsIsSet(true);
@@ -1288,13 +1288,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list293 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list293.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem294;
-          for (int _i295 = 0; _i295 < _list293.size; ++_i295)
+          org.apache.thrift.protocol.TList _list325 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list325.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem326;
+          for (int _i327 = 0; _i327 < _list325.size; ++_i327)
           {
-            _elem294 = iprot.readString();
-            struct.scanned.add(_elem294);
+            _elem326 = iprot.readString();
+            struct.scanned.add(_elem326);
           }
         }
         struct.setScannedIsSet(true);

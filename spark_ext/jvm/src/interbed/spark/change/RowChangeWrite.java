@@ -17,11 +17,13 @@ import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
 /** The write job of an UPDATE, a DELETE or a MERGE INTO. */
 final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchWrite {
   private final RowChangeLayout layout;
+  private final UpdateCheck check;
   private final WriteClustering clustering;
 
   private RowChangeWrite(PlannerTable table, RowChangeLayout layout, Command command, WriteRequest request) {
     super(table, layout.sent(), request);
     this.layout = layout;
+    check = UpdateCheck.of(table, layout, command);
     WriteClustering ofChanges = table.info().getRowChanges().getClustering();
     clustering = ofChanges == null ? super.clustering() : ofChanges.deepCopy();
     if (ofChanges != null && command != Command.MERGE) {
@@ -64,6 +66,6 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
 
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    return new RowChangeWriterFactory(taskWriters(), layout);
+    return new RowChangeWriterFactory(taskWriters(), layout, check);
   }
 }

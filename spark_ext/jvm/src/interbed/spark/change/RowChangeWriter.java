@@ -17,19 +17,20 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
 
   private final ArrowTaskWriter rows;
   private final RowChangeLayout layout;
+  private final UpdateCheck check;
   // Sent and filled anew for each row: the Arrow writer copies what it is given.
   private final GenericInternalRow sent;
 
-  RowChangeWriter(ArrowTaskWriter rows, RowChangeLayout layout) {
+  RowChangeWriter(ArrowTaskWriter rows, RowChangeLayout layout, UpdateCheck check) {
     this.rows = rows;
     this.layout = layout;
+    this.check = check;
     sent = new GenericInternalRow(layout.sent().length());
   }
 
   @Override
   public void delete(InternalRow metadata, InternalRow id) throws IOException {
-    InternalRow whole =
-        metadata == null || layout.wholeRow() < 0 ? null : metadata.getStruct(layout.wholeRow(), layout.tableColumns());
+    InternalRow whole = wholeRow(metadata);
     for (int i = 0; i < sent.numFields(); i++) {
       if (layout.fromId()[i] >= 0) {
         sent.update(i, id.get(layout.fromId()[i], layout.type(i)));
@@ -47,6 +48,10 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
   @Override
   public void update(InternalRow metadata, InternalRow id, InternalRow row) throws IOException {
     checkKey(id, row);
+    InternalRow before = wholeRow(metadata);
+    if (before != null) {
+      check.check(before, row);
+    }
     send(row, UPDATE_AFTER);
   }
 
@@ -58,6 +63,13 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
   @Override
   public void insert(InternalRow row) throws IOException {
     send(row, INSERT);
+  }
+
+  /** The row as it was, where it is sent; null otherwise. */
+  private InternalRow wholeRow(InternalRow metadata) {
+    return metadata == null || layout.wholeRow() < 0
+        ? null
+        : metadata.getStruct(layout.wholeRow(), layout.tableColumns());
   }
 
   /** A key that changed would leave the old row where it was. */

@@ -7,9 +7,10 @@ import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 
 /** Travels to the executors and opens a writer of changes for each task attempt. */
-record RowChangeWriterFactory(ArrowTaskWriterFactory rows, RowChangeLayout layout) implements DeltaWriterFactory {
+record RowChangeWriterFactory(ArrowTaskWriterFactory rows, RowChangeLayout layout, UpdateCheck check)
+    implements DeltaWriterFactory {
   @Override
   public DeltaWriter<InternalRow> createWriter(int partitionId, long taskId) {
-    return new RowChangeWriter(new ArrowTaskWriter(rows), layout);
+    return new RowChangeWriter(new ArrowTaskWriter(rows), layout, check);
   }
 }
