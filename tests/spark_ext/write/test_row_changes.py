@@ -145,7 +145,7 @@ def test_an_update_by_which_a_descending_sequence_rises_is_refused(lake: Lake) -
         f"{KEYED}, 'sequence.field' = 's', 'sequence.field.sort-order' = 'descending')"
     )
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 5)")
-    with pytest.raises(Exception, match="(?s)'s' can't go from 5 to 6.*Set 's' to 5 or less"):
+    with pytest.raises(Exception, match=r"(?s)'s' can't go from 5 to 6.*Set 's' to 5 or less"):
         lake.sql("UPDATE {lake}.db.t SET v = 99, s = 6")
     lake.sql("UPDATE {lake}.db.t SET v = 99, s = 4")
     assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 99, 4)]
