@@ -33,7 +33,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from interbed.storage.base.predicate.reference import Inner, Reference, find
-from interbed.storage.base.row.values import days_to_value, ticks_to_value
+from interbed.storage.base.row.values import days_to_value, millis_to_time, ticks_to_value
 from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
 
 _NTZ = AtomicType(TypeRoot.TIMESTAMP, precision=6)
@@ -126,11 +126,31 @@ def _conjuncts(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[str, Any]:
     arguments = node.get("args", [])
     if node.get("op") == "IS_NULL":
-        return _column(arguments[0], fields).name, None
+        return _column(arguments[0], fields, exact=False).name, None
     if node.get("op") not in ("=", "<=>"):
         raise _UnusableError
-    field = _column(arguments[0], fields)
-    return field.name, _literal(arguments[1], field).value
+    field = _column(arguments[0], fields, exact=False)
+    value = _literal(arguments[1], field).value
+    if is_atomic(field.type, TypeRoot.TIME) and value is not None:
+        value = millis_to_time(value)
+    return field.name, value
+
+
+def padded_partitions(
+    partition: Mapping[str, Any], fields: Sequence[DataField]
+) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    """The partitions that a static partition names, which are several where it has values of CHAR columns.
+
+    Spark pads such values with blanks to the column's length, and so compares them; other writers do not.
+    """
+    given: list[dict[str, Any]] = [dict(partition)]
+    for field in fields:
+        value = partition.get(field.name)
+        if isinstance(value, str) and isinstance(field.type, AtomicType) and field.type.root is TypeRoot.CHAR:
+            bare = value.rstrip(" ")
+            forms = [bare.ljust(length) for length in range(len(bare), max(len(value), field.type.length or 0) + 1)]
+            given = [{**spec, field.name: form} for spec in given for form in forms]
+    return given if len(given) > 1 else partition
 
 
 def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, negated: bool = False) -> Predicate:
@@ -182,16 +202,16 @@ def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField
     return Comparison(op, asked, value)
 
 
-def _column(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> DataField:
-    """A whole column."""
-    asked, field = _asked(node, fields)
+def _column(node: Mapping[str, Any], fields: Mapping[str, DataField], *, exact: bool = True) -> DataField:
+    """A whole column; if not `exact` also one that Spark compares otherwise."""
+    asked, field = _asked(node, fields, exact=exact)
     if not isinstance(asked, str):
         raise _UnusableError
     return field
 
 
 def _asked(
-    node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True
+    node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True, exact: bool = True
 ) -> tuple[Reference, DataField]:
     """A column, or the field of a ROW, whose name has several parts; and what that is."""
     path = node.get("column", ())
@@ -200,6 +220,8 @@ def _asked(
     asked, field = find(Inner(path[0], tuple(path[1:])) if len(path) > 1 else path[0], fields)
     if atomic and not isinstance(field.type, AtomicType):
         raise _UnusableError
+    if not exact:
+        return asked, field
     if is_atomic(field.type, TypeRoot.CHAR, TypeRoot.TIME) and atomic:
         # Spark compares CHAR padded with blanks, and sees TIME as a number.
         raise _UnusableError

@@ -20,7 +20,7 @@ from interbed.spark_ext.handle.metrics import commit_metrics
 from interbed.spark_ext.handle.row_changes import partitions_scanned
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.values.predicates import partition_of
+from interbed.spark_ext.values.predicates import padded_partitions, partition_of
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.spark_ext.write.change_writer import (
     MARKS,
@@ -100,8 +100,8 @@ class CommitToken:
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a write's token: {error}") from error
 
-    def static_partition(self) -> dict[str, Any]:
-        """The partition that an overwrite replaces, {} for the whole table; raises NotSupportedError."""
+    def static_partition(self) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        """The partitions that an overwrite replaces, {} for the whole table; raises NotSupportedError."""
         schema = self.handle.schema
         partition = partition_of(self.filters, schema.fields, schema.partition_keys)
         if partition is None:
@@ -109,7 +109,7 @@ class CommitToken:
                 f"An overwrite of '{self.handle.database}.{self.handle.table}' names whole partitions "
                 f"by `column = value`; its partition columns are ({', '.join(schema.partition_keys)})."
             )
-        return partition
+        return padded_partitions(partition, schema.partition_fields)
 
     def files(self, table: Table) -> JobFiles:
         """The job's files; `table` is as the handle opens it."""

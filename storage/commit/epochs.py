@@ -16,7 +16,7 @@ than queries that began or committed within that time, and one.
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import (
@@ -27,6 +27,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.write.commit_message import CommitMessage
 
 
@@ -111,7 +112,7 @@ class EpochCommit:
         return ids
 
     def overwrite(
-        self, messages: Sequence[CommitMessage], epoch: int, *, partition: Mapping[str, object], job: str = ""
+        self, messages: Sequence[CommitMessage], epoch: int, *, partition: PartitionChoice, job: str = ""
     ) -> list[int] | None:
         """The same with the rows in place of those of the partition, {} for all rows, also when there are no rows."""
         note = self._note()

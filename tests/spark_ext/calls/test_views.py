@@ -136,3 +136,78 @@ def test_a_file_system_catalog_keeps_no_views(lake: Lake) -> None:
     with pytest.raises(Exception, match="keeps no views"):
         lake.sql("CREATE VIEW {lake}.db.v AS SELECT 1 AS one")
     assert lake.sql("SHOW VIEWS IN {lake}.db") == []
+
+
+_TEMPORARY = """
+CREATE TABLE {lake}.db.t (id INT);
+INSERT INTO {lake}.db.t VALUES (1);
+USE {lake}.db;
+CREATE VIEW v AS SELECT * FROM t;
+CREATE TEMPORARY VIEW t AS SELECT 100 AS id;
+CREATE GLOBAL TEMPORARY VIEW g AS SELECT 100 AS id;
+CREATE VIEW w AS SELECT * FROM t;
+-- ! `lake`.`db`.`w` of the type VIEW because it references to the temporary object `t` of the type VIEW
+CREATE VIEW w AS SELECT * FROM v WHERE id IN (SELECT id FROM t);
+-- ! INVALID_TEMP_OBJ_REFERENCE
+CREATE VIEW w AS WITH x AS (SELECT * FROM t) SELECT * FROM x;
+-- ! INVALID_TEMP_OBJ_REFERENCE
+CREATE VIEW w AS SELECT * FROM global_temp.g;
+-- ! INVALID_TEMP_OBJ_REFERENCE
+CREATE OR REPLACE VIEW v AS SELECT * FROM t;
+-- ! INVALID_TEMP_OBJ_REFERENCE
+ALTER VIEW v AS SELECT * FROM t;
+-- ! INVALID_TEMP_OBJ_REFERENCE
+CREATE VIEW w AS SELECT temporary_function('a') AS a;
+-- ! `temporary_function` of the type FUNCTION
+CREATE VIEW w AS WITH t AS (SELECT 7 AS id) SELECT * FROM t;
+SELECT * FROM w;
+-- 7
+CREATE VIEW u AS SELECT * FROM {lake}.db.t;
+SELECT * FROM u;
+-- 1
+SELECT * FROM v;
+-- 1
+DROP VIEW t;
+DROP VIEW global_temp.g;
+"""
+
+
+def test_a_view_over_what_is_temporary_is_refused_as_spark_does(hive_lake: Lake) -> None:
+    hive_lake.spark.udf.register("temporary_function", lambda text: text)
+    try:
+        run_script(_TEMPORARY, hive_lake.sql)
+    finally:
+        hive_lake.sql("DROP TEMPORARY FUNCTION IF EXISTS temporary_function")
+
+
+_LISTED = """
+CREATE TABLE {lake}.db.t (id INT);
+CREATE VIEW {lake}.db.v (id COMMENT 'the key') COMMENT 'some' AS SELECT id FROM t;
+SHOW COLUMNS IN {lake}.db.v;
+-- id
+SHOW COLUMNS IN v IN {lake}.db;
+-- id
+SHOW COLUMNS IN {lake}.db.t;
+-- id
+SHOW COLUMNS IN {lake}.db.nowhere;
+-- ! cannot be found
+SHOW TABLE EXTENDED IN {lake}.db LIKE 'v|nothing';
+-- db, v, false, ...Type: VIEW...View Text: SELECT id FROM t...|-- id: integer...
+SHOW TABLE EXTENDED IN {lake}.db LIKE 't';
+-- db, t, false, ...Type: MANAGED...
+SHOW TABLES IN {lake}.db;
+-- db, t, false
+"""
+
+
+def test_views_are_listed_beside_tables(hive_lake: Lake) -> None:
+    run_script(_LISTED, hive_lake.sql)
+    assert [r.tableName for r in hive_lake.sql("SHOW TABLE EXTENDED IN {lake}.db LIKE '*'")] == ["t", "v"]
+    catalog = hive_lake.spark.catalog
+    for listed in (catalog.listTables("lake.db"), catalog.listTables("lake.db", "v*")):
+        assert [(t.name, t.tableType, t.description) for t in listed][-1] == ("v", "VIEW", "some")
+    assert [t.name for t in catalog.listTables("lake.db")] == ["t", "v"]
+    hive_lake.sql("USE {lake}.db")
+    assert catalog.tableExists("v")
+    assert catalog.getTable("v").catalog == "lake"
+    assert [(c.name, c.dataType, c.description) for c in catalog.listColumns("v")] == [("id", "int", "the key")]

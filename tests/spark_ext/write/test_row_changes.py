@@ -247,6 +247,45 @@ def test_rows_of_append_tables_are_changed_by_file_and_position(lake: Lake, vect
     assert table.scan().to_arrow().num_rows == rows == 3
 
 
+@pytest.mark.parametrize("properties", ["", KEYED + ")"], ids=["append", "key"])
+def test_values_may_be_correlated_subqueries(lake: Lake, properties: str) -> None:
+    run_script(
+        """
+        CREATE TABLE {lake}.db.s (id INT, v INT);
+        INSERT INTO {lake}.db.s VALUES (1, 10), (1, 11), (2, 20);
+        CREATE TABLE {lake}.db.t (id INT, v INT) {properties};
+        INSERT INTO {lake}.db.t VALUES (1, 0), (2, 0), (3, 0);
+        UPDATE {lake}.db.t x SET v = (SELECT max(s.v) FROM {lake}.db.s s WHERE s.id = x.id) WHERE id > 1 OR v = 0;
+        SELECT * FROM {lake}.db.t ORDER BY id;
+-- 1, 11
+-- 2, 20
+-- 3, null
+        UPDATE {lake}.db.t x SET v = CASE
+          WHEN EXISTS (SELECT 1 FROM {lake}.db.s s WHERE s.id = x.id AND s.v > 15) THEN 1
+          WHEN id IN (SELECT id FROM {lake}.db.s) THEN 2 ELSE 3 END;
+        SELECT * FROM {lake}.db.t ORDER BY id;
+-- 1, 2
+-- 2, 1
+-- 3, 3
+        MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (1), (2), (9) u(id)) u ON t.id = u.id
+          WHEN MATCHED AND u.id = 1 THEN UPDATE SET v = (SELECT min(s.v) FROM {lake}.db.s s WHERE s.id = t.id)
+          WHEN MATCHED THEN DELETE
+          WHEN NOT MATCHED THEN
+            INSERT (id, v) VALUES (u.id, (SELECT max(s.v) FROM {lake}.db.s s WHERE s.id = u.id - 8))
+          WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = (SELECT -max(x.v) FROM {lake}.db.t x WHERE x.id = t.id);
+        SELECT * FROM {lake}.db.t ORDER BY id;
+-- 1, 10
+-- 3, -3
+-- 9, 11
+        MERGE INTO {lake}.db.t t USING {lake}.db.s u ON t.id = u.id AND u.v = 10
+          WHEN MATCHED THEN UPDATE SET v = u.v + (SELECT count(*) FROM {lake}.db.s s WHERE s.id = u.id);
+        SELECT v FROM {lake}.db.t WHERE id = 1;
+-- 12
+        """.replace("{lake}", lake.name).replace("{properties}", properties),
+        lake.sql,
+    )
+
+
 def test_deleting_whole_partitions_reads_no_row(lake: Lake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING, h INT) PARTITIONED BY (dt, h)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, NULL, 1)")

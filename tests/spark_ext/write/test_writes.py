@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
 
@@ -12,6 +13,8 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.job_files import JobFiles
 from tests.spark_ext.conftest import Lake
 from tests.support.shares import each_run
+
+BY_ANY_TYPE = "PARTITIONED BY (c) TBLPROPERTIES ('partition.legacy-name' = 'false')"
 
 
 def _table(lake: Lake, name: str) -> Table:
@@ -300,3 +303,39 @@ def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> N
 
     with pytest.raises(Exception, match=r"can't be written\. Option 'row-tracking\.enabled'"):
         lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
+
+
+@pytest.mark.parametrize(
+    ("of", "value", "other", "shown"),
+    [
+        ("CHAR(3)", "'a'", "'b'", "a  "),
+        ("VARCHAR(3)", "'a'", "'b'", "a"),
+        ("BINARY", "X'61'", "X'00ff'", b"a"),
+    ],
+)
+def test_a_static_partition_is_overwritten(lake: Lake, of: str, value: str, other: str, shown: object) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c {of}) {BY_ANY_TYPE}")
+    lake.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, {value}), (2, {other}), (3, NULL)")
+    lake.sql(f"INSERT OVERWRITE {{lake}}.db.t PARTITION (c = {value}) SELECT 7")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (3,), (7,)]
+    assert lake.tuples("SELECT c FROM {lake}.db.t WHERE id = 7") == [(shown,)]
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (c = NULL) SELECT 8")
+    lake.sql(f"INSERT OVERWRITE {{lake}}.db.t PARTITION (c = {value}) SELECT 7 WHERE false")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (8,)]
+
+
+def test_a_padded_partition_replaces_one_that_another_writer_did_not_pad(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(3)) PARTITIONED BY (c)")
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    table.append(pa.table({"id": pa.array([1, 2], pa.int32()), "c": ["a", "ab"]}))
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (c = 'a') SELECT 7")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(2, "ab "), (7, "a  ")]
+
+
+def test_a_binary_partition_value_that_is_no_text_is_refused(lake: Lake) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c BINARY) {BY_ANY_TYPE}")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, X'00ff')")
+    for statement in ("INSERT INTO", "INSERT OVERWRITE"):
+        with pytest.raises(Exception, match=r"binary column 'c'.*is no text.*dynamic"):
+            lake.sql(statement + " {lake}.db.t PARTITION (c = X'00ff') SELECT 7")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, b"\x00\xff")]

@@ -4,16 +4,19 @@ import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.Redaction;
 import interbed.spark.function.IncrementalFunctions;
 import interbed.spark.planner.Planner;
+import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
 import interbed.spark.rewrite.RowStatement;
 import interbed.spark.rewrite.SchemaMerging;
 import interbed.spark.statement.AnalyzeStatements;
+import interbed.spark.statement.BinaryPartitions;
 import interbed.spark.statement.CatalogStatement;
 import interbed.spark.statement.DropPartitionStatements;
 import interbed.spark.statement.LikeStatement;
 import interbed.spark.statement.SettingStatement;
 import interbed.spark.statement.StatementTranslation;
 import interbed.spark.statement.TagStatement;
+import interbed.spark.statement.ViewListing;
 import interbed.spark.statement.ViewResolution;
 import interbed.spark.statement.ViewStatements;
 import java.lang.reflect.InvocationHandler;
@@ -46,6 +49,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
           (sql, parsed) -> RowStatement.translate(parsed),
           new ViewStatements(),
           new AnalyzeStatements(),
+          new BinaryPartitions(),
           new DropPartitionStatements());
 
   @Override
@@ -58,7 +62,9 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectParser((session, delegate) -> StatementParser.before(delegate));
     extensions.injectResolutionRule(
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
+    extensions.injectResolutionRule(session -> new ViewListing());
     extensions.injectResolutionRule(session -> new SchemaMerging());
+    extensions.injectResolutionRule(session -> new CorrelatedValues());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }

@@ -11,14 +11,18 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.regex.Pattern;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkSqlParser;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
 
 /** What the {@link ViewStatements} do. */
 final class ViewProcedures {
@@ -37,7 +41,16 @@ final class ViewProcedures {
                   .add("isTemporary", DataTypes.BooleanType, false),
               ViewProcedures::show),
           new SystemProcedure("describe_view", texts("col_name", "data_type", "comment"), ViewProcedures::describe),
-          new SystemProcedure("show_create_view", texts("createtab_stmt"), ViewProcedures::showCreate));
+          new SystemProcedure("show_create_view", texts("createtab_stmt"), ViewProcedures::showCreate),
+          new SystemProcedure("show_columns_of_view", texts("col_name"), ViewProcedures::showColumns),
+          new SystemProcedure(
+              "show_tables_extended",
+              new StructType()
+                  .add("namespace", DataTypes.StringType, false)
+                  .add("tableName", DataTypes.StringType, false)
+                  .add("isTemporary", DataTypes.BooleanType, false)
+                  .add("information", DataTypes.StringType, false),
+              ViewProcedures::showExtended));
 
   private ViewProcedures() {}
 
@@ -108,13 +121,63 @@ final class ViewProcedures {
     QualifiedName namespace = name(fields);
     String pattern = (String) fields.get("pattern");
     List<InternalRow> rows = new ArrayList<>();
-    for (String view :
-        Planner.askOrThrow(planner -> planner.listViews(namespace.catalog().reference(), namespace.database()))) {
-      if (pattern == null || Pattern.compile(pattern.replace("*", ".*"), Pattern.CASE_INSENSITIVE).matcher(view).matches()) {
-        rows.add(new GenericInternalRow(new Object[] {text(namespace.database()), text(view), false}));
-      }
+    for (String view : ViewListing.views(namespace.catalog(), namespace.database(), Option.apply(pattern))) {
+      rows.add(new GenericInternalRow(new Object[] {text(namespace.database()), text(view), false}));
     }
     return rows;
+  }
+
+  private static List<InternalRow> showColumns(Map<String, Object> fields) {
+    List<InternalRow> rows = new ArrayList<>();
+    for (ViewColumn column : load(name(fields)).getColumns()) {
+      rows.add(row(column.getName()));
+    }
+    return rows;
+  }
+
+  /** What Spark shows of the tables, and the views among them. */
+  private static List<InternalRow> showExtended(Map<String, Object> fields) {
+    QualifiedName namespace = name(fields);
+    TreeMap<String, String> found = new TreeMap<>();
+    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
+    LogicalPlan ofTables = ViewResolution.parsed(new SparkSqlParser(), (String) fields.get("statement"));
+    List<InternalRow> temporary = new ArrayList<>();
+    for (Row table : Dataset.ofRows(session, ofTables).collectAsList()) {
+      if (table.getBoolean(2)) {
+        temporary.add(
+            new GenericInternalRow(
+                new Object[] {text(table.getString(0)), text(table.getString(1)), true, text(table.getString(3))}));
+      } else {
+        found.put(table.getString(1), table.getString(3));
+      }
+    }
+    String pattern = (String) fields.get("pattern");
+    for (String view : ViewListing.views(namespace.catalog(), namespace.database(), Option.apply(pattern))) {
+      QualifiedName name = new QualifiedName(namespace.catalog(), namespace.database(), view);
+      ViewResolution.load(name).ifPresent(info -> found.put(view, information(name, info)));
+    }
+    List<InternalRow> rows = new ArrayList<>();
+    found.forEach(
+        (name, information) ->
+            rows.add(
+                new GenericInternalRow(
+                    new Object[] {text(namespace.database()), text(name), false, text(information)})));
+    rows.addAll(temporary);
+    return rows;
+  }
+
+  private static String information(QualifiedName name, ViewInfo view) {
+    StringBuilder found = new StringBuilder();
+    found.append("Catalog: ").append(name.catalog().name()).append('\n');
+    found.append("Namespace: ").append(name.database()).append('\n');
+    found.append("Table: ").append(name.name()).append('\n');
+    found.append("Type: VIEW\n");
+    if (view.getComment() != null) {
+      found.append("Comment: ").append(view.getComment()).append('\n');
+    }
+    found.append("View Text: ").append(view.getQuery()).append('\n');
+    found.append("View Properties: ").append(new TreeMap<>(view.getProperties())).append('\n');
+    return found.append("Schema: ").append(ViewListing.schemaOf(view).treeString()).append('\n').toString();
   }
 
   private static List<InternalRow> describe(Map<String, Object> fields) {
@@ -158,6 +221,7 @@ final class ViewProcedures {
   private static List<ViewColumn> columnsOf(QualifiedName name, String query) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     List<ViewColumn> columns = new ArrayList<>();
+    TemporaryReferences.refuse(session, name, ViewResolution.parsed(session.sessionState().sqlParser(), query));
     for (StructField field : ViewResolution.rowsOf(session, name, query).schema().fields()) {
       ViewColumn column = new ViewColumn(field.name(), field.dataType().json());
       columns.add(field.getComment().isDefined() ? column.setComment(field.getComment().get()) : column);

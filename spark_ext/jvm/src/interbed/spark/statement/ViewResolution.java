@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.analysis.CTESubstitution;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -105,15 +106,15 @@ public final class ViewResolution extends Rule<LogicalPlan> {
     }
     within.add(view.toString());
     try {
-      return Dataset.ofRows(session, qualified(session, view, parsed(session, query)));
+      return Dataset.ofRows(session, qualified(session, view, parsed(session.sessionState().sqlParser(), query)));
     } finally {
       within.remove(within.size() - 1);
     }
   }
 
-  private static LogicalPlan parsed(SparkSession session, String query) {
+  static LogicalPlan parsed(ParserInterface parser, String query) {
     try {
-      return session.sessionState().sqlParser().parsePlan(query);
+      return parser.parsePlan(query);
     } catch (Exception error) {
       if (error instanceof ParseException) {
         throw new IllegalArgumentException("The view's query does not parse: " + query, error);

@@ -20,7 +20,10 @@ import org.apache.spark.sql.catalyst.plans.logical.DropView;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.RenameTable;
 import org.apache.spark.sql.catalyst.plans.logical.SetViewProperties;
+import org.apache.spark.sql.catalyst.plans.logical.ShowColumns;
 import org.apache.spark.sql.catalyst.plans.logical.ShowCreateTable;
+import org.apache.spark.sql.catalyst.plans.logical.ShowTables;
+import org.apache.spark.sql.catalyst.plans.logical.ShowTablesExtended;
 import org.apache.spark.sql.catalyst.plans.logical.ShowViews;
 import org.apache.spark.sql.catalyst.plans.logical.UnsetViewProperties;
 import org.apache.spark.sql.classic.SparkSession;
@@ -73,7 +76,16 @@ public final class ViewStatements implements StatementTranslation {
       return call("rename_view", rename.child(), fields -> fields.put("to", CollectionConverters.asJava(rename.newName())));
     }
     if (parsed instanceof ShowViews show) {
-      return showViews(show);
+      return inNamespace("show_views", show.namespace(), show.pattern(), null);
+    }
+    if (parsed instanceof ShowTablesExtended show) {
+      return inNamespace("show_tables_extended", show.namespace(), Option.apply(show.pattern()), sql);
+    }
+    if (parsed instanceof ShowColumns show) {
+      return ofView("show_columns_of_view", show.child(), fields -> {});
+    }
+    if (parsed instanceof ShowTables show) {
+      ViewListing.markStatement(show);
     }
     if (parsed instanceof DescribeRelation describe) {
       return ofView("describe_view", describe.relation(), fields -> fields.put("extended", describe.isExtended()));
@@ -84,11 +96,13 @@ public final class ViewStatements implements StatementTranslation {
     return Optional.empty();
   }
 
-  private static Optional<String> showViews(ShowViews show) {
+  /** A call about the views of a namespace, if that is in a catalog of ours. */
+  private static Optional<String> inNamespace(
+      String procedure, LogicalPlan within, Option<String> pattern, String statement) {
     List<String> namespace;
-    if (show.namespace() instanceof UnresolvedNamespace named) {
+    if (within instanceof UnresolvedNamespace named) {
       namespace = CollectionConverters.asJava(named.multipartIdentifier());
-    } else if (show.namespace() == CurrentNamespace$.MODULE$) {
+    } else if (within == CurrentNamespace$.MODULE$) {
       namespace = List.of();
     } else {
       return Optional.empty();
@@ -99,8 +113,13 @@ public final class ViewStatements implements StatementTranslation {
         .map(
             name ->
                 SystemCall.of(
-                    "show_views",
-                    fields(name, fields -> fields.put("pattern", show.pattern().isDefined() ? show.pattern().get() : null))));
+                    procedure,
+                    fields(
+                        name,
+                        fields -> {
+                          fields.put("pattern", pattern.isDefined() ? pattern.get() : null);
+                          fields.put("statement", statement);
+                        })));
   }
 
   /** A call about the view, if the name is one's in a catalog of ours. */
