@@ -28,6 +28,7 @@ from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from interbed.storage.views.system.table import SystemTable
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
     """A database: where its tables live by default, and its properties."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import MAIN_BRANCH
 
@@ -22,6 +23,7 @@ UNKNOWN_DATABASE = "unknown"
 _QUOTED_NAME = re.compile(r"(?:`([^`]+)`|([^`.]+))\.(?:`([^`]+)`|([^`]+))")
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False)
 class Identifier:
     """The name of a table: `Identifier("shop", "orders")`.

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.frozen import plain_errors
 
 if TYPE_CHECKING:
     from interbed.storage.table.table import Table
@@ -29,6 +30,7 @@ class PartitionStatistics:
     total_buckets: int = 0
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(PartitionStatistics):
     """A partition; `done` is for catalogs that mark partitions, which none of interbed's does."""

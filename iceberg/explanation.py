@@ -5,6 +5,7 @@ from typing import Any
 
 from interbed.iceberg.meta.live_file import LiveFile
 from interbed.iceberg.plan.plan import Plan
+from interbed.storage.base.frozen import plain_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class IcebergTaskExplanation:
     delete_file_reads: int
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergExplanation:
     """What a scan of an Iceberg table would do. `str` for people, `to_json` for programs."""

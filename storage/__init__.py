@@ -48,6 +48,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.ahead",
         "base.arrays",
         "base.avro.codec",
+        "base.frozen",
         "base.avro.varints",
         "base.balance",
         "base.bucket_id",

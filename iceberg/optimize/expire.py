@@ -29,6 +29,7 @@ from interbed.iceberg.meta.manifest_entries import entries_of, entries_of_each, 
 from interbed.iceberg.meta.properties import whole_number
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.frozen import plain_errors
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ _WRITE_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.
 _FIVE_DAYS = 5 * 24 * 3600 * 1000
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergExpiry:
     """What an expiry took away, or in a dry run would: snapshots, branches and tags, and how many files."""

@@ -20,6 +20,7 @@ from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.resolve import one_scheme
+from interbed.storage.base.frozen import plain_errors
 
 _THREE_DAYS = 3 * 24 * 3600 * 1000
 _FOLDERS = ("data", "metadata")
@@ -27,6 +28,7 @@ _KINDS = (".parquet", ".orc", ".avro", ".puffin", ".metadata.json", ".metadata.j
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(//[^/]*)?")
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergOrphans:
     """The files that were deleted, or in a dry run would be, and their size in bytes."""

@@ -5,8 +5,10 @@ from typing import Any
 
 from interbed.iceberg.commit.replacement import Replacement
 from interbed.iceberg.meta.live_file import Content
+from interbed.storage.base.frozen import plain_errors
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergCompaction:
     """What was done; `snapshot_id` is None when there was nothing to do. Sizes in bytes.

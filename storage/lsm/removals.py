@@ -22,9 +22,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction
-from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -44,6 +42,9 @@ class RemovalRules:
         """The rules of a table; None where -D rows remove nothing but what they are merged with."""
         if not options.deletes_remove_rows:
             return None
+        from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
+        from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
+
         kept = {*schema.primary_keys, *options.sequence_fields, options.rowkind_field}
         if isinstance(function, PartialUpdate):
             # A -D row that comes late for the group that removes takes the columns of the others back.

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from interbed.storage.base.frozen import plain_errors
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumnStatistics:
@@ -19,6 +21,7 @@ class TableColumnStatistics:
     maximal_length: int
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
     """Rows and bytes of a table as of a snapshot, and the columns that were asked for."""

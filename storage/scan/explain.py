@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.storage.base.fileio.stores.tally import RequestReport
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.scan.plan import Plan, PlanStatistics
 
 
@@ -42,6 +43,7 @@ class ReadExplanation:
     decoded: tuple[DecodedExplanation, ...]
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """What a scan of a table would do, and in `reading` what it did if it was carried out.

@@ -64,7 +64,9 @@ def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
     """
     between = chosen_range(store)
     if between is None or not between.snapshot_ids:
-        return Plan(snapshot_id=None, schema_id=store.schema.id, splits=())
+        # There is no snapshot before the first one.
+        last = between.last if between is not None and between.last >= FIRST_SNAPSHOT_ID else None
+        return Plan(snapshot_id=last, schema_id=store.schema.id, splits=())
     mode = store.options.incremental_scan_mode
     of_automatic = store.options.incremental_to_auto_tag is not None
     if between.tagged and (of_automatic or not store.options.incremental_tags_are_snapshots):

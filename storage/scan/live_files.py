@@ -75,7 +75,8 @@ class LiveFiles:
             other = [e for e in entries if not self._is_meant(e, meant)]
             live = merge_entries([e for e in entries if self._is_meant(e, meant)])
             left_out = [e for e in merge_entries(other, keep_deletes=True) if e.kind is FileKind.ADD]
-        total = len(live) + len(left_out)
+        # An entry deletes a file that another one added, in whatever manifests the two are.
+        total = sum(m.num_added_files - m.num_deleted_files for m in manifests)
         after_partitions = len(live) + sum(e.partition in meant for e in left_out)
         if self._selector.is_free and self._buckets is None:
             live = [e for e in live if e.bucket >= 0]

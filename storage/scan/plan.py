@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.scan.split import Split
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStatistics:
     """How much was left after each step of pruning, for explaining a plan.
 
-    `files_total` counts the live files of the manifests that were read; the next four what was left of them, in this
-    order; `files_after_indexes` by the file indexes in manifests. Those of `files_with_index_beside` are looked at when
-    the file is read. `files_by_level` counts the planned files; level 0 is what writers flushed, higher is compacted.
+    `files_total` counts all live files, also those of manifests that were not read. The next four count what was left
+    of them, in this order; `files_after_indexes` by the file indexes in manifests. Those of `files_with_index_beside`
+    are looked at when the file is read. `files_by_level` counts the planned files; level 0 is what writers flushed,
+    higher is compacted.
     """
 
     manifests_total: int = 0
@@ -34,6 +37,7 @@ class PlanStatistics:
     limit_pushed: bool = False
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The splits of one snapshot. `snapshot_id` is None for a table without snapshots."""

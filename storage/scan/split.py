@@ -9,6 +9,7 @@ from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
 
 
@@ -22,6 +23,7 @@ class DeletionFile:
     cardinality: int | None = None
 
 
+@plain_errors
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """Files of one bucket, whole sections of overlapping key ranges. `partition` is a serialised BinaryRow.

@@ -10,6 +10,7 @@ from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import from_local
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.compact.strategy import pick_full
 from interbed.storage.lsm.compact.unit import Rewrite, plan_file_rewrite, plan_unit
@@ -23,6 +24,7 @@ Vectors = Mapping[str, int | None]
 """By the name of a data file, how many of its rows a deletion vector marks; None where that is not noted."""
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketHealth:
     """The figures of one bucket. Sizes in bytes; `partition` is a serialised BinaryRow, `partition_name` its text.

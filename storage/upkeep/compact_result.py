@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.write.commit_message import CommitMessage
 
 Progress = Callable[[int, int], None]
 """Called after each bucket with how many are done, and how many there are."""
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
     """What a compaction did: `snapshot_id` is None when there was nothing to do. Sizes in bytes."""
@@ -37,6 +39,7 @@ class CompactionResult:
         return asdict(self)
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCompaction:
     """What a compaction of one bucket would do and why. Sizes in bytes; files that move are not rewritten."""

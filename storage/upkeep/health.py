@@ -12,6 +12,7 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.clock import now_millis as the_time
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS
@@ -33,6 +34,7 @@ _SNAPSHOTS_SINCE_STATISTICS = 100
 """How many snapshots are looked at to count the rows that came since ANALYZE; each may be a request to a store."""
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
     """What the newest snapshot of a table says of its state. Sizes in bytes, times in milliseconds since the epoch.

@@ -15,6 +15,8 @@ A table without any of it has 100 and no reasons.
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from interbed.storage.base.frozen import plain_errors
+
 BEST = 100
 _READ_AMPLIFICATION, _A_RUN = 50, 10
 _SMALL_FILES = 20
@@ -83,6 +85,7 @@ class ScoredFigures(Protocol):
         ...
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReason:
     """Why a table has fewer than 100 points: how many it takes, its name, and a text with figures."""

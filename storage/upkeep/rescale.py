@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -36,6 +37,7 @@ _REWRITE = {
 }
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleResult:
     """What a rescale did: `snapshot_id` is None when all partitions had that number of buckets. Sizes in bytes."""

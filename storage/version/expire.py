@@ -20,6 +20,7 @@ from typing import Any
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.base.fileio.deleting import delete_files
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer
@@ -74,6 +75,7 @@ class Retention:
         return retention
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryResult:
     """The snapshots that went (would go, in a dry run), and how many files of data and of metadata with them."""

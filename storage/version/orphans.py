@@ -24,6 +24,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.paths import COMMIT_TURN
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.expiry_mark import MARK
@@ -46,6 +47,7 @@ _BUCKET_PREFIX = "bucket-"
 _KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", COMMIT_TURN, MARK)
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphansResult:
     """The files that went (would go, in a dry run), and their bytes."""

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.known.harmless import HARMLESS
+from interbed.storage.meta.options.known.meanings import READ_ELSEWHERE
 from interbed.storage.meta.options.known.refused import REFUSED
 from interbed.storage.meta.options.known.standing import Blocks
 from interbed.storage.meta.options.reader import OptionReader
-from tests.support.option_meanings import READ_ELSEWHERE
 
 _E = TypeVar("_E", bound=StrEnum)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.predicate.literals import locate
 from interbed.storage.base.predicate.operators import Op as Op
 from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
@@ -21,6 +22,7 @@ from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """A filter over a table's columns: what `interbed.col` makes. Combine them by `&`, `|` and `~`."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Self, overload
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.types.text import MAX_LENGTH as MAX_LENGTH
 from interbed.storage.base.types.text import UNSUPPORTED, AtomicText, atomic_text, split_atomic, split_nullable
 
@@ -60,6 +61,7 @@ _PRECISION_RANGE = {
 }
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, repr=False)
 class DataType:
     """A logical type and whether it admits nulls; base of the classes below."""
@@ -88,6 +90,7 @@ class DataType:
         return _parsed(data)
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class AtomicType(DataType):
     """A type without nested types; `length` counts characters or bytes, `precision` digits.
@@ -173,6 +176,7 @@ def _scale(root: TypeRoot, precision: int | None, given: int | None) -> int | No
     return scale
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ArrayType(DataType):
     """A list of elements of one type."""
@@ -198,6 +202,7 @@ class ArrayType(DataType):
         yield self.element
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class MapType(DataType):
     """Keys to values; Paimon allows any key type, interbed as Arrow does: keys are never null."""
@@ -225,6 +230,7 @@ class MapType(DataType):
         yield self.value
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class MultisetType(DataType):
     """Elements with their multiplicities; stored as a map from element to INT NOT NULL."""
@@ -250,6 +256,7 @@ class MultisetType(DataType):
         yield self.element
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True)
 class DataField:
     """A column of a table or a field of a ROW; `id` stays the same over renames."""
@@ -287,6 +294,7 @@ class DataField:
         )
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class RowType(DataType):
     """A sequence of named fields."""

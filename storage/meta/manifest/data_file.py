@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import entry_name
 from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS, SimpleStats
 
@@ -20,6 +21,7 @@ class FileSource(IntEnum):
     COMPACT = 1
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFileMeta:
     """One data file. Sizes in bytes, `creation_time_millis` is wall-clock time without zone, as Paimon writes it.

@@ -6,6 +6,7 @@ Each property parses one option and raises InvalidOptionError naming the key, th
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.masking import all_masked
 from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
@@ -26,24 +27,8 @@ PATH = "path"
 PRIMARY_KEY = "primary-key"
 PARTITION = "partition"
 
-_READ_ELSEWHERE = (
-    "add-column-before-partition",
-    "aggregation.remove-record-on-delete",
-    "alter-column-null-to-not-null.disabled",
-    "consumer.changelog-only",
-    "deletion-vectors.merge-on-read",
-    "deletion-vectors.modifiable",
-    "disable-explicit-type-casting",
-    "force-lookup",
-    "index-file-in-data-file-dir",
-    "lookup-wait",
-    "changelog-producer.lookup-wait",
-    "metadata.stats-dense-store",
-    "metastore.partitioned-table",
-    "overwrite-upgrade",
-    "partial-update.remove-record-on-delete",
-)
-"""Switches that no property reads in all cases; their values are checked all the same."""
+_SWITCHES = ("deletion-vectors.merge-on-read", "force-lookup", "lookup-wait", "changelog-producer.lookup-wait")
+"""Switches that a property reads only where others are set."""
 
 
 def option_text(value: object) -> str:
@@ -51,6 +36,7 @@ def option_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True)
 class CoreOptions(
     LsmOptions,
@@ -74,11 +60,19 @@ class CoreOptions(
             for name, member in vars(owner).items():
                 if isinstance(member, property):
                     getattr(self, name)
-        for key in _READ_ELSEWHERE:
-            self.boolean(key, False)
+        self._check_others()
         if self.file_compression not in COMPRESSIONS:
             known = ", ".join(sorted(COMPRESSIONS))
             raise InvalidOptionError(f"Option 'file.compression' takes one of {known}, not '{self.file_compression}'.")
+
+    def _check_others(self) -> None:
+        """Check the options that no property reads in all cases, by the table that documents them."""
+        from interbed.storage.meta.options.known.meanings import kind_of
+
+        for key in self.raw:
+            kind = "boolean" if key in _SWITCHES else kind_of(key)
+            if kind is not None:
+                self.check_kind(key, kind)
 
     # -- layout ----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 Every reader raises InvalidOptionError naming the key, the value and what the option takes.
 """
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +15,29 @@ from interbed.storage.base.path_name import is_name_part, is_path_name
 from interbed.storage.base.quantities import parse_duration_millis, parse_memory
 
 _E = TypeVar("_E", bound=StrEnum)
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INT = (-(2**31), 2**31 - 1)
+_LONG = (-(2**63), 2**63 - 1)
+LONG_INTEGERS = frozenset(
+    (
+        "dynamic-bucket.target-row-num",
+        "parquet.page.size",
+        "read.stream.maxBytesPerTrigger",
+        "read.stream.maxRowsPerTrigger",
+        "read.stream.maxTriggerDelayMs",
+        "read.stream.minRowsPerTrigger",
+        "scan.bounded.watermark",
+        "scan.creation-time-millis",
+        "scan.file-creation-time-millis",
+        "scan.snapshot-id",
+        "scan.timestamp-millis",
+        "scan.watermark",
+        "target-file-row-num",
+    )
+)
+"""Integers of 64 bits; all other ones have 32, in Java as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +79,13 @@ class OptionReader:
         value = self.raw.get(key)
         if value is None:
             return default
-        try:
-            return int(value)
-        except ValueError:
-            raise self._refused(key, f"Option '{key}' takes an integer, not '{value}'.") from None
+        if not _INTEGER.fullmatch(value):
+            raise self._refused(key, f"Option '{key}' takes an integer, not '{value}'.")
+        number = int(value)
+        least, most = _LONG if key in LONG_INTEGERS else _INT
+        if not least <= number <= most:
+            raise self._refused(key, f"Option '{key}' takes an integer from {least} to {most}, not '{value}'.")
+        return number
 
     def boolean(self, key: str, default: bool) -> bool:
         """The option as true or false."""
@@ -73,10 +101,9 @@ class OptionReader:
         value = self.raw.get(key)
         if value is None:
             return default
-        try:
-            return float(value)
-        except ValueError:
-            raise self._refused(key, f"Option '{key}' takes a number, not '{value}'.") from None
+        if not _NUMBER.fullmatch(value) or not math.isfinite(float(value)):
+            raise self._refused(key, f"Option '{key}' takes a number, not '{value}'.")
+        return float(value)
 
     def optional_integer(self, key: str) -> int | None:
         """The option as an integer, None when it is not set."""
@@ -148,6 +175,24 @@ class OptionReader:
         except ValueError:
             known = ", ".join(kind)
             raise self._refused(key, f"Option '{key}' takes one of {known}, not '{value}'.") from None
+
+    def check_kind(self, key: str, kind: str) -> None:
+        """Raise InvalidOptionError for a value that is not of the kind: one of docs/options.md, or of several words."""
+        match kind:
+            case "boolean":
+                self.boolean(key, False)
+            case "integer":
+                self.integer(key, 0)
+            case "number":
+                self.number(key, 0.0)
+            case "size":
+                self.memory(key, 0)
+            case "duration":
+                self.duration_millis(key, 0)
+            case choices if " | " in choices:
+                if self.raw[key].lower() not in choices.split(" | "):
+                    known = choices.replace(" | ", ", ")
+                    raise self._refused(key, f"Option '{key}' takes one of {known}, not '{self.raw[key]}'.")
 
     def _refused(self, key: str, message: str) -> InvalidOptionError:
         source = self.sources.get(key)

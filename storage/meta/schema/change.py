@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.base.types.parse import data_type as given_type
 from interbed.storage.meta.options.core import option_text
@@ -34,6 +35,7 @@ class Position:
     last: bool = False
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True)
 class Move:
     """A column and where it goes, for `SchemaChange.update_column_position` and `add_column`."""

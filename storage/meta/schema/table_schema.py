@@ -15,6 +15,7 @@ from interbed.storage.base.errors import (
     InvalidOptionError,
     UnsupportedVersionError,
 )
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.masking import all_masked
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -45,6 +46,7 @@ REPLACES = "interbed.replaces"
 """The member of the file that marks a schema which began the table anew (schema.replacement)."""
 
 
+@plain_errors
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
     """One version of a table's schema.
@@ -227,6 +229,7 @@ def _check_names(schema: TableSchema) -> None:
             raise ValueError(f"the key {key!r} is no column")
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, init=False)
 class Schema:
     """What a user gives to create a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments.

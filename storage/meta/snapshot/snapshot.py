@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.json_object import read_object
 
 CURRENT_VERSION = 3
@@ -24,6 +25,7 @@ class CommitKind(StrEnum):
     ANALYZE = "ANALYZE"
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One version of a table. Counts are of unmerged records; sizes in bytes; `time_millis` since the epoch.

@@ -25,6 +25,7 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -38,6 +39,7 @@ _RETAINED = "tagTimeRetained"
 _Found = TypeVar("_Found")
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
     """A named snapshot. `created` is local time; `retained` how long from then on it stays, both None for ever."""

@@ -14,6 +14,7 @@ from rich.text import Text
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.plain_text import escaped
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
@@ -38,6 +39,7 @@ class LevelSummary:
     bytes: int
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLevels:
     """The levels of a table at one snapshot (None: no snapshot yet).

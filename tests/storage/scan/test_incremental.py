@@ -157,6 +157,17 @@ def test_an_empty_table_has_no_changes(tmp_path: Path) -> None:
     assert table.changes(mode="diff").to_arrow().num_rows == 0
 
 
+def test_an_empty_increment_has_the_snapshot_that_it_ends_with(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    nothing_before = table.copy({"incremental-between": "0,0"}).new_scan().plan()
+    assert (nothing_before.snapshot_id, nothing_before.splits) == (None, ())
+    for value in "ab":
+        upsert(table, {1: value})
+    for between, snapshot_id in {"1,1": 1, "2,2": 2, "0,0": None}.items():
+        plan = table.copy({"incremental-between": between}).new_scan().plan()
+        assert (plan.snapshot_id, plan.splits) == (snapshot_id, ())
+
+
 @pytest.mark.parametrize(
     ("options", "error", "part"),
     [

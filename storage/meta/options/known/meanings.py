@@ -1,4 +1,8 @@
-"""Options that other parts of the code read than those with a property each: their type, default and meaning."""
+"""Options that other parts of the code read than those with a property each: their type, default and meaning.
+
+Values are checked by this table where a table is made or altered, and where it is opened with options; docs/options.md
+is made of it.
+"""
 
 from typing import NamedTuple
 
@@ -143,3 +147,16 @@ READ_ELSEWHERE: dict[str, Meaning] = {
     "write.compaction-skip": Meaning("", "", "The older name of `write-only`."),
 }
 """By key."""
+
+
+_COLUMN_OPTION = "fields.<column>."
+_KEPT = "bucket-function.type"
+"""An option of which a table of Java's may keep a value that new tables can't have."""
+
+
+def kind_of(key: str) -> str | None:
+    """The type of an option's value as the table has it; None for one that is not in it."""
+    found = READ_ELSEWHERE.get(key) if key != _KEPT else None
+    if found is None and key.startswith("fields."):
+        found = READ_ELSEWHERE.get(_COLUMN_OPTION + key.rpartition(".")[2])
+    return None if found is None else found.kind
