@@ -322,6 +322,8 @@ def find_store(
         from interbed.storage.meta.schema.option_changes import check_dynamic_options
 
         check_dynamic_options(schema, dynamic)
+        # Values of the table's own options are left alone, so that it can be opened to mend them.
+        CoreOptions(dynamic).check()
     environment = environment or StoreEnvironment()
     merged = {**schema.options, **dynamic}
     if isinstance(file_io, LocalFileIO):

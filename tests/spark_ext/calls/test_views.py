@@ -202,11 +202,13 @@ SHOW TABLES IN {lake}.db;
 
 def test_views_are_listed_beside_tables(hive_lake: Lake) -> None:
     run_script(_LISTED, hive_lake.sql)
-    assert [r.tableName for r in hive_lake.sql("SHOW TABLE EXTENDED IN {lake}.db LIKE '*'")] == ["t", "v"]
+    extended = hive_lake.sql("SHOW TABLE EXTENDED IN {lake}.db LIKE '*'")
+    # Temporary views of the session are shown, too.
+    assert [r.tableName for r in extended if not r.isTemporary] == ["t", "v"]
     catalog = hive_lake.spark.catalog
     for listed in (catalog.listTables("lake.db"), catalog.listTables("lake.db", "v*")):
         assert [(t.name, t.tableType, t.description) for t in listed][-1] == ("v", "VIEW", "some")
-    assert [t.name for t in catalog.listTables("lake.db")] == ["t", "v"]
+    assert [t.name for t in catalog.listTables("lake.db") if not t.isTemporary] == ["t", "v"]
     hive_lake.sql("USE {lake}.db")
     assert catalog.tableExists("v")
     assert catalog.getTable("v").catalog == "lake"

@@ -1,10 +1,12 @@
 """Misspelt options, and those without effect, are refused by each statement of Spark that takes options."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from tests.spark_ext.conftest import Lake
+from tests.support.tally import Tally
 
 
 def by_create(lake: Lake, key: str) -> None:
@@ -47,3 +49,27 @@ def test_no_statement_takes_an_option_without_effect(lake: Lake, way: Callable[[
     with pytest.raises(Exception, match=r"Option 'scan\.primary-branch' = 'x' is not supported: .*fallback-branch"):
         way(lake, "scan.primary-branch")
     assert lake.tuples("SHOW TBLPROPERTIES {lake}.db.t ('team')") == [("team", "lake")]
+
+
+# One of each kind that docs/options.md has; tests/storage/meta/options/test_every_value.py has all of them.
+BAD = (
+    "fields.id.distinct",
+    "fields.id.count-limit",
+    "deletion-vectors.enabled",
+    "compaction.size-ratio",
+    "compaction.delete-ratio-threshold",
+    "snapshot.time-retained",
+    "target-file-size",
+    "merge-engine",
+    "file.compression.per.level",
+    "metadata.iceberg.storage-location",
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_statement_takes_a_bad_value(lake: Lake, way: Callable[[Lake, str], None], tally: Tally) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    for key in BAD:
+        with pytest.raises(Exception, match=f"'{re.escape(key)}' (takes|is part of the table's layout)"):
+            way(lake, key)
+    tally("bad values of options in Spark", len(BAD))

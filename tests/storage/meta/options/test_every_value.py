@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interbed import InvalidInputError, NotSupportedError, load_catalog
+from interbed import InvalidInputError, NotSupportedError, load_catalog, load_table
 from interbed.catalog.api import Catalog
 from interbed.storage.meta.options.reader import LONG_INTEGERS
 from tests.support.option_table import OptionRow, table_options
@@ -68,7 +68,11 @@ def copied(catalog: Catalog, key: str, value: str) -> None:
     catalog.get_table("d.t").copy({key: value})
 
 
-@pytest.mark.parametrize("way", [created, altered, copied], ids=lambda way: way.__name__)
+def opened(catalog: Catalog, key: str, value: str) -> None:
+    load_table(catalog.get_table("d.t").location, options={key: value})
+
+
+@pytest.mark.parametrize("way", [created, altered, copied, opened], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bad_value_is_refused(
     catalog: Catalog, kind: str, way: Callable[[Catalog, str, str], None], tally: Tally
