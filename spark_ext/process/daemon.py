@@ -32,7 +32,9 @@ BY_USE = (
     "interbed.storage.lsm.merge_function.lookup",
     "interbed.storage.read.change_read",
     "interbed.storage.scan.index_pruning",
+    "interbed.storage.upkeep.changed_rows",
     "interbed.storage.upkeep.maintenance",
+    "interbed.storage.upkeep.present_columns",
     "numpy.ma",
     "numpy.random",
 )
