@@ -67,6 +67,23 @@ def test_any_missing_rights_are_named_and_the_statements_grant_them(
     tally("sets of missing rights", len(cases))
 
 
+def test_the_owner_of_the_tables_needs_create_on_the_database_alone(database: Database, tmp_path: Path) -> None:
+    role = f"owner_{database.slot}"
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY)",
+        f"CREATE ROLE {role} LOGIN REPLICATION",
+        f"ALTER TABLE orders OWNER TO {role}",
+    )
+    url = database.url.replace("//postgres@", f"//{role}@")
+    with pytest.raises(
+        InvalidInputError, match=r"CREATE on the database .* to make the publication 'interbed'"
+    ) as error:
+        database.read(lake(tmp_path), source=PostgresSource(url, slot=database.slot))
+    [grant] = re.findall(r"superuser run: (GRANT CREATE ON DATABASE [^;]*;) Nothing", str(error.value))
+    database.execute(grant)
+    database.read(lake(tmp_path / "again"), source=PostgresSource(url, slot=database.slot))
+
+
 @pytest.mark.parametrize(
     ("message", "statement"),
     [
