@@ -71,7 +71,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
     @property
     def described(self) -> str:
-        """The catalog in messages: by its name, or by its warehouse where nobody gave it a name."""
+        """The catalog in messages: by its name, or by its warehouse where it was opened without one."""
         return f"the warehouse {self.warehouse}" if self.name == UNNAMED else f"the catalog '{self.name}'"
 
     # -- what an implementation gives ------------------------------------------------------------------------------

@@ -45,9 +45,9 @@ class TableWrites:
         """
         if not self.store.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
-        from interbed.storage.upkeep.present_columns import columns_mode
-
-        if columns_mode(columns):
+        if columns not in ("all", "present"):
+            raise InvalidInputError(f"`columns` of an upsert is 'all' or 'present', not {columns!r}.")
+        if columns == "present":
             return self._upsert_present(data, merge_schema)
         return self._write(self._incoming(data, merge_schema))
 

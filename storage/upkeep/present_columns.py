@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
 from interbed.storage.base.incoming import ArrowRows
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -105,10 +105,3 @@ def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
 def _one(column: Any) -> Any:
     chunks = column.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
-
-
-def columns_mode(columns: str) -> bool:
-    """Whether only the columns that rows have are written; raises InvalidInputError for another word."""
-    if columns not in ("all", "present"):
-        raise InvalidInputError(f"`columns` of an upsert is 'all' or 'present', not {columns!r}.")
-    return columns == "present"

@@ -53,7 +53,7 @@ class CsvBlock:
 
 
 class CsvSyntax:
-    """How records of a file are told apart, by the character between fields."""
+    """The syntax of records with a character between fields."""
 
     def __init__(self, delimiter: str) -> None:
         self._delimiter = delimiter.encode()

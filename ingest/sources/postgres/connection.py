@@ -60,7 +60,7 @@ class Connections:
         self.name = f"{self._parameters.get('dbname', '')} at {host}{':' if port else ''}{port}"
         """The database and where it is, for people."""
         self.user = str(self._parameters.get("user") or os.environ.get("PGUSER") or getpass.getuser())
-        """Who connects."""
+        """The user of the database."""
 
     def open(self, *, replication: bool = False) -> Any:
         """A connection of psycopg in autocommit. Raises InvalidInputError where trying again does not help."""

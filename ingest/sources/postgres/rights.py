@@ -48,7 +48,7 @@ def check_rights(
             if others:
                 missing.append(f"the ownership of {_some(others)}, to publish it")
             if others:
-                # Whoever owns the tables makes it, and the user need not own anything.
+                # Their owner makes the publication, and the user need not own anything.
                 every = ", ".join(f"{quoted(schema)}.{quoted(name)}" for schema, name, *_ in found)
                 root = "" if connection.info.server_version < 130000 else " WITH (publish_via_partition_root = true)"
                 grants.append(f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {every}{root};")

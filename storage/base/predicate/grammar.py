@@ -192,9 +192,9 @@ def _hint(text: str, position: int) -> str:
     if word is not None and is_compared:
         if word[0].lower() in _NULLS:
             return f" For `{word[0]}`: rows without a value are found by `IS NULL`."
-        return f" A text stands in single quotes: '{word[0]}'."
+        return f" Texts are written in single quotes: '{word[0]}'."
     if is_compared and text[position : position + 1] == '"':
-        return " Names stand in double quotes, texts in single ones: 'text'."
+        return " Names are written in double quotes, texts in single ones: 'text'."
     return ""
 
 
