@@ -79,7 +79,7 @@ def csv_batches(
         if name in known and not isinstance(known[name], AtomicType):
             raise InvalidInputError(f"{path}: CSV can't hold the nested column '{name}'; use JSON lines or Parquet.")
     atomic = {n: t for n in names if isinstance(t := known.get(n), AtomicType)}
-    types = {n: schema.field(n).type if n in atomic else pa.string() for n in names}
+    types: dict[str, pa.DataType] = {n: schema.field(n).type if n in atomic else pa.string() for n in names}
     yield FileBatch.without_rows(path, pa.schema([(n, types[n]) for n in names]))
     layout = _Layout(names, atomic, types, delimiter)
     for block in (rest, *()) if rest is not None else ():

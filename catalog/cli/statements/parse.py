@@ -196,7 +196,7 @@ def _target(table: Any) -> ChangedTable:
     return ChangedTable(name=f"{table.db}.{table.name}", alias=table.alias or table.name)
 
 
-def _condition(text: str, target: ChangedTable, statement: exp.Expression) -> str | None:
+def _condition(text: str, target: ChangedTable, statement: Any) -> str | None:
     """The text behind the outermost WHERE, without the table's name before columns."""
     tokens = sqlglot.tokenize(text, dialect=_DIALECT)
     depth = begin = 0
@@ -224,7 +224,7 @@ def _condition(text: str, target: ChangedTable, statement: exp.Expression) -> st
     return "".join(kept) + text[position : rest[-1].end + 1]
 
 
-def _check_parts(statement: exp.Expression, name: str, known: Collection[str]) -> None:
+def _check_parts(statement: Any, name: str, known: Collection[str]) -> None:
     given = [key for key, value in statement.args.items() if value]
     for key in given:
         if key not in known:
