@@ -56,6 +56,10 @@ class OrcReader:
                 # Without columns pyarrow reads all; rows are counted by the narrowest stand-in.
                 yield from _empty_columns(file.nrows, batch_rows)
                 return
+            if any("." in name for name in present):
+                with _range_errors(path):
+                    yield from _by_stripe(file, names, batch_rows, tally)
+                return
             readable: Any = source
             # By use: it brings pandas along where that is installed.
             import pyarrow.dataset as ds
@@ -72,6 +76,21 @@ class OrcReader:
                     yield position, batch
                     position += batch.num_rows
             checks.expect_rows(position)
+
+
+def _by_stripe(
+    file: "orc.ORCFile", names: Sequence[str], batch_rows: int, tally: DecodeTally | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read all columns of each stripe: to Arrow a name with a dot is the path of a field in another column."""
+    position = 0
+    for number in range(file.nstripes):
+        stripe: Any = file.read_stripe(number)
+        if tally is not None:
+            tally.add_whole(stripe)
+        chosen = stripe.select(names)
+        for offset in range(0, stripe.num_rows, batch_rows):
+            yield position + offset, chosen.slice(offset, batch_rows)
+        position += stripe.num_rows
 
 
 @contextmanager

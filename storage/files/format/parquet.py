@@ -119,7 +119,7 @@ class ParquetReader:
                         yield batch
 
             groups = _row_groups(footer.groups, predicate, wanted)
-            if groups == [] or far or (predicate is None and wanted is None):
+            if groups == [] or far or footer.has_dotted_names or (predicate is None and wanted is None):
                 buffer_size = _announced(source, footer, names, groups)
                 yield None
                 yield from whole(groups, buffer_size)

@@ -52,10 +52,15 @@ class Footer:
         return _DECODED * len(self._content)
 
     @cached_property
+    def has_dotted_names(self) -> bool:
+        """Whether a column's name has a dot. To Arrow it is also the path of a field in another column."""
+        return any("." in name for name in self.schema.names)
+
+    @cached_property
     def dictionaries(self) -> frozenset[str]:
         """Columns of texts or bytes, at the outermost level, of which all pages are known to be of dictionaries."""
         kinds = {f.name for f in self.schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)}
-        if not kinds:
+        if not kinds or self.has_dotted_names:
             return frozenset()
         groups = [self.metadata.row_group(number) for number in range(self.metadata.num_row_groups)]
         places = {self.metadata.schema.column(place).path: place for place in range(self.metadata.num_columns)}
