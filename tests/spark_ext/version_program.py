@@ -9,9 +9,12 @@ from typing import Any
 
 import psutil
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from interbed import load_catalog, spark_ext
+from interbed.testing import metastore
 
 
 def main(warehouse: str, version: str) -> None:
@@ -49,11 +52,59 @@ def main(warehouse: str, version: str) -> None:
         spark.catalog.clearCache()
         assert spark.table("lake.db.t").count() == 3
         check_that_rows_change(spark)
+        check_that_values_are_subqueries(spark)
+        check_that_views_are_listed(spark, warehouse)
         check_that_schemas_grow(spark, tuple(int(part) for part in version.split(".")[:2]))
         spark.sql("DROP TABLE lake.db.t")
         spark.sql("DROP CATALOG lake")
     finally:
         spark.stop()
+
+
+def error_of(spark: SparkSession, statement: str) -> str:
+    """The error's text; empty where the statement succeeds."""
+    try:
+        spark.sql(statement)
+    except (PySparkException, Py4JError) as error:
+        return str(error)
+    return ""
+
+
+def check_that_values_are_subqueries(spark: SparkSession) -> None:
+    """Correlated subqueries as values, and an update that the table would drop."""
+    spark.sql("CREATE TABLE lake.db.v (id INT, n INT)")
+    spark.sql("INSERT INTO lake.db.v VALUES (1, 0), (2, 0)")
+    spark.sql("UPDATE lake.db.v x SET n = (SELECT max(y.id) FROM VALUES (1), (2) AS y(id) WHERE y.id = x.id)")
+    assert [tuple(r) for r in spark.sql("SELECT * FROM lake.db.v ORDER BY id").collect()] == [(1, 1), (2, 2)]
+    spark.sql(
+        "CREATE TABLE lake.db.s (id INT, n INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'sequence.field' = 'n')"
+    )
+    spark.sql("INSERT INTO lake.db.s VALUES (1, 5)")
+    assert "can't go from 5 to 3" in error_of(spark, "UPDATE lake.db.s SET n = 3")
+    spark.sql("DROP TABLE lake.db.v")
+    spark.sql("DROP TABLE lake.db.s")
+
+
+def check_that_views_are_listed(spark: SparkSession, warehouse: str) -> None:
+    """Views among tables, and none over a temporary one."""
+    with metastore() as uri:
+        spark.sql(
+            "CREATE CATALOG hive WITH ('type' = 'interbed', 'metastore' = 'hive', "
+            f"'uri' = '{uri}', 'warehouse' = 'file:{warehouse}/hive')"
+        )
+        spark.sql("CREATE DATABASE hive.db")
+        spark.sql("CREATE TABLE hive.db.t (id INT)")
+        spark.sql("CREATE VIEW hive.db.v AS SELECT id FROM t")
+        listed = [t.name for t in spark.catalog.listTables("hive.db")]
+        # From Spark 4.3 on its catalog functions know views of other kinds only.
+        assert listed == (["t"] if pyspark.__version__.startswith("4.3") else ["t", "v"]), listed
+        assert [r[0] for r in spark.sql("SHOW COLUMNS IN hive.db.v").collect()] == ["id"]
+        assert [r[1] for r in spark.sql("SHOW TABLE EXTENDED IN hive.db LIKE '*'").collect()] == ["t", "v"]
+        spark.sql("CREATE TEMPORARY VIEW x AS SELECT 1 AS id")
+        assert "INVALID_TEMP_OBJ_REFERENCE" in error_of(spark, "CREATE VIEW hive.db.w AS SELECT * FROM x")
+        spark.sql("DROP VIEW x")
+        spark.sql("DROP CATALOG hive")
 
 
 def check_that_rows_change(spark: SparkSession) -> None:

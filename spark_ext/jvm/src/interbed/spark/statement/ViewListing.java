@@ -48,6 +48,13 @@ public final class ViewListing extends Rule<LogicalPlan> {
   /** How Spark's catalog functions name themselves where they ask for a table or view. */
   private static final String FUNCTIONS = "Catalog.";
 
+  /** What makes a resolved view; empty in versions of Spark that describe views in another way, which list tables only. */
+  private static final Optional<Constructor<?>> RESOLVED_VIEW =
+      Arrays.stream(ResolvedPersistentView.class.getConstructors())
+          .filter(
+              made -> made.getParameterCount() == 3 && made.getParameterTypes()[2].isAssignableFrom(CatalogTable.class))
+          .findFirst();
+
   /** The place of a comment among the parameters of CatalogTable. */
   private static final int COMMENT = 14;
 
@@ -57,6 +64,9 @@ public final class ViewListing extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
+    if (RESOLVED_VIEW.isEmpty()) {
+      return plan;
+    }
     return plan.resolveOperators(
         new PlanRewrite(
             node -> node instanceof ShowTables || node instanceof UnresolvedTableOrView,
@@ -119,7 +129,16 @@ public final class ViewListing extends Rule<LogicalPlan> {
         .flatMap(
             name ->
                 ViewResolution.load(name)
-                    .map(view -> new ResolvedPersistentView(name.catalog(), name.identifier(), described(name, view))));
+                    .map(view -> resolved(name, view)));
+  }
+
+  private static LogicalPlan resolved(QualifiedName name, ViewInfo view) {
+    try {
+      return (LogicalPlan)
+          RESOLVED_VIEW.orElseThrow().newInstance(name.catalog(), name.identifier(), described(name, view));
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException("This version of Spark resolves views in another way", error);
+    }
   }
 
   /** The columns of a view in Spark's types. */
