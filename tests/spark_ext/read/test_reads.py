@@ -336,6 +336,19 @@ def test_names_with_dots_quotes_and_other_scripts_are_read(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_name_with_a_dot_is_no_path_of_a_field(lake: Lake, file_format: str) -> None:
+    table = f"{{lake}}.db.dotted_{file_format}"
+    properties = f"'file.format' = '{file_format}'"
+    lake.sql(f"CREATE TABLE {table} (x INT, `z.z` INT, z STRUCT<z: INT>) TBLPROPERTIES ({properties})")
+    lake.sql(f"INSERT INTO {table} VALUES (1, 3, named_struct('z', 9))")
+    assert lake.tuples(f"SELECT x FROM {table} WHERE `z.z` = 3") == [(1,)]
+    assert lake.tuples(f"SELECT x FROM {table} WHERE z.z = 9") == [(1,)]
+    assert lake.tuples(f"SELECT x FROM {table} WHERE `z.z` = 9 OR z.z = 3") == []
+    lake.sql(f"UPDATE {table} SET x = 7 WHERE `z.z` = 3")
+    assert lake.tuples(f"SELECT x, `z.z`, z.z FROM {table}") == [(7, 3, 9)]
+
+
 def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
     # A file of Avro is a batch at least, and the one bucket is read by one reader.
     lake.sql(

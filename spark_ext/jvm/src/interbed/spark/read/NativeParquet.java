@@ -113,7 +113,8 @@ final class NativeParquet implements Serializable {
 
   /**
    * The filters that Spark's reader may skip row groups by. It takes columns that are not read for null, and keeps a zero
-   * apart from a negative one, which Spark's own comparison does not. Nor has it dates of the first years of an INT.
+   * apart from a negative one, which Spark's own comparison does not. It takes a name with a dot for the path of a field in
+   * another column. Nor has it dates of the first years of an INT.
    */
   private static Predicate[] usable(Predicate[] filters, StructType readSchema) {
     return Arrays.stream(filters)
@@ -135,7 +136,7 @@ final class NativeParquet implements Serializable {
 
   private static boolean isUsable(String[] path, StructType readSchema) {
     Option<Object> index = readSchema.getFieldIndex(path[0]);
-    if (path.length != 1 || index.isEmpty()) {
+    if (path.length != 1 || path[0].contains(".") || index.isEmpty()) {
       return false;
     }
     DataType type = readSchema.apply((Integer) index.get()).dataType();
