@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
-from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT, StartupMode
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -33,9 +32,13 @@ def plan_rows(
         return plan
     snapshot = starting_snapshot(store, snapshot_id)
     newest = store.snapshots.latest()
-    at = None
-    if snapshot is not None and newest is not None and snapshot.id != newest.id:
-        at = _at_time(branch, snapshot)
+    at = millis = None
+    if store.options.startup_mode is StartupMode.FROM_TIMESTAMP:
+        millis = store.options.scan_time_millis
+    elif snapshot is not None and newest is not None and snapshot.id != newest.id:
+        millis = snapshot.time_millis
+    if millis is not None:
+        at = _at_time(branch, millis)
         if at is None:
             return plan
     meant = None if predicate is None else restrict_to(predicate, store.schema.partition_keys)
@@ -74,10 +77,10 @@ def _shape(store: TableStore) -> object:
     return [(f.name, f.type.with_nullable(True)) for f in store.schema.fields], store.schema.partition_keys
 
 
-def _at_time(branch: TableStore, snapshot: Snapshot) -> int | None:
-    """The branch's snapshot at the time of the table's; None when it had none."""
+def _at_time(branch: TableStore, millis: int) -> int | None:
+    """The branch's snapshot at a time, in milliseconds since the epoch; None when it had none."""
     try:
-        return branch.snapshots.by_time_millis(snapshot.time_millis).id
+        return branch.snapshots.by_time_millis(millis).id
     except SnapshotNotFoundError:
         return None
 

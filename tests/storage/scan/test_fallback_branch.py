@@ -1,5 +1,6 @@
 """`scan.fallback-branch`: partitions that a table lacks are read from a branch, whatever keys that has."""
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,6 +98,20 @@ def test_an_older_snapshot_is_met_by_the_branch_of_that_time(table: Table, lake:
     assert read(table) == [*BATCH, ("26", "fig", 9), ("27", "plum", 1)]
     assert read(table.copy({"scan.snapshot-id": "1"})) == [*BATCH, *LIVE]
     assert read(table.copy({"scan.fallback-branch": ""})) == [*BATCH, ("26", "fig", 9)]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_time_is_met_by_the_branch_of_that_time(table: Table, lake: interbed.Catalog, later: bool) -> None:
+    live = lake.get_table("db.t$branch_live")
+    newest = [of.store.snapshots.latest() for of in (table, live)]
+    then = max(snapshot.time_millis for snapshot in newest if snapshot is not None)
+    while time.time() * 1000 < then + 1:
+        pass
+    live.upsert(rows(("27", "plum", 1)))
+    if later:
+        table.append(rows(("26", "fig", 9)))
+    for of in (table, lake.get_table("db.t")):
+        assert read(of.copy({"scan.timestamp-millis": str(then)})) == [*BATCH, *LIVE]
 
 
 def test_rows_of_the_branch_are_not_the_tables_to_change(table: Table, lake: interbed.Catalog) -> None:
