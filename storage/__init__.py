@@ -183,6 +183,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.replacing",
         "write.row_check",
         "write.row_kinds",
+        "write.kept_updates",
         "write.row_statements",
         "write.sort.order",
         "write.table_write",

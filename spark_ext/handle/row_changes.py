@@ -12,12 +12,12 @@ from interbed.spark_ext.handle.hidden_columns import OLD_ROW, needs_old_rows
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomic
-from interbed.storage.lsm.merge_function.kept_values import kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.options.lsm import ChangelogProducer, SequenceOrder
+from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
+from interbed.storage.write.kept_updates import keep_rules, kept_for_null
 from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, UPDATE, delete_refusal, refusals
 from interbed.thrift_idl.planner.ttypes import RowChanges, SequenceRule, WriteClustering
 
@@ -44,7 +44,7 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
     sent = {}
     if needs_old_rows(schema):
         sent = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
-    sequences, kept = _sequences(schema), _kept_for_null(schema)
+    sequences, kept = _sequences(schema), list(kept_for_null(schema))
     if sequences or kept:
         sent[UPDATE] = [OLD_ROW]
     return RowChanges(
@@ -61,25 +61,15 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
 
 def _sequences(schema: TableSchema) -> list[SequenceRule]:
     """The rules by which the table drops an updated row, or some of its columns."""
-    options = schema.core
-    if options.merge_engine not in UPDATABLE:
-        return []
-    fields = options.sequence_fields
-    rules = []
-    if fields:
-        others = [n for n in schema.names if n not in {*schema.primary_keys, *fields}]
-        descending = options.sequence_order is SequenceOrder.DESCENDING
-        rules = [SequenceRule(sequence=list(fields), descending=descending, columns=others, needsSequence=False)]
-    groups = {kept.sequence: kept.others for kept in kept_columns(schema, options).values() if kept.sequence}
-    return rules + [
-        SequenceRule(sequence=list(sequence), descending=False, columns=list(columns), needsSequence=True)
-        for sequence, columns in groups.items()
+    return [
+        SequenceRule(
+            sequence=list(rule.sequence),
+            descending=rule.descending,
+            columns=list(rule.columns),
+            needsSequence=rule.is_group,
+        )
+        for rule in keep_rules(schema)
     ]
-
-
-def _kept_for_null(schema: TableSchema) -> list[str]:
-    """The columns that an UPDATE can't set to null."""
-    return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
 
 
 def _upserts(schema: TableSchema) -> bool:

@@ -35,11 +35,12 @@ class TableChanges:
         """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
         1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
 
-        By default all snapshots there are, but for an oldest one whose changelog has expired. `mode` says where the
-        changes are read from: "changelog" files, new files ("delta"), either as the table has it ("auto"), or a
-        comparison with the snapshot before ("diff"), which has of each key only what became of it. Changes of
-        overwrites are in comparisons alone. Raises FilterError,
-        InvalidInputError for an unknown column or mode, and SnapshotNotFoundError for a snapshot that there is not.
+        With `changelog-producer` = `lookup` or `full-compaction` the changes of a commit are those of the snapshot of
+        the compaction after it. By default all snapshots there are, but for an oldest one whose changelog has expired.
+        `mode` says where the changes are read from: "changelog" files, new files ("delta"), either as the table has it
+        ("auto"), or a comparison with the snapshot before ("diff"), which has of each key only what became of it.
+        Changes of overwrites are in comparisons alone. Raises FilterError, InvalidInputError for an unknown column or
+        mode, and SnapshotNotFoundError for a snapshot that there is not.
         """
         from interbed.storage.views.change_query import ChangeQuery
 

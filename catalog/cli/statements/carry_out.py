@@ -28,6 +28,7 @@ from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
+from interbed.storage.write.kept_updates import check_updates
 from interbed.storage.write.row_statements import refusals
 
 Connection: TypeAlias = Any
@@ -171,6 +172,7 @@ class _Update:
         self._alias = statement.target.alias
         self._values = NewValues(table, self._name)
         self._set = self._values.columns(statement.values)
+        self._schema = table.schema
         check_keys_stay(table, self._set, "UPDATE")
         self._predicate = _predicate(table, statement.condition)
 
@@ -193,4 +195,6 @@ class _Update:
         expressions = ", ".join(f"({value}) AS {quoted(name)}" for name, value in self._set.items())
         query = f"SELECT {ROW}, {expressions} FROM interbed_rows AS {quoted(self._alias)}"
         found = self._connection.sql(query).to_arrow_table().combine_chunks().sort_by(ROW)
-        return replaced(batch, found, list(self._set), self._values)
+        made = replaced(batch, found, list(self._set), self._values)
+        check_updates(self._schema, f"UPDATE of '{self._name}'", batch, made)
+        return made

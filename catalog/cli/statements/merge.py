@@ -13,6 +13,7 @@ from interbed.catalog.cli.statements.parse import MergeClause, MergeStatement
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
+from interbed.storage.write.kept_updates import check_updates
 
 _TARGET, _SOURCE = "interbed_target", "interbed_source"
 
@@ -73,7 +74,9 @@ class MergeStatementPlan:
             else:
                 self._check_keys(batch, result)
                 others = [name for name in expressions if name not in self._table.primary_keys]
-                found.updated.append(replaced(batch, result, others, self._values))
+                made = replaced(batch, result, others, self._values)
+                check_updates(self._table.schema, f"MERGE of '{self.name}'", batch, made, nulls_keep=True)
+                found.updated.append(made)
         self._check_once(changed, target)
         return found
 

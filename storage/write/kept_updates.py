@@ -1,0 +1,148 @@
+"""Updates that a table would drop, or of which it would keep old values: lower sequences, nulls of partial updates.
+
+A row that takes the place of another by UPDATE or MERGE INTO is merged with it later, by the rules of the table's merge
+engine (documentation pages `primary-key-table/sequence-rowkind` and `primary-key-table/merge-engine/partial-update`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.arrow_values import to_numpy
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.lsm.merge_function.kept_values import kept_columns
+from interbed.storage.meta.options.lsm import SequenceOrder
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.write.row_statements import UPDATABLE
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRule:
+    """The columns that keep their values where a row has a lower `sequence`; a higher one if `descending`.
+
+    Those of a group also keep them where the row has no sequence at all.
+    """
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    descending: bool = False
+    is_group: bool = False
+
+
+def keep_rules(schema: TableSchema) -> Sequence[KeepRule]:
+    """The rules by which a table drops an updated row, or some of its columns."""
+    options = schema.core
+    if options.merge_engine not in UPDATABLE or not schema.has_primary_key:
+        return ()
+    rules = []
+    if fields := tuple(options.sequence_fields):
+        others = tuple(n for n in schema.names if n not in {*schema.primary_keys, *fields})
+        descending = options.sequence_order is SequenceOrder.DESCENDING
+        rules.append(KeepRule(sequence=fields, columns=others, descending=descending))
+    groups = {kept.sequence: kept.others for kept in kept_columns(schema, options).values() if kept.sequence}
+    return [*rules, *(KeepRule(sequence=key, columns=others, is_group=True) for key, others in groups.items())]
+
+
+def kept_for_null(schema: TableSchema) -> Sequence[str]:
+    """The columns that an update can't set to null."""
+    return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
+
+
+def check_updates(
+    schema: TableSchema, statement: str, before: pa.RecordBatch, after: pa.RecordBatch, *, nulls_keep: bool = False
+) -> None:
+    """InvalidInputError where the table would keep what an updated row replaces, by key, column and values.
+
+    With `nulls_keep` a null of a partial update leaves the old value, as it is meant to.
+    """
+    for rule in keep_rules(schema):
+        lower = _is_lower(rule, before, after)
+        if rule.is_group:
+            absent = np.all([_is_null(after, name) for name in rule.sequence], axis=0)
+            lower &= ~absent
+            if not nulls_keep:
+                _check_without_sequence(schema, statement, rule, absent, (before, after))
+        if lower.any():
+            row, names = int(np.argmax(lower)), ", ".join(rule.sequence)
+            old, new = (", ".join(_shown(batch, name, row) for name in rule.sequence) for batch in (before, after))
+            which, bound = ("least", "less") if rule.descending else ("greatest", "more")
+            raise _refused(
+                schema,
+                statement,
+                after,
+                row,
+                f"the sequence '{names}' can't go from {old} to {new}, because the table keeps the values with the "
+                f"{which} sequence. Set '{names}' to {old} or {bound}",
+            )
+    for name in () if nulls_keep else kept_for_null(schema):
+        gone = _is_null(after, name) & ~_is_null(before, name)
+        if gone.any():
+            row = int(np.argmax(gone))
+            raise _refused(
+                schema,
+                statement,
+                after,
+                row,
+                f"the column '{name}' can't be set from {_shown(before, name, row)} to null, because 'merge-engine' = "
+                "'partial-update' keeps the old value for a null. Delete the row and insert it again without the value",
+            )
+
+
+def _check_without_sequence(
+    schema: TableSchema, statement: str, rule: KeepRule, absent: Mask, batches: tuple[pa.RecordBatch, pa.RecordBatch]
+) -> None:
+    before, after = batches
+    for row in np.flatnonzero(absent).tolist():
+        for name in (*rule.sequence, *rule.columns):
+            old, new = (batch.column(name)[row].as_py() for batch in batches)
+            if old != new:
+                raise _refused(
+                    schema,
+                    statement,
+                    after,
+                    row,
+                    f"the column '{name}' can't be set from {_shown(before, name, row)} to {_shown(after, name, row)}, "
+                    f"because its sequence '{', '.join(rule.sequence)}' is null in the new row. Set it, too",
+                )
+
+
+def _is_lower(rule: KeepRule, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
+    """For which rows the sequence would make the table keep the old row; null is the lowest value."""
+    lower, equal = np.zeros(after.num_rows, bool), np.ones(after.num_rows, bool)
+    for name in rule.sequence:
+        old: Any = before.column(name)
+        new: Any = after.column(name)
+        no_old, no_new = _is_null(before, name), _is_null(after, name)
+        is_less = _mask(pc.greater(new, old) if rule.descending else pc.less(new, old)) | (no_new & ~no_old)
+        is_more = _mask(pc.less(new, old) if rule.descending else pc.greater(new, old)) | (no_old & ~no_new)
+        lower |= equal & is_less
+        equal &= ~is_less & ~is_more
+    return lower
+
+
+def _refused(schema: TableSchema, statement: str, after: pa.RecordBatch, row: int, reason: str) -> InvalidInputError:
+    key = ", ".join(f"{name} = {_shown(after, name, row)}" for name in schema.primary_keys)
+    return InvalidInputError(
+        f"{statement} would be dropped by the table in the row {key}: {reason}. Nothing was changed."
+    )
+
+
+def _shown(batch: pa.RecordBatch, name: str, row: int) -> str:
+    value = batch.column(name)[row]
+    return "null" if not value.is_valid else str(value)
+
+
+def _is_null(batch: pa.RecordBatch, name: str) -> Mask:
+    return _mask(batch.column(name).is_null())
+
+
+def _mask(values: Any) -> Mask:
+    found: Mask = to_numpy(values.fill_null(False))
+    return found
