@@ -21,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetReadSupport;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DoubleType;
@@ -105,7 +106,7 @@ final class NativeParquet implements Serializable {
             CharVarcharUtils.replaceCharVarcharWithStringInSchema(tableSchema),
             readSchema,
             new StructType(),
-            PredicateUtils.toV1(usable(filters, readSchema)),
+            filters(usable(filters, readSchema), conf),
             Option.empty(),
             new ParquetOptions(scala.collection.immutable.Map.from(CollectionConverters.asScala(OPTIONS)), conf));
     return factory.supportColumnarReads(NO_FILES) ? new NativeParquet(factory) : null;
@@ -114,24 +115,24 @@ final class NativeParquet implements Serializable {
   /**
    * The filters that Spark's reader may skip row groups by. It takes columns that are not read for null, and keeps a zero
    * apart from a negative one, which Spark's own comparison does not. It takes a name with a dot for the path of a field in
-   * another column. Nor has it dates of the first years of an INT.
+   * another column.
    */
   private static Predicate[] usable(Predicate[] filters, StructType readSchema) {
     return Arrays.stream(filters)
         .filter(
             filter ->
                 Arrays.stream(filter.references()).allMatch(reference -> isUsable(reference.fieldNames(), readSchema)))
-        .filter(NativeParquet::isConvertible)
         .toArray(Predicate[]::new);
   }
 
-  private static boolean isConvertible(Predicate filter) {
-    try {
-      PredicateUtils.toV1(filter);
-      return true;
-    } catch (ArithmeticException beyondJulianDays) {
-      return false;
-    }
+  /**
+   * The filters with the classes of java.time. The older ones, java.sql.Date and java.sql.Timestamp, follow the Julian
+   * calendar before 1582: they have no 5th to 14th of October in 1582 and no first years of an INT.
+   */
+  private static Filter[] filters(Predicate[] predicates, SQLConf conf) {
+    SQLConf withJavaTime = conf.clone();
+    withJavaTime.setConfString(SQLConf.DATETIME_JAVA8API_ENABLED().key(), "true");
+    return SQLConf.withExistingConf(withJavaTime, () -> PredicateUtils.toV1(predicates));
   }
 
   private static boolean isUsable(String[] path, StructType readSchema) {
