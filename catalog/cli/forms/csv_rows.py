@@ -7,6 +7,7 @@ texts, and each value of the columns in question is looked at by itself; far dat
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ import pyarrow.csv
 from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines, shortened
 from interbed.catalog.cli.forms.csv_records import CsvBlock, CsvRecord, blocks
 from interbed.catalog.cli.forms.file_batch import FileBatch
+from interbed.catalog.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, is_doubtful, value_of_text
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
-
-_INFERRED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,15 @@ class _Layout:
     def texts(self, data: bytes) -> pa.RecordBatch:
         """The same with all columns as texts."""
         return _one_batch(self._read(data, dict.fromkeys(self.names, pa.string())))
+
+    def guessed(self, data: bytes, columns: dict[str, GuessedColumn]) -> tuple[pa.RecordBatch, pa.Schema] | None:
+        """The rows as texts, and the types that Arrow takes them for; None where it refuses a record."""
+        try:
+            texts = self.texts(data)
+            known: dict[str, pa.DataType] = {name: pa.string() for name, column in columns.items() if column.is_text}
+            return texts, texts.schema if len(known) == len(columns) else self._read(data, known).schema
+        except pa.ArrowInvalid:
+            return None
 
     def _read(self, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
         return pyarrow.csv.read_csv(
@@ -89,27 +98,25 @@ def csv_batches(
 
 
 def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
-    """The columns of a file with types as its first rows suggest; lines that are no records are passed over."""
+    """The columns of a file with types that hold all its texts; lines that are no records are passed over."""
     found = blocks(source, delimiter)
-    names, block = _header(next(found, None), path, delimiter)
-    block = block or next(found, None)
-    records = [] if block is None else [r for r in block.records() if not r.is_open and r.fields == len(names)]
-    data, size = [], 0
-    for record in records:
-        if (size := size + len(record.data)) > _INFERRED_BYTES:
-            break
-        data.append(record.data)
-    if not data:
+    names, rest = _header(next(found, None), path, delimiter)
+    columns = {name: GuessedColumn() for name in names}
+    layout = _Layout(names, {}, {}, delimiter)
+    rows = 0
+    for block in chain(() if rest is None else (rest,), found):
+        read = None if block.is_open else layout.guessed(block.data, columns)
+        if read is None:
+            records = [record.data for record in block.records() if _problem(record, len(names)) is None]
+            read = layout.guessed(b"\n".join(records) + b"\n", columns) if records else None
+        if read is not None:
+            texts, kinds = read
+            rows += texts.num_rows
+            for name, column in columns.items():
+                column.add(texts.column(name), kinds.field(name).type)
+    if not rows:
         raise InvalidInputError(f"{path} has no rows to take columns of.")
-    joined = b"\n".join(data) + b"\n"
-    return pyarrow.csv.read_csv(
-        io.BytesIO(joined),
-        read_options=pyarrow.csv.ReadOptions(column_names=list(names), block_size=len(joined) + 1),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
-        ),
-    ).schema
+    return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
 def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[str], CsvBlock | None]:
