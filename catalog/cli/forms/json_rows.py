@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines
 from interbed.catalog.cli.forms.file_batch import FileBatch
-from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, no_value
+from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, misfit, no_value
 from interbed.catalog.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import DataField, DataType
@@ -116,16 +116,11 @@ class _Reading:
         return pa.RecordBatch.from_pylist([line.row for line in block], schema=self._schema)
 
     def _misfit(self, line: _JsonLine) -> BadLine | None:
-        for field in self._schema:
-            value = line.row.get(field.name)
-            if value is None:
-                continue
-            try:
-                pa.array([value], field.type)
-            except VALUE_ERRORS as error:
-                kind = self._types[field.name]
-                more = f": {error}" if pa.types.is_nested(field.type) else ""
-                return self._bad(line.data, line.line, field.name, no_value(value, kind) + more)
+        for name, kind in self._types.items():
+            value = line.row.get(name)
+            reason = None if value is None else misfit(value, kind)
+            if reason is not None:
+                return self._bad(line.data, line.line, name, reason)
         return None
 
     def _bad(self, data: bytes, number: int, column: str | None, reason: str) -> BadLine:

@@ -7,8 +7,9 @@ zone is an instant, which only a TIMESTAMP WITH LOCAL TIME ZONE holds.
 import base64
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -131,10 +132,9 @@ def json_converter(data_type: DataType) -> Callable[[Any], Any] | None:
         case AtomicType(root=TypeRoot.FLOAT | TypeRoot.DOUBLE as root):
             return lambda value: _float(value, root)
         case AtomicType(root=root) if root in BINARIES:
-            return lambda value: base64.b64decode(value, validate=True)
+            return lambda value: _bytes(value, data_type)
         case ArrayType(element=element):
-            convert = json_converter(element)
-            return None if convert is None else lambda values: [None if v is None else convert(v) for v in values]
+            return _list_converter(element)
         case MapType(key=key, value=value):
             return _map_converter(key, value)
         case RowType(fields=fields):
@@ -171,7 +171,7 @@ def _whole(value: Any) -> Any:
 def _float(value: Any, root: TypeRoot) -> Any:
     """A number that is a float or an integer without more digits; infinite only where JSON says Infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
+        raise ValueError(f"{value!r} is not a value of type {root.value}")
     nearest = to_float32(float(value)) if root is TypeRoot.FLOAT else float(value)
     text = getattr(value, "text", value)
     if math.isinf(nearest) and (isinstance(value, JsonNumber) or not math.isinf(value)):
@@ -179,6 +179,24 @@ def _float(value: Any, root: TypeRoot) -> Any:
     if isinstance(value, int) and nearest != value:
         raise ValueError(f"{text} has more digits than a {root.value}")
     return value
+
+
+def _bytes(value: Any, data_type: DataType) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except VALUE_ERRORS:
+        raise ValueError(f"{no_value(value, data_type)}, which is a text in base 64") from None
+
+
+def _list_converter(element: DataType) -> Callable[[Any], list[Any]]:
+    convert = json_converter(element)
+
+    def of_list(values: Any) -> list[Any]:
+        if not isinstance(values, list):
+            raise ValueError(f"{values!r} is no list")
+        return values if convert is None else [None if v is None else convert(v) for v in values]
+
+    return of_list
 
 
 def _row_converter(fields: Sequence[DataField]) -> Callable[[Any], Any]:
@@ -206,12 +224,44 @@ def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
         return parse_literal(given, key) if isinstance(key, AtomicType) and isinstance(given, str) else as_value(given)
 
     def convert(given: Any) -> list[tuple[Any, Any]]:
-        pairs = given.items() if isinstance(given, dict) else given
+        pairs: Any = given.items() if isinstance(given, dict) else given
+        if not isinstance(given, dict | list) or not all(isinstance(given, dict) or _is_pair(p) for p in pairs):
+            raise ValueError(f"{given!r} is no object and no list of pairs")
         return [(of_key(k), v if v is None or convert_value is None else convert_value(v)) for k, v in pairs]
 
     return convert
 
 
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
 def no_value(value: object, data_type: DataType) -> str:
     """The words for a value that Arrow refuses for a column."""
     return f"{value!r} is not a value of type {type_name(data_type)}"
+
+
+def misfit(value: Any, data_type: DataType, name: str = "") -> str | None:
+    """What keeps a converted value from being one of the type, by the field inside of it; None if nothing does."""
+    found: Iterator[str | None]
+    match data_type:
+        case RowType(fields=fields) if isinstance(value, dict):
+            found = (misfit(value.get(f.name), f.type, f"{name}.{f.name}") for f in fields)
+        case ArrayType(element=element) if isinstance(value, list):
+            found = (misfit(each, element, f"{name}[{place}]") for place, each in enumerate(value))
+        case MapType(key=key, value=inside) if isinstance(value, list):
+            if any(each is None for each, _ in value):
+                return f"a key of a map{_place(name)} is null"
+            of_keys = (misfit(each, key, name) for each, _ in value)
+            found = chain(of_keys, (misfit(each, inside, f"{name}[{k!r}]") for k, each in value))
+        case _:
+            try:
+                pa.array([value], type_to_arrow(data_type))
+            except VALUE_ERRORS:
+                return no_value(value, data_type) + _place(name)
+            return None
+    return next((reason for reason in found if reason is not None), None)
+
+
+def _place(name: str) -> str:
+    return f" in {name.removeprefix('.')}" if name else ""

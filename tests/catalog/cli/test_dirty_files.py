@@ -310,6 +310,41 @@ def test_far_dates_go_out_as_csv_and_come_back(lake: interbed.Catalog, tmp_path:
     assert two.scan().to_arrow().equals(one.scan().to_arrow())
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        ("STRING", "12", "12 is not a value of type STRING"),
+        ("BIGINT", "9223372036854775808", "9223372036854775808 is not a value of type BIGINT"),
+        ("ROW<x STRING>", '{"x": 12}', "12 is not a value of type STRING in x"),
+        (
+            "ROW<x ARRAY<BIGINT>>",
+            '{"x": [1, 9223372036854775808]}',
+            "9223372036854775808 is not a value of type BIGINT in x[1]",
+        ),
+        ("MAP<STRING, INT>", '{"a": 3000000000}', "3000000000 is not a value of type INT in ['a']"),
+        ("MAP<STRING, INT>", "[[null, 1]]", "a key of a map is null"),
+        ("MAP<STRING, INT>", '[["a"]]', "[['a']] is no object and no list of pairs"),
+        ("MAP<STRING, INT>", "5", "5 is no object and no list of pairs"),
+        ("ARRAY<STRING>", '"abc"', "'abc' is no list"),
+        ("ARRAY<STRING>", '{"a": 1}', "{'a': 1} is no list"),
+        ("ARRAY<INT>", "[true]", "True is not a value of type INT in [0]"),
+        ("DOUBLE", "true", "True is not a value of type DOUBLE"),
+        ("BYTES", "5", "5 is not a value of type BYTES, which is a text in base 64"),
+        ("BYTES", '"abc"', "'abc' is not a value of type BYTES, which is a text in base 64"),
+    ],
+)
+def test_a_value_of_json_that_is_none_of_its_type_is_named_by_our_own_words(
+    lake: interbed.Catalog, tmp_path: Path, kind: str, value: str, reason: str
+) -> None:
+    assert run(lake, "create", "d.t", "--column", "id INT", "--column", f"v {kind}").exit_code == 0
+    (tmp_path / "a.json").write_text(f'{{"id": 1}}\n{{"id": 2, "v": {value}}}\n')
+    read = run(lake, "import", "d.t", tmp_path / "a.json")
+    assert (read.exit_code, f"a.json, line 2, column 'v': {reason}. The line: " in read.output) == (1, True), (
+        read.output
+    )
+    assert lake.get_table("d.t").latest_snapshot() is None
+
+
 # -- blocks of records -------------------------------------------------------------------------------------------------
 
 RECORDS = [
