@@ -22,8 +22,8 @@ _PRECISION = 38
 _BIGINT_DIGITS = 18
 """Digits of which each number has 64 bits; one more digit may be too many."""
 
-_EXACT_DIGITS = 15
-"""Digits of which each whole number is a DOUBLE."""
+_LONG = r"^-?[0-9]{16,}$"
+"""Whole numbers of which not each is a DOUBLE."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def _is_double(numbers: Any) -> bool:
     if not pc.all(pc.equal(_digits(numbers), _digits(doubles.cast(pa.string())))).as_py():
         return False
     # Of a long whole number a double has to be the same number, not the nearest: else an import refuses it.
-    is_long: Any = pc.match_substring_regex(numbers, r"^-?[0-9]{%d,}$" % (_EXACT_DIGITS + 1))
+    is_long: Any = pc.match_substring_regex(numbers, _LONG)
     pairs = zip(numbers.filter(is_long).to_pylist(), doubles.filter(is_long).to_pylist(), strict=True)
     return all(math.isfinite(double) and int(text) == double for text, double in pairs)
 

@@ -5,6 +5,7 @@ comparison is no filter.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,9 @@ CONDITIONS = ("= {}", "<=> {}", "< {}", "<= {}", "> {}", ">= {}", "<> {}", "IN (
 @pytest.fixture(params=["UTC", "America/New_York"])
 def zone(request: pytest.FixtureRequest, lake: Lake) -> Iterator[str]:
     """A time zone of the session and of its JVM."""
-    zones = lake.spark._jvm.java.util.TimeZone
-    before, of_session = zones.getDefault(), lake.spark.conf.get("spark.sql.session.timeZone")
+    jvm: Any = lake.spark._jvm
+    zones = jvm.java.util.TimeZone
+    before, of_session = zones.getDefault(), str(lake.spark.conf.get("spark.sql.session.timeZone"))
     name: str = request.param
     zones.setDefault(zones.getTimeZone(name))
     lake.spark.conf.set("spark.sql.session.timeZone", name)
