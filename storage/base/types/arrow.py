@@ -155,7 +155,8 @@ def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
         return AtomicType(root, precision=precision)
     if isinstance(arrow, pa.Time32Type | pa.Time64Type):
         return AtomicType(TypeRoot.TIME, precision={"s": 0, "ms": 3, "us": 6, "ns": 9}[arrow.unit])
-    if isinstance(arrow, pa.FixedSizeBinaryType):
+    # Arrow's classes of decimals are kinds of fixed-size binary.
+    if isinstance(arrow, pa.FixedSizeBinaryType) and not pa.types.is_decimal(arrow):
         return AtomicType(TypeRoot.BINARY, length=arrow.byte_width)
     if t.is_string(arrow) or t.is_large_string(arrow) or t.is_string_view(arrow):
         return AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH)
