@@ -47,3 +47,14 @@ def test_what_is_listed_is_what_a_drop_deletes(catalog: Catalog) -> None:
 def test_a_null_may_be_named_by_itself(catalog: Catalog) -> None:
     catalog.drop_partitions("d.t", [{"p": None}])
     assert left(catalog) == ["", "  ", "\t", "x"]
+
+
+def test_a_text_that_is_the_name_of_null_is_deleted_by_a_filter(catalog: Catalog) -> None:
+    """As in Paimon, a specification can't tell it from null."""
+    table = catalog.get_table("d.t")
+    table.append(pa.table({"id": [len(VALUES)], "p": [NULL]}))
+    assert left(catalog) == [*VALUES, NULL]
+    table.delete_partitions(f"p = '{NULL}'")
+    assert left(catalog) == VALUES
+    table.delete_partitions({"p": NULL})
+    assert left(catalog) == ["", "  ", "\t", "x"]
