@@ -304,7 +304,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         from interbed.storage.write.table_write import TableWrite
 
         strategy = batch_strategy_of if batch else strategy_of
-        return TableWrite(self.store, commit_user, NothingBefore if overwrite else None, strategy=strategy)
+        restore = NothingBefore if overwrite else None
+        return TableWrite(self.store, commit_user, restore, strategy=strategy, name=self.name)
 
     def bucket_unit(self) -> int:
         """What divides the number of buckets of each partition of a table with postponed buckets; 0 for all others.

@@ -56,7 +56,8 @@ class TableWrite:
 
     `restore` gives what exists in the table's newest snapshot; it is asked at the first row for a bucket after creation
     and after each `prepare_commit`. By default it scans the table. `strategy` makes what finds the rows' buckets; by
-    default it is that of the table's bucket mode. Raises NotSupportedError for tables that this version does not write.
+    default it is that of the table's bucket mode. Errors about rows name the table by `name`, by default by its
+    location. Raises NotSupportedError for tables that this version does not write.
 
     Every method but `abort` and `close` raises InvalidInputError after one of those, and after a failure.
     """
@@ -68,6 +69,7 @@ class TableWrite:
         restore: Callable[[], BucketRestore] | None = None,
         *,
         strategy: MakeStrategy = strategy_of,
+        name: str | None = None,
     ) -> None:
         check_writable(store)
         self.commit_user = commit_user
@@ -78,7 +80,9 @@ class TableWrite:
         self._buckets = strategy(store, commit_user, self._latest)
         self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
-        self._incoming = IncomingRows(store.schema, f"table {store.location}")
+        self._incoming = IncomingRows(
+            store.schema, f"table {store.location}" if name is None else f"the table '{name}'"
+        )
         self._kinds = RowKinds(store.schema, store.options)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
         self._spill_files = SpillFiles.of(store.options)

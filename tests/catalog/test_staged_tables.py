@@ -57,6 +57,16 @@ def test_a_table_is_made_with_its_rows(catalog: Catalog) -> None:
         catalog.create_table_as("db.t", _OLD)
 
 
+def test_rows_that_fail_are_said_to_be_the_tables(catalog: Catalog) -> None:
+    with pytest.raises(InterbedError, match=r"^The column 'id' of the table 'db\.t' admits no nulls, but row 1 "):
+        catalog.create_table_as("db.t", pa.table({"id": [1, None]}), primary_keys=["id"], options={"bucket": 1})
+    catalog.create_table_as("db.t", _OLD, primary_keys=["id"], options={"bucket": 1})
+    with pytest.raises(InterbedError, match=r"^The column 'id' of the table 'db\.t' admits no nulls"):
+        catalog.replace_table(
+            "db.t", pa.table({"id": [1, None]}).schema, pa.table({"id": [1, None]}), primary_keys=["id"]
+        )
+
+
 def test_a_table_whose_rows_fail_leaves_nothing(catalog: Catalog) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield from _OLD.to_batches()
