@@ -167,9 +167,11 @@ def _schema(columns: Sequence[str], sample: Path | None, schema_file: Path | Non
     from interbed.storage.meta.schema.table_schema import Schema
 
     if sample is not None:
+        from interbed.catalog.cli.forms.column_text import parse_column
         from interbed.catalog.cli.forms.file_rows import FileRows
 
-        found = Schema.from_pyarrow_schema(FileRows.of(sample).inferred_schema())
+        given = {parse_column(text).name for text in columns}
+        found = Schema.from_pyarrow_schema(FileRows.of(sample).inferred_schema(given))
         return _corrected(found, columns, sample) if columns else found
     if schema_file is not None:
         return _schema_of_json(schema_file)

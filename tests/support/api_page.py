@@ -87,7 +87,11 @@ rows by themselves (aggregation, first-row) refuse it; in a partial-update table
 >>> orders.scan().to_arrow().to_pylist()
 [{'id': 3, 'day': 'tue', 'amount': 1.0}]
 
-```""",
+```
+
+In a specification such as `{"day": "mon"}` None and the text of `partition.default-name` mean null, as in Paimon. A
+filter tells both apart: `delete_partitions("day = '__DEFAULT_PARTITION__'")` deletes the rows whose `day` is this
+text.""",
         ("Table", "load_table", "Snapshot", "Tag", "ChangeView", "SystemTable"),
         ("Table",),
     ),

@@ -6,7 +6,7 @@ are text, maps objects or lists of pairs. Files that end in .gz, .bz2, .zst and 
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,13 +92,16 @@ class FileRows:
                 check_columns(table, schema.names, batch.batch.schema.names)
                 yield batch
 
-    def inferred_schema(self) -> pa.Schema:
-        """The columns that the file has; those of CSV and JSON as its first rows suggest."""
+    def inferred_schema(self, given: Collection[str] = ()) -> pa.Schema:
+        """The columns that the file has, with types guessed from the rows of CSV and JSON.
+
+        Of JSON no type is guessed for the `given` columns, whose values may be of several types.
+        """
         with _naming(self.path):
             if self.form in ("json", "csv"):
                 with self._text() as source:
                     if self.form == "json":
-                        return inferred_json_schema(source, self.path)
+                        return inferred_json_schema(source, self.path, given)
                     return inferred_csv_schema(source, self.path, self.delimiter)
             return next(self._typed()).batch.schema
 

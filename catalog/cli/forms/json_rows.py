@@ -1,7 +1,7 @@
 """The rows of a JSON file, which has an object in a line, and the lines that hold none."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines
 from interbed.catalog.cli.forms.file_batch import FileBatch
+from interbed.catalog.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, misfit, no_value
 from interbed.catalog.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
@@ -45,12 +46,12 @@ def json_batches(
         yield reading.batch(block, bad)
 
 
-def inferred_json_schema(source: Iterable[bytes], path: Path) -> pa.Schema:
-    """The columns of a file with types as its first lines suggest."""
+def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[str] = ()) -> pa.Schema:
+    """The columns of a file with types as its first lines suggest; those with a `given` type are not looked at."""
     rows = []
     for data, number in _numbered(source):
         try:
-            rows.append(_object_of(data, float))
+            rows.append(_object_of(data, JsonNumber))
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: {error}.") from error
         if len(rows) == BATCH_ROWS:
@@ -58,15 +59,33 @@ def inferred_json_schema(source: Iterable[bytes], path: Path) -> pa.Schema:
     if not rows:
         raise InvalidInputError(f"{path} has no rows to take columns of.")
     names = dict.fromkeys(name for row in rows for name in row)
-    found = []
+    found: list[tuple[str, pa.DataType]] = []
     for name in names:
+        if name in given:
+            found.append((name, pa.string()))
+            continue
         try:
-            found.append((name, pa.array([row.get(name) for row in rows]).type))
+            values = [value for row in rows if (value := row.get(name)) is not None]
+            found.append((name, _type_of_numbers(values) or pa.array(values).type))
         except VALUE_ERRORS as error:
             raise InvalidInputError(
                 f"{path}: the values of '{name}' are of no one type ({error}); give its type by --column."
             ) from error
     return pa.schema(found)
+
+
+def _type_of_numbers(values: list[Any]) -> pa.DataType | None:
+    """The type that loses no digit of numbers; None for other values. Raises ValueError where there is none."""
+    if not values or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        return None
+    # Python's JSON takes NaN and Infinity, which are floats without digits.
+    if all(type(value) is float for value in values):
+        return pa.float64()
+    column = GuessedColumn()
+    column.add(pa.array([getattr(value, "text", str(value)) for value in values], pa.string()), pa.null())
+    if pa.types.is_string(column.type):
+        raise ValueError("their digits fit into no DOUBLE and no DECIMAL")
+    return column.type
 
 
 class _Reading:

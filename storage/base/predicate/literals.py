@@ -92,7 +92,7 @@ def locate(value: object, field: DataField) -> LiteralPlace:
         return _locate(value, field)
     except (InvalidInputError, ValueError, InvalidOperation) as error:
         reason = str(error) if isinstance(error, InvalidInputError) else _misfit(value, field)
-        if value == "":
+        if isinstance(value, str) and not value:
             reason += f"; rows without a value are found by `{field.name} IS NULL`"
         raise FilterError(f"The filter compares the column {field.name!r}, but {reason}.") from None
 

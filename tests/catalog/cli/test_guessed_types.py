@@ -116,6 +116,36 @@ def test_rows_far_down_a_file_count(
     assert run(tmp_path / "lake", "schema", "d.t").output == f"id BIGINT\nx {kind}\n"
 
 
+@pytest.mark.parametrize(
+    ("values", "kind", "read"),
+    [
+        (["1", "2.5"], "DOUBLE", [1.0, 2.5]),
+        (["9223372036854775808"], "DECIMAL(38, 0)", [Decimal(2**63)]),
+        (["0.1234567890123456789", "1"], "DECIMAL(38, 19)", [Decimal("0.1234567890123456789"), Decimal(1)]),
+        (["12345678901234567", "0.5"], "DECIMAL(38, 1)", [Decimal("12345678901234567"), Decimal("0.5")]),
+        (["NaN"], "DOUBLE", [float("nan")]),
+        (["1e5", "-Infinity"], "DOUBLE", [1e5, float("-inf")]),
+        (['"0870"'], "STRING", ["0870"]),
+        (["true"], "BOOLEAN", [True]),
+    ],
+)
+def test_a_guessed_type_of_json_keeps_all_digits(tmp_path: Path, values: list[str], kind: str, read: list[Any]) -> None:
+    content = "".join(f'{{"id": {number}, "x": {value}}}\n' for number, value in enumerate(values))
+    schema, rows = guessed(tmp_path, "a.json", content)
+    assert schema == f"id BIGINT, x {kind}"
+    found = [row["x"] for row in rows]
+    assert found == read or repr(found) == repr(read)
+
+
+def test_a_number_of_json_that_no_type_holds_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"x": 1' + "0" * 40 + "1}\n")
+    interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
+    made = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / "a.json")
+    assert (made.exit_code, "their digits fit into no DOUBLE and no DECIMAL" in made.output) == (1, True), made.output
+    corrected = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / "a.json", "--column", "x DOUBLE")
+    assert corrected.exit_code == 0, corrected.output
+
+
 _DIGITS = st.text("0123456789", max_size=25)
 _NUMBERS = st.builds(
     "{}{}{}{}{}".format, st.sampled_from(["", "", "-", "+", " "]), _DIGITS, st.sampled_from(["", "."]), _DIGITS,

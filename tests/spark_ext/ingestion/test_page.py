@@ -21,7 +21,7 @@ def test_the_statement_and_the_query_of_the_page_do_what_it_says(kafka: KafkaSer
     def here(text: str) -> str:
         return text.replace("127.0.0.1:9092", kafka.bootstrap_servers)
 
-    (statement,) = PAGE.blocks("sql")
+    statement = PAGE.blocks("sql")[0]
     (row,) = lake.sql(here(statement).replace("lake.sys", "{lake}.sys").rstrip().rstrip(";"))
     assert row["tables"] == '{"shop.orders": 1}'
     catalog = interbed.load_catalog("lake", warehouse=str(lake.warehouse))
