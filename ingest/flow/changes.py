@@ -3,15 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,8 +72,8 @@ class RowChanges:
     DECIMAL, a DATE. `key` are the columns of the primary key, which all of the messages declare alike: none of them, or
     None where they say nothing of it; `relation` is the number that the source has for the table, if it has one.
 
-    `unsent` are rows without the value of a column, by its name. `untold` are rows of updates that may lack columns
-    which are not among these, because nothing tells yet which columns the source has.
+    `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that may lack columns
+    that are not among these: which columns the source has is not known yet.
     """
 
     source: SourceTable | None
@@ -86,7 +84,7 @@ class RowChanges:
     key: tuple[str, ...] | None = None
     relation: str = ""
     unsent: Mapping[str, Unsent] = field(default_factory=dict)
-    untold: Unsent | None = None
+    may_lack: Unsent | None = None
 
     @property
     def shape(self) -> ChangesShape:
@@ -102,7 +100,7 @@ class RowChanges:
             kinds=self.kinds[start:end],
             messages=self.messages[start:end],
             unsent={name: each.slice(start, end) for name, each in self.unsent.items()},
-            untold=None if self.untold is None else self.untold.slice(start, end),
+            may_lack=None if self.may_lack is None else self.may_lack.slice(start, end),
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "RowChanges":
@@ -113,7 +111,7 @@ class RowChanges:
             kinds=self.kinds[chosen],
             messages=self.messages[chosen],
             unsent={name: each.where(chosen) for name, each in self.unsent.items()},
-            untold=None if self.untold is None else self.untold.where(chosen),
+            may_lack=None if self.may_lack is None else self.may_lack.where(chosen),
         )
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask as Mask
+from interbed.storage.base.arrow_values import one_array as one_array
+
 Array: TypeAlias = "pa.Array[Any]"
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.int64]
 Rows = TypeVar("Rows", bound=Any)
 
@@ -40,14 +42,6 @@ def kept(values: Rows, chosen: Mask) -> Rows:
         return values
     found: Rows = values.filter(pa.array(chosen))
     return found
-
-
-def one_array(column: Any) -> Array:
-    """The values of a column in one piece."""
-    if isinstance(column, pa.Array):
-        return column
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
 def buffer_of(numbers: "npt.NDArray[Any]") -> Any:

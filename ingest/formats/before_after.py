@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, Mask, taken, valid
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.base.row.python_values import python_value
+from interbed.storage.base.row.python_values import shown_value
 
 MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
 """What conversions raise for a value that can't be converted: pyarrow's errors are among them."""
-_SHOWN_MAX = 100
 
 
 def changed_rows(
@@ -109,9 +108,3 @@ def _parts(
     middle = len(column) // 2
     begin = _parts(column.slice(0, middle), change, errors, first)
     return [*begin, *_parts(column.slice(middle), change, errors, first + middle)]
-
-
-def shown_value(column: Array, index: int) -> str:
-    """A value for an error, cut off where it is long."""
-    text = repr(python_value(column[index]))
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

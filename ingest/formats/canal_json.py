@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, Unsent
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
 from interbed.ingest.formats.before_after import changed_rows
@@ -27,7 +27,7 @@ from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT, JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 from interbed.storage.base.errors import NotSupportedError
 
 _SOME_ROWS = pa.list_(pa.struct([]))
@@ -165,8 +165,8 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
             kinds=kinds[good],
             messages=run.index[messages[good]],
             stated=frozenset(stated),
-            unsent={name: Unsent(where[numbers][good], NOT_SENT) for name, where in absent.columns.items()},
-            untold=None if absent.untold is None else Unsent(absent.untold[numbers][good], NOT_SENT),
+            unsent=absent.unsent_at(numbers[good]),
+            may_lack=absent.may_lack_at(numbers[good]),
         )
         yield from listed_keys(run.column("pkNames"), len(data), without=()).part(changes, messages[good])
 

@@ -260,12 +260,12 @@ class _Part:
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
         reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
         unsent: dict[str, Unsent] = {}
-        untold: Unsent | None = None
+        may_lack: Unsent | None = None
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
             before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
-            before, after, unsent, untold = complete._without_unsent(before, after, unavailable, lacking)
+            before, after, unsent, may_lack = complete._without_unsent(before, after, unavailable, lacking)
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
         bad += [BadMessage(int(complete.index[i]), reason) for i, reason in reasons.items()]
@@ -289,7 +289,7 @@ class _Part:
             messages=index[events],
             stated=frozenset(self.types),
             unsent={name: each.where(good).at(events) for name, each in unsent.items()},
-            untold=None if untold is None else untold.where(good).at(events),
+            may_lack=None if may_lack is None else may_lack.where(good).at(events),
         )
         return declared.of(self.source, taken(keys, index)).part(changes, events)
 
@@ -323,7 +323,7 @@ class _Part:
                 unsent[name] = Unsent(where & ~known | absent.get(name, False), LACKING)
         if found.columns:
             after = pa.StructArray.from_arrays(list(columns.values()), names, mask=after.is_null())
-        return before, after, unsent, None if found.untold is None else Unsent(found.untold, LACKING)
+        return before, after, unsent, found.may_lack_at(rows.owner)
 
     def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:
         """Both rows with the types of columns."""

@@ -60,8 +60,8 @@ def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str
         )
     from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
 
-    told: Decoder = _made(name, _PLACES[name], schemas, unavailable=UnavailableValue.parse(unavailable))
-    return told
+    made: Decoder = _made(name, _PLACES[name], schemas, unavailable=UnavailableValue.parse(unavailable))
+    return made
 
 
 def transactions_of(name: str, schemas: WriterSchemas | None = None) -> TransactionReader:

@@ -11,13 +11,14 @@ Bootstrapping.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Unsent
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Mask, valid
 from interbed.ingest.formats.before_after import changed_rows
@@ -25,7 +26,7 @@ from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT, JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 
 _FIELDS: Mapping[str, pa.DataType] = {
     "database": pa.string(),
@@ -102,15 +103,16 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
             updated=updated,
         )
     )
-    unsent = {name: where & ~_is_in_old(table, name) for name, where in absent.columns.items()}
+    not_in_old = {name: where & ~_is_in_old(table, name) for name, where in absent.columns.items()}
+    absent = replace(absent, columns=not_in_old)
     rows, kinds, messages = changed_rows(before, after, inserted=inserted, updated=updated, deleted=deleted)
     changes = RowChanges(
         source=table.source,
         rows=rows,
         kinds=kinds,
         messages=table.index[messages],
-        unsent={name: Unsent(where[messages], NOT_SENT) for name, where in unsent.items()},
-        untold=None if absent.untold is None else Unsent(absent.untold[messages], NOT_SENT),
+        unsent=absent.unsent_at(messages),
+        may_lack=absent.may_lack_at(messages),
     )
     return listed_keys(table.column("primary_key_columns"), len(table.index), without=None).part(changes, messages)
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array
-from interbed.ingest.formats.before_after import MISFITS
+from interbed.ingest.formats.before_after import converted_values
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -233,17 +233,11 @@ def _latin(text: bytes) -> bytes:
 
 def converted(column: Array, kind: MysqlType, name: str) -> tuple[Array, Mapping[int, str]]:
     """Texts as values of the type; and, for those that are none, null and the reason."""
-    try:
-        return kind.convert(column), {}
-    except MISFITS as error:
-        if len(column) == 1:
-            none = kind.convert(pa.nulls(1, pa.string()))
-            return none, {0: f"its column {name!r} has {_short(column[0].as_py())}, which is no {kind.text}: {error}"}
-    # Bad values are rare; halves find one in few steps.
-    middle = len(column) // 2
-    first, reasons = converted(column.slice(0, middle), kind, name)
-    second, more = converted(column.slice(middle), kind, name)
-    return pa.concat_arrays([first, second]), {**reasons, **{middle + i: reason for i, reason in more.items()}}
+    made, errors = converted_values(column, kind.convert, kind.convert(pa.nulls(0, pa.string())).type)
+    return made, {
+        i: f"its column {name!r} has {_short(column[i].as_py())}, which is no {kind.text}: {error}"
+        for i, error in errors.items()
+    }
 
 
 def _short(text: str) -> str:

@@ -134,7 +134,7 @@ class SnapshotSource(MessageSource, Protocol):
         ...
 
     def tables(self) -> Sequence[SourceTable]:
-        """The tables whose changes it tells at this time, but those that are left out."""
+        """The tables whose changes it brings at this time, but those that are left out."""
         ...
 
     def identities(self) -> Mapping[SourceTable, CatalogIdentity]:

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
-from interbed.ingest.formats.before_after import MISFITS, converted_columns, shown_value
+from interbed.ingest.formats.before_after import MISFITS, converted_columns
 from interbed.ingest.tables.column_fit import fitted, impossible_columns, known_type, parsed
 from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType
 from interbed.storage.base.types.not_null import without_hidden_nulls
@@ -86,12 +87,12 @@ class ChangeFit:
         fit = pa.table(dict(zip(names, columns, strict=True)))
         kinds, messages = changes.kinds.copy(), changes.messages
         reasons = {**self._refused(changes), **without_a_column(changes, fields), **reasons}
-        told = self._told(fit, kinds)
-        told[np.isin(messages, messages[list(reasons)])] = False
-        more = self._unsent_values().refused(changes, fit, kinds, told)
-        reasons |= {**self._check().refused(fit, kinds, told), **more}
+        written = self._written(fit, kinds)
+        written[np.isin(messages, messages[list(reasons)])] = False
+        more = self._unsent_values().refused(changes, fit, kinds, written)
+        reasons |= {**self._check().refused(fit, kinds, written), **more}
         bad = {int(messages[i]): reason for i, reason in sorted(reasons.items(), reverse=True)}
-        good = told & ~np.isin(messages, list(bad)) if bad else told
+        good = written & ~np.isin(messages, list(bad)) if bad else written
         return FittedRows(
             rows=kept(fit, good),
             kinds=kinds[good],
@@ -119,14 +120,14 @@ class ChangeFit:
         reason = f"it changes or deletes a row of {self._table.name}, which has no primary key to find it by"
         return dict.fromkeys(map(int, others), reason)
 
-    def _told(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    def _written(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
         """Which rows are written: all, but those before an update where the row after it replaces them. Where an update
         changed the key, its kinds become those of a deletion and an insertion.
         """
-        told = np.ones(len(kinds), bool)
+        written = np.ones(len(kinds), bool)
         before = np.flatnonzero(kinds == RowKind.UPDATE_BEFORE)
         if not len(before):
-            return told
+            return written
         same = np.ones(len(before), bool)
         for name in self._table.schema.primary_keys:
             if name in rows.schema.names:
@@ -134,8 +135,8 @@ class ChangeFit:
                 same &= mask_of(pc.equal(taken(values, before), taken(values, before + 1)).fill_null(False))
         kinds[before[~same]] = RowKind.DELETE
         kinds[before[~same] + 1] = RowKind.INSERT
-        told[before[same]] = self._keeps_rows_before()
-        return told
+        written[before[same]] = self._keeps_rows_before()
+        return written
 
     def _keeps_rows_before(self) -> bool:
         options = self._table.options

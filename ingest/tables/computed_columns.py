@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, one_array
-from interbed.ingest.formats.before_after import MISFITS, converted_values, shown_value
+from interbed.ingest.formats.before_after import MISFITS, converted_values
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.casting.far_text import text_of_times
 from interbed.storage.base.types.data_type import AtomicType
 from interbed.storage.base.types.parse import data_type

@@ -37,9 +37,9 @@ class UnsentValues:
     ) -> dict[int, str]:
         """Why rows that are to be `written` are not known, by their number; `rows` and `kinds` are as for the table."""
         unsent = {name: each for name, each in changes.unsent.items() if name in self.schema.by_name}
-        if self._is_whole and changes.untold is not None and (changes.untold.rows & written).any():
+        if self._is_whole and changes.may_lack is not None and (changes.may_lack.rows & written).any():
             others = set(self.schema.names) - set(changes.rows.column_names)
-            unsent |= {name: changes.untold for name in others if self._is_filled(name)}
+            unsent |= {name: changes.may_lack for name in others if self._is_filled(name)}
         reasons: dict[int, str] = {}
         for name, each in unsent.items():
             lost = each.rows & written

@@ -56,6 +56,14 @@ def array_of(values: Sequence[object], arrow: pa.DataType | None = None) -> "pa.
     return pa.array(values, arrow) if made is None else made
 
 
+def one_array(column: Any) -> "pa.Array[Any]":
+    """The values of a column in one piece. Arrow's `combine_chunks` gives several where there are several."""
+    if isinstance(column, pa.Array):
+        return column
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else nulls_of(0, column.type)
+
+
 def _asking_costs_nothing() -> bool:
     """Whether pandas is loaded already, or there is none."""
     return "pandas" in sys.modules or not _has_pandas()

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import one_array
 from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
 from interbed.storage.base.incoming import ArrowRows
 from interbed.storage.base.row.binary_row import encode_rows
@@ -84,12 +85,12 @@ def _with_old_values(store: TableStore, snapshot_id: int, batch: pa.RecordBatch,
     lookup = PointLookup(store, [*keys, *absent])
     found = lookup.rows_at(store.snapshots.snapshot(snapshot_id), asked).combine_chunks()
     types = [schema.by_name[key].type for key in keys]
-    old: Any = pa.array(encode_rows([_one(found.column(key)) for key in keys], types), pa.binary())
+    old: Any = pa.array(encode_rows([one_array(found.column(key)) for key in keys], types), pa.binary())
     new: Any = pa.array(encode_rows([asked.column(key) for key in keys], types), pa.binary())
     # Null, for a key that is new, takes null, for which the writer has the default.
     places: Any = pc.index_in(new, value_set=old)
     for column in absent:
-        batch = batch.append_column(column, _one(found.column(column)).take(places))
+        batch = batch.append_column(column, one_array(found.column(column)).take(places))
     return batch
 
 
@@ -100,8 +101,3 @@ def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
         yield from part.to_batches(max_chunksize=_BATCH_ROWS)
     else:
         yield from part
-
-
-def _one(column: Any) -> Any:
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)

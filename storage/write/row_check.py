@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import rows_taken
+from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import one_array, rows_taken, to_numpy
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.base.row.python_values import python_value
+from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.lsm.merge_function.retraction import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
@@ -21,12 +22,10 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.placed import distinct_partitions
 
 Array: TypeAlias = "pa.Array[Any]"
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 PATH_PART_BYTES_MAX = 255
 """The longest name of a directory in the file systems of Linux and in HDFS."""
 _KNOWN_PARTITIONS_MAX = 10_000
-_SHOWN_MAX = 100
 _MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
 
 
@@ -51,7 +50,7 @@ class RowCheck:
             if field.type.nullable or field.default_value is not None:
                 continue
             is_given = field.name in rows.column_names
-            absent = ~_valid(_column(rows, field.name)) if is_given else np.ones(len(kinds), bool)
+            absent = ~_valid(one_array(rows.column(field.name))) if is_given else np.ones(len(kinds), bool)
             if (absent & written).any():
                 part = "the primary key" if field.name in self.schema.primary_keys else "a column that is NOT NULL"
                 reason = f"its column {field.name!r} is {'null' if is_given else 'missing'}, {part} of {self._name}"
@@ -63,11 +62,11 @@ class RowCheck:
         if self._kind_field is not None:
             texts: Any = pa.nulls(len(kinds), pa.string())
             if self._kind_field in rows.column_names:
-                texts = _column(rows, self._kind_field).cast(pa.string())
+                texts = one_array(rows.column(self._kind_field)).cast(pa.string())
             found: Any = pc.index_in(texts, value_set=pa.array([kind.short for kind in RowKind], pa.string()))
             for i in np.flatnonzero(~_valid(found) & written):
                 reasons[int(i)] = (
-                    f"its column {self._kind_field!r} (rowkind.field) has {_shown(texts, int(i))}, which is none "
+                    f"its column {self._kind_field!r} (rowkind.field) has {shown_value(texts, int(i))}, which is none "
                     "of +I, -U, +U and -D"
                 )
             kinds = found.fill_null(0).to_numpy().astype(np.int8)
@@ -94,7 +93,7 @@ class RowCheck:
                 self._partitions.add(partition)
                 continue
             of_it = places[codes == number]
-            given = ", ".join(f"{n} = {_shown(_column(rows, n), int(of_it[0]))}" for n in keys)
+            given = ", ".join(f"{n} = {shown_value(one_array(rows.column(n)), int(of_it[0]))}" for n in keys)
             for i in of_it.tolist():
                 reasons.setdefault(i, f"its partition ({given}) can't be written: {why}")
 
@@ -109,20 +108,8 @@ class RowCheck:
         return None
 
 
-def _column(rows: pa.Table, name: str) -> Array:
-    """The values of a column in one piece."""
-    chunks = rows.column(name).chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else rows.column(name).combine_chunks()
-
-
 def _valid(array: Any) -> Mask:
-    found: Mask = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _shown(column: Array, index: int) -> str:
-    text = repr(python_value(column[index]))
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+    return to_numpy(array.is_valid())
 
 
 def _note(reasons: dict[int, str], where: Mask, reason: str) -> None:

@@ -27,7 +27,7 @@ _EXACT_MAX = 2.0**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedNumbers:
-    """The messages that are refused, and the outermost fields that have to be learned anew from the others."""
+    """The messages that are refused, and the outermost fields that have to be learned again from the others."""
 
     bad: Sequence[BadMessage]
     fields: frozenset[str]

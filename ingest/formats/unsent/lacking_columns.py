@@ -5,8 +5,8 @@ other columns. JSON read by column does not tell a null from a lack, so texts of
 a flat object is searched for the names, others are parsed.
 
 A column that was dropped at the source is lacking, too, but in insertions as well. So a column counts as not sent
-unless the last insertion of the table before the update lacks it. While no insertion was read, that can't be told of
-columns that no message had; see `Lacking.untold`.
+unless the last insertion of the table before the update lacks it. While no insertion was read, that is not known of
+columns that no message had; see `Lacking.may_lack`.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.changes import SourceTable, Unsent
 from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, taken, valid
 from interbed.ingest.formats.guessed.json_objects import parsed_object
 
@@ -32,7 +32,15 @@ class Lacking:
     """Which rows lack the value of a column; and which are of updates before the first insertion, None for none."""
 
     columns: Mapping[str, Mask]
-    untold: Mask | None
+    may_lack: Mask | None
+
+    def unsent_at(self, rows: Indices) -> dict[str, Unsent]:
+        """The values that rows at these places lack, by column."""
+        return {name: Unsent(where[rows], NOT_SENT) for name, where in self.columns.items()}
+
+    def may_lack_at(self, rows: Indices) -> Unsent | None:
+        """Which rows at these places may lack other columns."""
+        return None if self.may_lack is None else Unsent(self.may_lack[rows], NOT_SENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,7 @@ class LackingColumns:
         insertions = np.flatnonzero(rows.inserted)
         parsed = _Parsed(self._field, rows)
         found: dict[str, Mask] = {}
-        untold: Mask | None = None
+        may_lack: Mask | None = None
         if rows.updated.any():
             for name, where in self._lacks(rows, parsed).items():
                 # A loop over rows that lack something.
@@ -73,10 +81,10 @@ class LackingColumns:
                     found[name] = where
             if known is None:
                 first = insertions[0] if len(insertions) else len(rows.owner)
-                untold = rows.updated & (np.arange(len(rows.owner)) < first)
+                may_lack = rows.updated & (np.arange(len(rows.owner)) < first)
         if len(insertions):
             self._inserted[rows.source] = parsed.names(int(insertions[-1]))
-        return Lacking(columns=found, untold=untold if untold is not None and untold.any() else None)
+        return Lacking(columns=found, may_lack=may_lack if may_lack is not None and may_lack.any() else None)
 
     def _lacks(self, rows: JsonRows, parsed: "_Parsed") -> dict[str, Mask]:
         """The updates that do not have a name, by name."""

@@ -61,7 +61,7 @@ class UnavailableValue:
 
     @staticmethod
     def parse(text: str) -> "UnavailableValue":
-        """The placeholder as a connector is told it, a text or `hex:` and its bytes; raises InvalidOptionError."""
+        """The placeholder as a connector's option has it, a text or `hex:` and its bytes; raises InvalidOptionError."""
         try:
             binary = bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode()
         except ValueError:

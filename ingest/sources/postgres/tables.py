@@ -54,7 +54,7 @@ class PostgresPublication:
         return bool(self._connections.rows(connection, query, [self.name]))
 
     def publishable(self, connection: Any) -> dict[SourceTable, bool]:
-        """The tables that it can be made for, and whether something tells their rows apart."""
+        """The tables that it can be made for, and whether their rows have an identity."""
         found = self._connections.rows(connection, _PUBLISHABLE)
         return {SourceTable(schema, name): bool(has_identity) for schema, name, has_identity in found}
 

@@ -14,6 +14,8 @@ from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 if TYPE_CHECKING:
     import pandas as pd
 
+_SHOWN_MAX = 100
+
 
 def python_value(scalar: Any) -> Any:
     """The value of an Arrow scalar; None for null."""
@@ -30,6 +32,12 @@ def python_values(column: Any) -> list[Any]:
     except (OverflowError, ValueError):
         found = [python_value(scalar) for scalar in column]
     return found
+
+
+def shown_value(column: Any, index: int) -> str:
+    """A value for an error, cut off where it is long."""
+    text = repr(python_value(column[index]))
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
-from interbed.storage.base.arrow_values import FALSE, nulls_of, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import FALSE, nulls_of, one_array, scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -128,12 +128,7 @@ def columns_to_words(columns: Sequence[Column], types: Sequence[DataType]) -> Ro
 def in_arrow_form(column: Column, data_type: DataType) -> Array:
     """The column as one array of its type's Arrow form."""
     target = type_to_arrow(data_type)
-    if isinstance(column, pa.ChunkedArray):
-        # concat_arrays and not combine_chunks, which gives chunks when there are several.
-        chunks = column.chunks
-        array: Any = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else no_values(column.type)
-    else:
-        array = column
+    array: Any = one_array(column)
     if not array.type.equals(target) and isinstance(data_type, AtomicType):
         try:
             array = array.cast(target)

@@ -77,6 +77,6 @@ def test_they_are_those_that_a_loop_over_rows_finds(
         for name, where in lacking.columns.items():
             found[name][start:end] = where.tolist()
         first = next((i for i, (is_insertion, _) in enumerate(steps) if is_insertion), len(steps))
-        untold = [not is_insertion and start + i < first for i, (is_insertion, _) in enumerate(part)]
-        assert (lacking.untold.tolist() if lacking.untold is not None else [False] * len(part)) == untold
+        may_lack = [not is_insertion and start + i < first for i, (is_insertion, _) in enumerate(part)]
+        assert (lacking.may_lack.tolist() if lacking.may_lack is not None else [False] * len(part)) == may_lack
     assert {name: rows for name, rows in found.items() if any(rows)} == wanted(steps, seen)

@@ -1,4 +1,4 @@
-"""Upserts of the columns that rows have: the others keep their values, whatever the table and whoever else writes."""
+"""Upserts of the columns that rows have: the others keep their values, in every kind of table, beside other writers."""
 
 import threading
 from pathlib import Path

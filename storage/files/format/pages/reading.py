@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import one_array
 from interbed.storage.base.columnar.parquet_checks import MAGIC, metadata_of, opened
 from interbed.storage.files.format.pages.compact import I64, LIST, STRUCT, CompactReader, CompactWriter
 from interbed.storage.files.format.pages.encoded import encoded_values
@@ -81,9 +82,7 @@ def read_rows(
         values += table.num_rows * len(columns)
         nbytes += table.nbytes
         for name in columns:
-            chunks = table.column(name).chunks
-            column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-            found[name] = column.slice(start - first, end - start)
+            found[name] = one_array(table.column(name)).slice(start - first, end - start)
             fields[name] = table.schema.field(name)
     if noted is not None:
         noted(values, len(names), nbytes)
