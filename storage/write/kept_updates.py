@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.lsm.merge_function.kept_values import kept_columns
 from interbed.storage.meta.options.lsm import SequenceOrder
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.row_statements import UPDATABLE
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,62 +54,72 @@ def kept_for_null(schema: TableSchema) -> Sequence[str]:
     return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
 
 
-def check_updates(
-    schema: TableSchema, statement: str, before: pa.RecordBatch, after: pa.RecordBatch, *, nulls_keep: bool = False
-) -> None:
-    """InvalidInputError where the table would keep what an updated row replaces, by key, column and values.
+class UpdateCheck:
+    """The check of updated rows of one table by one statement, which errors begin with, as `UPDATE of 'shop.orders'`.
 
     With `nulls_keep` a null of a partial update leaves the old value, as it is meant to.
     """
-    for rule in keep_rules(schema):
+
+    def __init__(self, schema: TableSchema, statement: str, *, nulls_keep: bool = False) -> None:
+        self._keys = schema.primary_keys
+        self._statement = statement
+        self._nulls_keep = nulls_keep
+        self._rules = keep_rules(schema)
+        self._kept_for_null = () if nulls_keep else kept_for_null(schema)
+
+    def check(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+        """InvalidInputError where the table would keep what an updated row replaces, by key, column and values."""
+        for rule in self._rules:
+            self._check_rule(rule, before, after)
+        for name in self._kept_for_null:
+            gone = _is_null(after, name) & ~_is_null(before, name)
+            if gone.any():
+                row = int(np.argmax(gone))
+                raise self._refused(
+                    after,
+                    row,
+                    f"the column '{name}' can't be set from {_shown(before, name, row)} to null, because "
+                    "'merge-engine' = 'partial-update' keeps the old value for a null. Delete the row and insert it "
+                    "again without the value",
+                )
+
+    def _check_rule(self, rule: KeepRule, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
         lower = _is_lower(rule, before, after)
         if rule.is_group:
             absent = np.all([_is_null(after, name) for name in rule.sequence], axis=0)
             lower &= ~absent
-            if not nulls_keep:
-                _check_without_sequence(schema, statement, rule, absent, (before, after))
+            if not self._nulls_keep:
+                self._check_without_sequence(rule, absent, before, after)
         if lower.any():
             row, names = int(np.argmax(lower)), ", ".join(rule.sequence)
             old, new = (", ".join(_shown(batch, name, row) for name in rule.sequence) for batch in (before, after))
             which, bound = ("least", "less") if rule.descending else ("greatest", "more")
-            raise _refused(
-                schema,
-                statement,
+            raise self._refused(
                 after,
                 row,
                 f"the sequence '{names}' can't go from {old} to {new}, because the table keeps the values with the "
                 f"{which} sequence. Set '{names}' to {old} or {bound}",
             )
-    for name in () if nulls_keep else kept_for_null(schema):
-        gone = _is_null(after, name) & ~_is_null(before, name)
-        if gone.any():
-            row = int(np.argmax(gone))
-            raise _refused(
-                schema,
-                statement,
-                after,
-                row,
-                f"the column '{name}' can't be set from {_shown(before, name, row)} to null, because 'merge-engine' = "
-                "'partial-update' keeps the old value for a null. Delete the row and insert it again without the value",
-            )
 
+    def _check_without_sequence(
+        self, rule: KeepRule, absent: Mask, before: pa.RecordBatch, after: pa.RecordBatch
+    ) -> None:
+        for row in np.flatnonzero(absent).tolist():
+            for name in (*rule.sequence, *rule.columns):
+                if python_value(before.column(name)[row]) != python_value(after.column(name)[row]):
+                    raise self._refused(
+                        after,
+                        row,
+                        f"the column '{name}' can't be set from {_shown(before, name, row)} to "
+                        f"{_shown(after, name, row)}, because its sequence '{', '.join(rule.sequence)}' is null in "
+                        "the new row. Set it, too",
+                    )
 
-def _check_without_sequence(
-    schema: TableSchema, statement: str, rule: KeepRule, absent: Mask, batches: tuple[pa.RecordBatch, pa.RecordBatch]
-) -> None:
-    before, after = batches
-    for row in np.flatnonzero(absent).tolist():
-        for name in (*rule.sequence, *rule.columns):
-            old, new = (batch.column(name)[row].as_py() for batch in batches)
-            if old != new:
-                raise _refused(
-                    schema,
-                    statement,
-                    after,
-                    row,
-                    f"the column '{name}' can't be set from {_shown(before, name, row)} to {_shown(after, name, row)}, "
-                    f"because its sequence '{', '.join(rule.sequence)}' is null in the new row. Set it, too",
-                )
+    def _refused(self, after: pa.RecordBatch, row: int, reason: str) -> InvalidInputError:
+        key = ", ".join(f"{name} = {_shown(after, name, row)}" for name in self._keys)
+        return InvalidInputError(
+            f"{self._statement} would be dropped by the table in the row {key}: {reason}. Nothing was changed."
+        )
 
 
 def _is_lower(rule: KeepRule, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
@@ -127,16 +136,9 @@ def _is_lower(rule: KeepRule, before: pa.RecordBatch, after: pa.RecordBatch) -> 
     return lower
 
 
-def _refused(schema: TableSchema, statement: str, after: pa.RecordBatch, row: int, reason: str) -> InvalidInputError:
-    key = ", ".join(f"{name} = {_shown(after, name, row)}" for name in schema.primary_keys)
-    return InvalidInputError(
-        f"{statement} would be dropped by the table in the row {key}: {reason}. Nothing was changed."
-    )
-
-
 def _shown(batch: pa.RecordBatch, name: str, row: int) -> str:
-    value = batch.column(name)[row]
-    return "null" if not value.is_valid else str(value)
+    value = python_value(batch.column(name)[row])
+    return "null" if value is None else str(value)
 
 
 def _is_null(batch: pa.RecordBatch, name: str) -> Mask:
@@ -144,5 +146,4 @@ def _is_null(batch: pa.RecordBatch, name: str) -> Mask:
 
 
 def _mask(values: Any) -> Mask:
-    found: Mask = to_numpy(values.fill_null(False))
-    return found
+    return to_numpy(values.fill_null(False))

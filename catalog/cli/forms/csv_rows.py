@@ -34,8 +34,7 @@ class _Layout:
 
     def typed(self, data: bytes) -> pa.RecordBatch | None:
         """The rows of whole records; None where Arrow refuses one of them, or a number has to be looked at."""
-        binary = {name for name, kind in self.fields.items() if kind.root in BINARIES}
-        if binary:
+        if any(kind.root in BINARIES for kind in self.fields.values()):
             return None
         try:
             table = self._read(data, self.types)
@@ -80,9 +79,7 @@ def csv_batches(
     The first batch has all columns of the file, and may have no rows. Raises InvalidInputError for a header that names
     no columns, and what BadLines.add raises.
     """
-    found = blocks(source, delimiter)
-    first = next(found, None)
-    names, rest = _header(first, path, delimiter)
+    names, found = _with_header(source, path, delimiter)
     known = {f.name: f.type for f in fields}
     for name in names:
         if name in known and not isinstance(known[name], AtomicType):
@@ -91,20 +88,17 @@ def csv_batches(
     types: dict[str, pa.DataType] = {n: schema.field(n).type if n in atomic else pa.string() for n in names}
     yield FileBatch.without_rows(path, pa.schema([(n, types[n]) for n in names]))
     layout = _Layout(names, atomic, types, delimiter)
-    for block in (rest, *()) if rest is not None else ():
-        yield from _block_batches(block, layout, path, bad)
     for block in found:
         yield from _block_batches(block, layout, path, bad)
 
 
 def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
     """The columns of a file with types that hold all its texts; lines that are no records are passed over."""
-    found = blocks(source, delimiter)
-    names, rest = _header(next(found, None), path, delimiter)
+    names, found = _with_header(source, path, delimiter)
     columns = {name: GuessedColumn() for name in names}
     layout = _Layout(names, {}, {}, delimiter)
     rows = 0
-    for block in chain(() if rest is None else (rest,), found):
+    for block in found:
         read = None if block.is_open else layout.guessed(block.data, columns)
         if read is None:
             records = [record.data for record in block.records() if _problem(record, len(names)) is None]
@@ -117,6 +111,13 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
     if not rows:
         raise InvalidInputError(f"{path} has no rows to take columns of.")
     return pa.schema([(name, column.type) for name, column in columns.items()])
+
+
+def _with_header(source: Any, path: Path, delimiter: str) -> tuple[list[str], Iterator[CsvBlock]]:
+    """The names of the columns of a file, and the blocks of its records."""
+    found = blocks(source, delimiter)
+    names, rest = _header(next(found, None), path, delimiter)
+    return names, found if rest is None else chain((rest,), found)
 
 
 def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[str], CsvBlock | None]:
@@ -165,26 +166,26 @@ def _block_batches(block: CsvBlock, layout: _Layout, path: Path, bad: BadLines) 
             good.append(record)
         else:
             found.append(BadLine(path=path, number=record.line, reason=problem, text=_text(record)))
-    if good:
-        texts = layout.texts(b"\n".join(record.data for record in good) + b"\n")
-        columns: list[Any] = []
-        is_good = [True] * len(good)
-        for name in layout.names:
-            column, refused = _converted(texts.column(name), layout.fields.get(name), layout.types[name])
-            columns.append(column)
-            for row, reason in refused.items():
-                if is_good[row]:
-                    record = good[row]
-                    found.append(BadLine(path=path, number=record.line, column=name, reason=reason, text=_text(record)))
-                is_good[row] = False
-        batch = pa.RecordBatch.from_arrays(columns, names=list(layout.names))
-        if not all(is_good):
-            batch = batch.filter(pa.array(is_good))
-            good = [record for record, whole in zip(good, is_good, strict=True) if whole]
+    if not good:
         bad.add(found)
-        yield FileBatch(batch=batch, path=path, unit="line", find=lambda: good)
-    else:
-        bad.add(found)
+        return
+    texts = layout.texts(b"\n".join(record.data for record in good) + b"\n")
+    columns: list[Any] = []
+    is_good = [True] * len(good)
+    for name in layout.names:
+        column, refused = _converted(texts.column(name), layout.fields.get(name), layout.types[name])
+        columns.append(column)
+        for row, reason in refused.items():
+            if is_good[row]:
+                record = good[row]
+                found.append(BadLine(path=path, number=record.line, column=name, reason=reason, text=_text(record)))
+            is_good[row] = False
+    bad.add(found)
+    batch = pa.RecordBatch.from_arrays(columns, names=list(layout.names))
+    if not all(is_good):
+        batch = batch.filter(pa.array(is_good))
+        good = [record for record, whole in zip(good, is_good, strict=True) if whole]
+    yield FileBatch(batch=batch, path=path, unit="line", find=lambda: good)
 
 
 def _problem(record: CsvRecord, columns: int) -> str | None:

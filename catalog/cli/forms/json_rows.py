@@ -1,7 +1,7 @@
 """The rows of a JSON file, which has an object in a line, and the lines that hold none."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[
     rows = []
     for data, number in _numbered(source):
         try:
-            rows.append(_object_of(data, JsonNumber))
+            rows.append(_object_of(data))
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: {error}.") from error
         if len(rows) == BATCH_ROWS:
@@ -101,7 +101,7 @@ class _Reading:
     def line(self, data: bytes, number: int) -> _JsonLine | BadLine:
         """The row of a line, or what is wrong with it."""
         try:
-            row = _object_of(data, JsonNumber)
+            row = _object_of(data)
         except ValueError as error:
             return self._bad(data, number, None, str(error))
         if not row.keys() <= self._types.keys():
@@ -125,9 +125,9 @@ class _Reading:
         try:
             batch = self._made(block)
         except VALUE_ERRORS:
-            refused = [line for line in block if self._misfit(line) is not None]
-            bad.add(misfit for line in refused if (misfit := self._misfit(line)) is not None)
-            block = [line for line in block if self._misfit(line) is None]
+            misfits = [self._misfit(line) for line in block]
+            bad.add(misfit for misfit in misfits if misfit is not None)
+            block = [line for line, misfit in zip(block, misfits, strict=True) if misfit is None]
             batch = self._made(block)
         return FileBatch(batch=batch, path=self._path, unit="line", find=lambda: block)
 
@@ -155,10 +155,10 @@ def _numbered(source: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
             yield line.rstrip(b"\r\n"), number
 
 
-def _object_of(data: bytes, number: Callable[[str], float]) -> dict[str, Any]:
+def _object_of(data: bytes) -> dict[str, Any]:
     """The object of a line; raises ValueError saying what it is instead."""
     try:
-        row = json.loads(data.decode(), parse_float=number, object_pairs_hook=_object)
+        row = json.loads(data.decode(), parse_float=JsonNumber, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start}") from None
     except json.JSONDecodeError as error:

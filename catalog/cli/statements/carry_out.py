@@ -6,6 +6,7 @@ When another writer changes rows meanwhile, the statement is worked out again, a
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -28,8 +29,8 @@ from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
-from interbed.storage.write.kept_updates import check_updates
-from interbed.storage.write.row_statements import refusals
+from interbed.storage.write.kept_updates import UpdateCheck
+from interbed.storage.write.row_statements import DELETE, refusals
 
 Connection: TypeAlias = Any
 """A connection of DuckDB."""
@@ -75,10 +76,7 @@ def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement)
     check_no_system_table(name, table)
     if isinstance(statement, InsertStatement):
         return _insert(catalog, connection, table, statement)
-    word = type(statement).__name__.removesuffix("Statement").upper()
-    refusal = refusals(name, table.schema).get(word) if table.schema.has_primary_key else None
-    if refusal is not None:
-        raise NotSupportedError(refusal)
+    _check_takes(table, name, statement)
     work: Callable[[SnapshotRows], StatementResult]
     match statement:
         case DeleteStatement():
@@ -88,16 +86,25 @@ def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement)
             update = _Update(connection, table, statement)
             work = update.carry_out
         case MergeStatement():
-            if any(clause.action == "DELETE" for clause in statement.clauses):
-                refusal = refusals(name, table.schema).get("DELETE") if table.schema.has_primary_key else None
-                if refusal is not None:
-                    raise NotSupportedError(refusal)
             CatalogTables(catalog, connection).define(f"SELECT * FROM {statement.source}")
             merge = MergeStatementPlan(connection, table, statement)
             work = lambda rows: _merged(merge, rows)  # noqa: E731
     # Each try reads the newest snapshot.
     policy = RetryPolicy.of(table.options)
     return policy.redo(lambda: work(SnapshotRows(table.store, str(uuid.uuid4()))))
+
+
+def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateStatement | MergeStatement) -> None:
+    """Raise NotSupportedError for a statement that a table with a primary key can't take."""
+    if not table.schema.has_primary_key:
+        return
+    words = [type(statement).__name__.removesuffix("Statement").upper()]
+    if isinstance(statement, MergeStatement) and any(clause.action == DELETE for clause in statement.clauses):
+        words.append(DELETE)
+    refused = refusals(name, table.schema)
+    for word in words:
+        if word in refused:
+            raise NotSupportedError(refused[word])
 
 
 def _insert(catalog: Catalog, connection: Connection, table: Table, statement: InsertStatement) -> StatementResult:
@@ -124,13 +131,8 @@ def _insert(catalog: Catalog, connection: Connection, table: Table, statement: I
     first = next(found, None)
     snapshot = None
     if first is not None:
-        snapshot = table.append(pa.RecordBatchReader.from_batches(first.schema, _again(first, found)))
+        snapshot = table.append(pa.RecordBatchReader.from_batches(first.schema, chain((first,), found)))
     return StatementResult(table=statement.target.name, statement="INSERT", inserted=rows, snapshot=snapshot)
-
-
-def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _predicate(table: Table, condition: str | None) -> Predicate | None:
@@ -172,7 +174,7 @@ class _Update:
         self._alias = statement.target.alias
         self._values = NewValues(table, self._name)
         self._set = self._values.columns(statement.values)
-        self._schema = table.schema
+        self._check = UpdateCheck(table.schema, f"UPDATE of '{self._name}'")
         check_keys_stay(table, self._set, "UPDATE")
         self._predicate = _predicate(table, statement.condition)
 
@@ -196,5 +198,5 @@ class _Update:
         query = f"SELECT {ROW}, {expressions} FROM interbed_rows AS {quoted(self._alias)}"
         found = self._connection.sql(query).to_arrow_table().combine_chunks().sort_by(ROW)
         made = replaced(batch, found, list(self._set), self._values)
-        check_updates(self._schema, f"UPDATE of '{self._name}'", batch, made)
+        self._check.check(batch, made)
         return made

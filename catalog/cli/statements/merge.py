@@ -13,7 +13,7 @@ from interbed.catalog.cli.statements.parse import MergeClause, MergeStatement
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
-from interbed.storage.write.kept_updates import check_updates
+from interbed.storage.write.kept_updates import UpdateCheck
 
 _TARGET, _SOURCE = "interbed_target", "interbed_source"
 
@@ -36,6 +36,7 @@ class MergeStatementPlan:
         self._statement = statement
         self._table = table
         self._values = NewValues(table, self.name)
+        self._check = UpdateCheck(table.schema, f"MERGE of '{self.name}'", nulls_keep=True)
         self._target = f"{_TARGET} AS {quoted(statement.target.alias)}"
         self._source = f"{_SOURCE} AS {quoted(statement.source_alias)}"
         for clause in statement.clauses:
@@ -75,7 +76,7 @@ class MergeStatementPlan:
                 self._check_keys(batch, result)
                 others = [name for name in expressions if name not in self._table.primary_keys]
                 made = replaced(batch, result, others, self._values)
-                check_updates(self._table.schema, f"MERGE of '{self.name}'", batch, made, nulls_keep=True)
+                self._check.check(batch, made)
                 found.updated.append(made)
         self._check_once(changed, target)
         return found
