@@ -153,7 +153,7 @@ class DeletionGuard:
         if not found.has_links and any(is_below(text, root.text) for root in self._roots if root.is_local):
             # A root above a path without links has none either.
             return
-        roots = [text for root in self._roots for text in self._texts_of(root)]
+        roots = [self._real(root).text for root in self._roots]
         if any(is_below(text, root) for root in (*roots, *made)):
             return
         if claim.is_home and text in made:
@@ -207,15 +207,14 @@ class DeletionGuard:
         place = stored_place(location)
         if place is None:
             raise DirectoryKeptError(f"it cannot be compared with the location of {other}")
-        real = _resolved(place) if place.is_local else self._with_host(place)
-        if found.place.holds(place) or found.real.holds(real):
+        if found.place.holds(place) or found.real.holds(self._real(place)):
             raise DirectoryKeptError(f"it holds {other}")
         if found.identity is not None and place.is_local and found.identity == identity_of(place.path):
             raise DirectoryKeptError(f"it is the directory of {other}")
 
-    def _texts_of(self, place: LocationPlace) -> list[str]:
-        real = _resolved(place) if place.is_local else self._with_host(place)
-        return [real.text]
+    def _real(self, place: LocationPlace) -> LocationPlace:
+        """A place with links resolved where they can be, and with the host of the warehouse where it leaves it out."""
+        return _resolved(place) if place.is_local else self._with_host(place)
 
     def _with_host(self, place: LocationPlace) -> LocationPlace:
         """A place of HDFS that leaves its host to the configuration, with that of the warehouse."""
