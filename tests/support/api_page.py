@@ -90,7 +90,7 @@ rows by themselves (aggregation, first-row) refuse it; in a partial-update table
 ```
 
 In a specification such as `{"day": "mon"}` None and the text of `partition.default-name` mean null, as in Paimon. A
-filter tells both apart: `delete_partitions("day = '__DEFAULT_PARTITION__'")` deletes the rows whose `day` is this
+filter distinguishes them: `delete_partitions("day = '__DEFAULT_PARTITION__'")` deletes the rows whose `day` is this
 text.""",
         ("Table", "load_table", "Snapshot", "Tag", "ChangeView", "SystemTable"),
         ("Table",),

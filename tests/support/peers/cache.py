@@ -107,9 +107,8 @@ def java_classpath(hadoop: str | None = None) -> str:
     return f"{built_once(name, build)}:{jars}/*"
 
 
-def pypaimon_python() -> Path:
-    """The interpreter of an environment with pypaimon and pypaimon-rust, which pin an older pyarrow than ours."""
-    requirements = INTEROP / "pypaimon-requirements.txt"
+def python_with(name: str, requirements: Path) -> Path:
+    """The interpreter of an environment of its own, with what a file of requirements names."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def build(directory: Path) -> None:
@@ -118,20 +117,17 @@ def pypaimon_python() -> Path:
         run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", requirements)
 
     # Called through its symbolic link the interpreter finds its environment wherever the directory is renamed to.
-    return built_once(f"pypaimon-2.1.0-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
+    return built_once(f"{name}-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
+
+
+def pypaimon_python() -> Path:
+    """The interpreter of an environment with pypaimon and pypaimon-rust, which pin an older pyarrow than ours."""
+    return python_with("pypaimon-2.1.0", INTEROP / "pypaimon-requirements.txt")
 
 
 def readers_python() -> Path:
     """The interpreter of an environment with DuckDB, its extension for Iceberg, and ClickHouse."""
-    requirements = INTEROP.parent / "iceberg" / "publish" / "readers-requirements.txt"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-    def build(directory: Path) -> None:
-        run(sys.executable, "-m", "venv", directory)
-        python = directory / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", requirements)
-
-    return built_once(f"readers-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
+    return python_with("readers", INTEROP.parent / "iceberg" / "publish" / "readers-requirements.txt")
 
 
 if __name__ == "__main__":

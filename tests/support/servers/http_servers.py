@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from interbed import testing
-from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.cache import built_once, fingerprint, python_with, run
 from tests.support.peers.spark import PEERS, maven_jars
 
 START_SECONDS_MAX = 120.0
@@ -210,14 +209,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str |
 
 def moto_python() -> Path:
     """The interpreter of an environment with moto."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-    def build(directory: Path) -> None:
-        run(sys.executable, "-m", "venv", directory)
-        python = directory / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", S3_REQUIREMENTS)
-
-    return built_once(f"moto-py{version}-{fingerprint(S3_REQUIREMENTS)}", build) / "bin" / "python"
+    return python_with("moto", S3_REQUIREMENTS)
 
 
 def _free_port() -> int:
