@@ -64,7 +64,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
     extensions.injectResolutionRule(session -> new ViewListing());
     extensions.injectResolutionRule(session -> new SchemaMerging());
-    extensions.injectResolutionRule(session -> new CorrelatedValues());
+    extensions.injectPostHocResolutionRule(session -> new CorrelatedValues());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }

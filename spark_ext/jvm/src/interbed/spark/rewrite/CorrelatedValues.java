@@ -2,6 +2,8 @@ package interbed.spark.rewrite;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.RewriteMergeIntoTable$;
+import org.apache.spark.sql.catalyst.analysis.RewriteUpdateTable$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Exists;
@@ -28,7 +30,9 @@ import scala.runtime.AbstractPartialFunction;
 public final class CorrelatedValues extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.resolveOperators(
+    // Spark 4.0 rewrites them after the rules of extensions only; where Spark has rewritten them, these change nothing.
+    LogicalPlan written = RewriteMergeIntoTable$.MODULE$.apply(RewriteUpdateTable$.MODULE$.apply(plan));
+    return written.resolveOperators(
         new PlanRewrite(
             node -> node instanceof WriteDelta write && write.query().resolved(),
             node ->
