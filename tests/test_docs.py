@@ -13,9 +13,10 @@ import pytest
 import interbed
 from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
-from tests.support.pages import DOCS, Page
+from tests.support.pages import DOCS, Page, check_command, commands
 from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
 from tests.support.servers.http_servers import running_s3
+from tests.support.tally import Tally
 
 
 def test_the_reference_pages_are_as_the_code_has_them() -> None:
@@ -75,6 +76,13 @@ def test_the_page_of_stores_does_what_it_says() -> None:
 @pytest.mark.parametrize(("name", "examples"), [("tutorial.md", 20), ("sql.md", 5)])
 def test_the_python_of_the_page_does_what_it_says(name: str, examples: int, tmp_path: Path) -> None:
     assert Page(name).run_python(warehouse=tmp_path / "lake") >= examples
+
+
+def test_the_commands_of_all_pages_exist(tally: Tally) -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")):
+        for line in commands(page.read_text(encoding="utf-8")):
+            check_command(line)
+            tally("commands on pages", 1)
 
 
 def test_the_loop_on_the_page_of_errors_runs(tmp_path: Path) -> None:

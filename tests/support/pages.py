@@ -3,6 +3,7 @@ there are.
 """
 
 import doctest
+import itertools
 import re
 import shlex
 from collections.abc import Callable
@@ -73,9 +74,18 @@ class Page:
         return len(lines)
 
 
+def commands(text: str) -> list[str]:
+    """The lines of `interbed` in the blocks for a shell, those that go on joined."""
+    blocks = re.findall(r"^ *```(?:shell|sh|bash)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.startswith("interbed ")]
+
+
 def check_command(line: str) -> None:
-    """Check that a command and its options exist."""
-    words = shlex.split(line, comments=True)
+    """Check that a command and its options exist, up to what the shell does with its output."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+    lexer.whitespace_split = True
+    words = list(itertools.takewhile(lambda word: not set(word) <= set("|&;>"), lexer))
     assert words[0] == "interbed"
     command: click.Command = main
     context = click.Context(main)
@@ -84,5 +94,5 @@ def check_command(line: str) -> None:
         if isinstance(command, click.Group) and (found := command.get_command(context, word)) is not None:
             command = found
             known |= {name for parameter in command.params for name in parameter.opts}
-    assert not isinstance(command, click.Group), line
+    assert not isinstance(command, click.Group) or command.invoke_without_command, line
     assert {word for word in words if word.startswith("-")} <= known, line

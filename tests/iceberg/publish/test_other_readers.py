@@ -1,8 +1,6 @@
 """Published tables as DuckDB and ClickHouse read them, by the page docs/readers.md."""
 
 import datetime as dt
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +11,9 @@ import pytest
 
 import interbed
 from interbed.storage.table.table import Table
+from tests.iceberg.publish.readers import read_by_others
 from tests.iceberg.publish.tables import VECTORS, lake
 from tests.support.pages import Page
-from tests.support.peers.cache import readers_python
 from tests.support.tally import Tally
 
 PAGE = Page("readers.md")
@@ -48,16 +46,6 @@ KINDS: Mapping[str, dict[str, Any]] = {
 REFUSED = {("clickhouse", "vectors of an append table")}
 
 
-def run(statements: Sequence[tuple[str, str]]) -> list[tuple[Any, str | None]]:
-    """The rows, or the error, of each statement."""
-    program = Path(__file__).with_name("readers_program.py")
-    command = [readers_python(), program]
-    text = json.dumps(statements)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return [(rows, error) for rows, error in json.loads(done.stdout)]
-
-
 def made(warehouse: Path, name: str, kind: Mapping[str, Any], storage: str) -> Table:
     """A table of the kind with deleted, changed and new rows."""
     options = {"metadata.iceberg.storage": storage, **kind.get("options", {})}
@@ -88,7 +76,7 @@ def test_they_read_the_rows_that_interbed_reads(tmp_path: Path, storage: str, ta
             if engine == "clickhouse":
                 wanted = wanted.replace("BIGINT", "Nullable(Int64)").replace("INTEGER", "Nullable(Int8)")
             tried.append((engine, f"SELECT {wanted} FROM {where} ORDER BY id"))
-    answers = iter(run(tried))
+    answers = iter(read_by_others(tried))
     for kind, table in tables.items():
         expected = [_texts(row) for row in sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])]
         for engine in ENGINES:
@@ -112,7 +100,7 @@ def test_the_statements_of_the_page_run(tmp_path: Path) -> None:
     found = [line for block in PAGE.blocks("sql") for line in block.splitlines() if line.startswith("SELECT")]
     here = [line.replace("/tmp/lake/shop.db/items", path).rstrip(";") for line in found]
     statements = [("duckdb" if "iceberg_scan" in line else "clickhouse", line) for line in here]
-    assert [rows for rows, _ in run(statements)] == [[["3", "18"]], [["3", "18"]]]
+    assert [rows for rows, _ in read_by_others(statements)] == [[["3", "18"]], [["3", "18"]]]
     assert table.scan().to_arrow().num_rows == 3
 
 

@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
 
 _PEERS = Path(__file__).resolve().parents[2] / "peers"
@@ -112,7 +112,7 @@ def running_debezium(
     """
     with tempfile.TemporaryDirectory(prefix="interbed-debezium-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
-        port = _free_port()
+        port = free_port()
         _write_properties(directory / "worker.properties", _worker(kafka, directory, port))
         converters = _json(schemas) if registry is None else _avro(registry)
         _write_properties(
@@ -220,10 +220,3 @@ def _converter_jars() -> Path:
         run("mvn", "-q", "-B", "-f", CONVERTER_POM, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
 
     return built_once(f"avro-converter-{fingerprint(CONVERTER_POM)}", build)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

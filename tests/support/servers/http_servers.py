@@ -12,7 +12,6 @@ import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from interbed import testing
 from tests.support.peers.cache import built_once, fingerprint, python_with, run
 from tests.support.peers.spark import PEERS, maven_jars
+from tests.support.servers.ports import free_port
 
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0
@@ -55,7 +55,7 @@ def for_hadoop(store: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
     """Adobe's S3Mock with an empty bucket: a second store that heeds the conditions of puts, with other code."""
-    port, secure = _free_port(), _free_port()
+    port, secure = free_port(), free_port()
     jar = next(maven_jars("s3mock", "s3mock-4.6.0").glob("*.jar"))
     command = [*_JAVA, "-jar", str(jar), f"--server.port={secure}", f"--com.adobe.testing.s3mock.httpPort={port}"]
     with _running(command, port, "/", {"COM_ADOBE_TESTING_S3MOCK_STORE_INITIAL_BUCKETS": bucket}):
@@ -74,7 +74,7 @@ def running_s3proxy(bucket: str, directory: Path | None = None) -> Iterator[dict
     Its options go by Hadoop's names.
     """
     provider = "transient" if directory is None else f"filesystem\njclouds.filesystem.basedir={directory}"
-    port = _free_port()
+    port = free_port()
     jar = next(maven_jars("s3proxy", "s3proxy-2.6.0").glob("*.jar"))
     with tempfile.TemporaryDirectory(prefix="interbed-s3proxy-") as name:
         settings = Path(name) / "s3proxy.conf"
@@ -102,7 +102,7 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 @contextmanager
 def running_azurite(container: str) -> Iterator[dict[str, str]]:
     """Azure's blobs with an empty container, of the account AZURITE_ACCOUNT."""
-    port = _free_port()
+    port = free_port()
     program = _azurite() / "node_modules" / ".bin" / "azurite-blob"
     command = [str(program), "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
     place = f"/{AZURITE_ACCOUNT}/{container}"
@@ -146,7 +146,7 @@ def _azurite() -> Path:
 @contextmanager
 def running_rest_catalog(warehouse: Path) -> Iterator[str]:
     """Iceberg's REST catalog in Java over a directory; its address."""
-    port = _free_port()
+    port = free_port()
     jars = maven_jars("iceberg_rest", "iceberg-rest-1.10.0")
     command = [*_JAVA, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
     with _running(
@@ -210,13 +210,6 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str |
 def moto_python() -> Path:
     """The interpreter of an environment with moto."""
     return python_with("moto", S3_REQUIREMENTS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
+
+from tests.support.servers.ports import free_port
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
@@ -44,7 +45,7 @@ class PostgresServer:
         # The server is thrown away: without synchronization the cluster is made in half of the time.
         options = ["-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8"]
         _run([self._binaries / "initdb", "-D", directory / "data", *options], self._identity)
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -174,10 +175,3 @@ def _wait_until_ready(binaries: Path, port: int, process: subprocess.Popen[bytes
             return
         time.sleep(0.05)
     raise RuntimeError(f"PostgreSQL did not start: {log.read_text(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

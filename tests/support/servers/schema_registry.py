@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.servers.ports import free_port
 
 POM = Path(__file__).resolve().parents[2] / "peers" / "schema_registry" / "pom.xml"
 START_SECONDS_MAX = 120.0
@@ -68,7 +68,7 @@ def running_schema_registry() -> Iterator[SchemaRegistryServer]:
     """A registry without schemas that runs."""
     with tempfile.TemporaryDirectory(prefix="interbed-registry-", ignore_cleanup_errors=True) as name:
         log = Path(name) / "registry.log"
-        server = SchemaRegistryServer(_free_port())
+        server = SchemaRegistryServer(free_port())
         process = _start(Path(name), server.port, log)
         try:
             _wait_until_ready(server, process, log)
@@ -114,10 +114,3 @@ def _distribution() -> Path:
         run("mvn", "-q", "-B", "-f", POM, "dependency:unpack-dependencies", *where)
 
     return built_once(f"schema-registry-{fingerprint(POM)}", build)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

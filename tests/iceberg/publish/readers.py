@@ -1,0 +1,19 @@
+"""Statements in DuckDB and ClickHouse, which have an environment of their own."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.peers.cache import readers_python
+
+
+def read_by_others(statements: Sequence[tuple[str, str]]) -> list[tuple[Any, str | None]]:
+    """The rows, or the error, of each statement; each comes with `duckdb` or `clickhouse`."""
+    program = Path(__file__).with_name("readers_program.py")
+    command = [readers_python(), program]
+    text = json.dumps(statements)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return [(rows, error) for rows, error in json.loads(done.stdout)]
