@@ -20,6 +20,7 @@ from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
@@ -46,8 +47,7 @@ class ChangeFit:
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
         schema = self._table.schema
         known = {f.name: f.type for f in schema.fields}
-        # The types of these stay; a value that is none of theirs makes its message bad.
-        keys = {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
+        keys = fixed_columns(schema)
         found: list[pa.Field[Any]] = []
         impossible = guessed_in_vain(changes, known)
         for column in changes.rows.schema:
@@ -78,9 +78,10 @@ class ChangeFit:
         rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
+        fixed = fixed_columns(self._table.schema)
         columns, reasons = converted_columns(
             [one_array(rows.column(n)) for n in names],
-            [_converter(fields[n].type, n, is_stated=n in changes.stated) for n in names],
+            [_converter(fields[n].type, n, is_stated=n in changes.stated, is_fixed=n in fixed) for n in names],
             names,
             [type_to_arrow(fields[n].type) for n in names],
         )
@@ -143,6 +144,11 @@ class ChangeFit:
         return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
 
 
+def fixed_columns(schema: TableSchema) -> Collection[str]:
+    """The columns whose types stay, as rows are found by them; a value that is none of theirs makes its message bad."""
+    return {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
+
+
 def guessed_in_vain(changes: RowChanges, known: Collection[str]) -> dict[str, str]:
     """The columns whose names are of single messages, as their types are guessed, and that a table with the columns
     `known` can't get; and why.
@@ -161,12 +167,20 @@ def without_a_column(changes: RowChanges, known: Collection[str]) -> dict[int, s
     return reasons
 
 
-def _converter(target: DataType, name: str, *, is_stated: bool) -> Callable[[Array], Array]:
+def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) -> Callable[[Array], Array]:
     """What makes values of a column of a table of those of messages; it raises ValueError."""
     arrow = type_to_arrow(target)
 
     def convert(values: Array) -> Array:
-        found = fitted(values if is_stated else parsed(values, target), target)
+        try:
+            found = fitted(values if is_stated else parsed(values, target), target)
+        except MISFITS as error:
+            if is_fixed and is_stated and _widens(target, values.type):
+                raise ValueError(
+                    f"{error}; the source has {type_from_arrow(values.type)} there by now, and a column of a key keeps "
+                    f"its type {target}: let the topic or the source's table go to a new table"
+                ) from error
+            raise
         without_hidden_nulls(found, arrow, name)
         return found
 

@@ -70,6 +70,12 @@ UNWRITABLE: Mapping[str, Unwritable] = {
     "a key that is too large": Unwritable(
         change=row(id=2**40), columns=("id INT", "qty INT", "name STRING"), names=f"'id' has {2**40}"
     ),
+    "a key whose type became wider at the source": Unwritable(
+        change=row(id=2**40),
+        columns=("id INT", "qty INT", "name STRING"),
+        formats=STATED,
+        names="BIGINT there by now, and a column of a key keeps its type INT",
+    ),
     "a key that is too long": Unwritable(
         change=row(code="abcd"),
         good={**GOOD, "code": "abc"},
