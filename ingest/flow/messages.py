@@ -29,6 +29,8 @@ class Messages:
     offsets: Offsets
     keys: "pa.Array[Any]"
     values: "pa.Array[Any]"
+    moved: "npt.NDArray[np.bool_] | None" = None
+    """Which of them insert a row that had another key before (header `__debezium.oldkey`); None for no one."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -45,6 +47,7 @@ class Messages:
             offsets=self.offsets[start:end],
             keys=self.keys.slice(start, end - start),
             values=self.values.slice(start, end - start),
+            moved=None if self.moved is None else self.moved[start:end],
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "Messages":
@@ -60,17 +63,24 @@ class Messages:
             offsets=self.offsets[chosen],
             keys=self.keys.take(indices),
             values=self.values.take(indices),
+            moved=None if self.moved is None else self.moved[chosen],
         )
 
     def followed_by(self, other: "Messages") -> "Messages":
         """These messages and others of the same topic after them."""
+        has_moved = self.moved is not None or other.moved is not None
         return Messages(
             topic=self.topic,
             partitions=np.concatenate([self.partitions, other.partitions]),
             offsets=np.concatenate([self.offsets, other.offsets]),
             keys=pa.concat_arrays([self.keys, other.keys]),
             values=pa.concat_arrays([self.values, other.values]),
+            moved=np.concatenate([self.are_moved(), other.are_moved()]) if has_moved else None,
         )
+
+    def are_moved(self) -> "npt.NDArray[np.bool_]":
+        """`moved` for each of them."""
+        return np.zeros(len(self), bool) if self.moved is None else self.moved
 
 
 @dataclass(frozen=True, slots=True)

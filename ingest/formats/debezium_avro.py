@@ -117,7 +117,7 @@ class DebeziumAvro:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
-        changes = [found for part in parts for found in self._changes(part, messages.keys, bad)]
+        changes = [found for part in parts for found in self._changes(part, messages, bad)]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
@@ -137,11 +137,14 @@ class DebeziumAvro:
             self._readers[number, of_keys] = _key_reader(schema) if of_keys else _event_reader(schema)
         return self._readers[number, of_keys]
 
-    def _changes(self, part: "_Part", keys: Array, bad: list[BadMessage]) -> list[RowChanges]:
-        """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
+    def _changes(self, part: "_Part", messages: Messages, bad: list[BadMessage]) -> list[RowChanges]:
+        """The rows of the events among the messages, by the key that they declare."""
+        keys = messages.keys
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
         types = {name: each.type for name, each in part.types.items()}
-        befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=updated)
+        # An update of the key comes as a deletion and an insertion, which leaves out values as other updates do.
+        continued = updated | (part.ops("c") & messages.are_moved()[part.index])
+        befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=continued)
         part = replace(part, before=befores, after=afters)
         (before, after), reasons = part.converted()
         lacking = np.flatnonzero(deleted & ~valid(part.before))

@@ -101,7 +101,7 @@ class DebeziumJson:
         changes = [
             found
             for part in parts
-            for found in part.changes(messages.keys, self._keys, self._unavailable, self._lacking, bad)
+            for found in part.changes(messages, self._keys, self._unavailable, self._lacking, bad)
         ]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
@@ -247,13 +247,14 @@ class _Part:
 
     def changes(
         self,
-        keys: Array,
+        messages: Messages,
         declared: JsonKeys,
         unavailable: UnavailableValue,
         lacking: LackingColumns,
         bad: list[BadMessage],
     ) -> list[RowChanges]:
-        """The rows of the events, by the key that they declare; `keys` are the keys of all messages."""
+        """The rows of the events among the messages, by the key that they declare."""
+        keys = messages.keys
         complete = self._with_keys_of_deletions(keys)
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
@@ -265,7 +266,9 @@ class _Part:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
             before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
-            before, after, unsent, may_lack = complete._without_unsent(before, after, unavailable, lacking)
+            before, after, unsent, may_lack = complete._without_unsent(
+                before, after, unavailable, lacking, moved=messages.are_moved()[complete.index]
+            )
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
         bad += [BadMessage(int(complete.index[i]), reason) for i, reason in reasons.items()]
@@ -294,12 +297,14 @@ class _Part:
         return declared.of(self.source, taken(keys, index)).part(changes, events)
 
     def _without_unsent(
-        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns
+        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns, *, moved: Mask
     ) -> tuple[Any, Any, dict[str, Unsent], Unsent | None]:
         """Both rows with nulls for what updates lack, which values those are, and which updates may lack others."""
         updated = self.ops("u") & valid(after)
         types = {name: each.type for name, each in self.types.items()} or None
-        before, after, absent = unavailable.resolved(before, after, types, updated=updated)
+        # An update of the key comes as a deletion and an insertion, which leaves out values as other updates do.
+        continued = updated | (self.ops("c") & moved & valid(after))
+        before, after, absent = unavailable.resolved(before, after, types, updated=continued)
         unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:
             return before, after, unsent, None

@@ -168,3 +168,25 @@ def test_a_run_that_is_told_to_stop_commits_what_it_has_read(kafka: KafkaServer,
     last = json.loads(output.splitlines()[-1])
     assert (last["event"], last["rows"]) == ("end", {"shop.orders": 50})
     assert len(rows_of(lake(tmp_path))) == 50
+
+
+def test_an_update_of_the_key_without_a_large_value_is_a_bad_message(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, word = "moved.public.orders", "__debezium_unavailable_value"
+    make_topic(kafka, topic)
+    produce(kafka, topic, [event("c", None, {"id": 1, "v": word}), event("d", {"id": 1, "v": None}, None)])
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    key, value = event("c", None, {"id": 2, "v": word})
+    headers: Any = {"__debezium.oldkey": json.dumps({"id": 1}).encode()}
+    producer.produce(topic, json.dumps(value).encode(), json.dumps(key).encode(), headers=headers)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    produce(kafka, topic, [event("c", None, {"id": 3, "v": word})])
+
+    arguments = ["--topic", topic, "--database", "moved", "--until-end"]
+    refused = subprocess.run(
+        command(kafka, tmp_path, *arguments), capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert refused.returncode != 0
+    assert "offset 2" in refused.stderr
+    assert "leaves out the column 'v'" in refused.stderr
+    ingest(kafka, tmp_path, "--topic", topic, "--database", "moved", "--skip-bad")
+    assert rows_of(lake(tmp_path), "moved.orders") == [{"id": 3, "v": word}]

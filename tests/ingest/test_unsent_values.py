@@ -5,11 +5,12 @@ import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -22,6 +23,7 @@ from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.every_format import Change, Row, Written, ingested, written
 from tests.ingest.formats.test_pgoutput import UNCHANGED
+from tests.ingest.memory_source import messages_of
 from tests.ingest.shop import lake
 from tests.support.tally import Tally
 
@@ -319,3 +321,22 @@ def test_an_hstore_that_was_not_sent_leaves_no_field_behind(tmp_path: Path) -> N
         found = outcome(tmp_path / str(number), written(form, changes, types), options=PARTIAL)
         assert not found.bad
         assert found.rows == [{"id": 1, "n": 7, "v": real}]
+
+
+@pytest.mark.parametrize("form", ["debezium-json", "debezium-json-schema", "debezium-avro"])
+def test_the_insertion_of_an_update_of_the_key_may_leave_out_values(form: str) -> None:
+    word = "__debezium_unavailable_value"
+    stream = written(form, [Change(after={"id": 1, "v": word})] * 2, {"id": "bigint", "v": "text"})
+    messages = messages_of([value for _, value in stream.messages], [key for key, _ in stream.messages])
+    [plain] = stream.decoder().decode(messages).changes
+    assert plain.rows["v"].to_pylist() == [word, word]
+    assert not plain.unsent
+
+    moved = replace(messages, moved=np.array([False, True]))
+    [found] = stream.decoder().decode(moved).changes
+    assert found.rows["v"].to_pylist() == [word, None]
+    assert found.unsent["v"].rows.tolist() == [False, True]
+
+    halves = moved.slice(0, 1).followed_by(moved.take(np.array([1])))
+    assert halves.are_moved().tolist() == [False, True]
+    assert messages.followed_by(messages).moved is None

@@ -62,6 +62,9 @@ class Telling:
         assert seen(self.model[0].read(), self.story.case) == rows, "interbed reads what Java wrote"
         assert seen(self.shared[0].read(), self.story.case) == rows, "interbed reads the shared table"
         assert seen(self.shared[1].read(), self.story.case) == rows, "Java reads the shared table"
+        if self.story.options.get("merge-engine") == "first-row" and self.story.producer == "none":
+            # What is written there is no change where the key has a row: interbed refuses to read it as one.
+            return
         told = self._told(self.model, self.model[1])
         assert self._told(self.model, self.model[0]) == told, "interbed reads the changes that Java wrote"
         assert self._told(self.shared, self.shared[0]) == told, "interbed reads the changes of the shared table"

@@ -197,8 +197,8 @@ row (counted from 0) and the value. The same holds for the parts of lists, maps 
 | rows | ROW | fields by name; absent ones are null, unknown ones are refused or added by `merge_schema` |
 | maps | MAP | a key that comes twice is refused |
 
-NaN stays NaN, but in a pandas frame, where NaN is the mark of a missing value: there it is null. To write NaN from pandas,
-pass its values as Arrow has them: `pa.table({"x": pa.array(frame["x"], from_pandas=False)})`.
+NaN stays NaN, but in a pandas frame, where NaN is the mark of a missing value: there it is null. To write NaN from
+pandas, pass its values as Arrow has them: `pa.table({"x": pa.array(frame["x"], from_pandas=False)})`.
 
 DATE and TIMESTAMP reach beyond the years 1 to 9999 of Python's `date` and `datetime`; Arrow, Polars and DuckDB hold
 such values. Where interbed gives values of Python (`get`, statistics, rows of pypaimon's builders), `FarDate` and

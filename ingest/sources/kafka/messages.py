@@ -14,6 +14,9 @@ import pyarrow as pa
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, buffer_of
 
+OLD_KEY = "__debezium.oldkey"
+"""The header of the insertion that Debezium makes, after a deletion, of an update of a primary key."""
+
 Partition = tuple[str, int]
 """A topic, and the number of a partition."""
 
@@ -26,6 +29,7 @@ class _Columns:
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    moved: list[bool] = field(default_factory=list)
 
 
 class KafkaMessages:
@@ -66,6 +70,7 @@ class KafkaMessages:
                 offsets=np.array(columns.offsets, np.int64),
                 keys=_binary(columns.keys),
                 values=_binary(columns.values),
+                moved=np.array(columns.moved, bool) if any(columns.moved) else None,
             )
             for topic, columns in self._of_topics.items()
         ]
@@ -79,12 +84,18 @@ class KafkaMessages:
         columns.offsets.extend(offsets)
         columns.keys.extend([message.key() for message in messages])
         columns.values.extend(values)
+        columns.moved.extend([_is_moved(message.headers()) for message in messages])
         # Of the offsets of a partition the last one stays in the dictionary.
         last: Mapping[int, int] = dict(zip(partitions, offsets, strict=True))
         self.positions |= {(topic, partition): offset + 1 for partition, offset in last.items()}
         sizes = [len(value) for value in values if value is not None]
         self.bytes += sum(sizes)
         self.largest = max([self.largest, *sizes])
+
+
+def _is_moved(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
+    """Whether Debezium says with an insertion which key the row had before."""
+    return bool(headers) and any(name == OLD_KEY for name, _ in headers or ())
 
 
 def _binary(values: Sequence[bytes | None]) -> Array:
