@@ -17,6 +17,7 @@ import interbed
 from interbed.storage.base.errors import AccessRefusedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.stores import aws_keys
 from tests.support.servers.http_servers import AZURITE_ACCOUNT, AZURITE_KEY, running_azurite, running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import each_run
@@ -177,7 +178,11 @@ def test_a_commit_with_expired_credentials_may_be_done_again(proxy: StoreProxy) 
     assert ids(table) == [1, 2]
 
 
-def test_a_job_goes_on_over_tokens_that_expire(proxy: StoreProxy, tmp_path: Path) -> None:
+def test_a_job_goes_on_over_tokens_that_expire(
+    proxy: StoreProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Keys with five minutes or less to live are read again after a tenth of a second, without a refusal.
+    monkeypatch.setattr(aws_keys, "_RENEWAL_MINUTES", 60)
     (tmp_path / ".aws").mkdir()
     tokens, number = Tokens("0"), 0
 
@@ -211,8 +216,8 @@ def test_a_job_goes_on_over_tokens_that_expire(proxy: StoreProxy, tmp_path: Path
         table.compact()
         assert ids(table) == list(range(20))
     assert number > 5
-    # A client may have read the file again before it asked with the token that had expired.
-    assert tokens.refused > 0
+    # The first one was there from the beginning, and after the last one there may have been nothing to ask.
+    assert tokens.refused >= number - 2
 
 
 @pytest.fixture(scope="module")
