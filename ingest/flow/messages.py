@@ -29,8 +29,8 @@ class Messages:
     offsets: Offsets
     keys: "pa.Array[Any]"
     values: "pa.Array[Any]"
-    moved: "npt.NDArray[np.bool_] | None" = None
-    """Which of them insert a row that had another key before (header `__debezium.oldkey`); None for no one."""
+    rekeyed: "npt.NDArray[np.bool_] | None" = None
+    """Messages that insert a row under its new key after an update of the key; None where there are none."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -47,7 +47,7 @@ class Messages:
             offsets=self.offsets[start:end],
             keys=self.keys.slice(start, end - start),
             values=self.values.slice(start, end - start),
-            moved=None if self.moved is None else self.moved[start:end],
+            rekeyed=None if self.rekeyed is None else self.rekeyed[start:end],
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "Messages":
@@ -63,24 +63,24 @@ class Messages:
             offsets=self.offsets[chosen],
             keys=self.keys.take(indices),
             values=self.values.take(indices),
-            moved=None if self.moved is None else self.moved[chosen],
+            rekeyed=None if self.rekeyed is None else self.rekeyed[chosen],
         )
 
     def followed_by(self, other: "Messages") -> "Messages":
         """These messages and others of the same topic after them."""
-        has_moved = self.moved is not None or other.moved is not None
+        has_rekeyed = self.rekeyed is not None or other.rekeyed is not None
         return Messages(
             topic=self.topic,
             partitions=np.concatenate([self.partitions, other.partitions]),
             offsets=np.concatenate([self.offsets, other.offsets]),
             keys=pa.concat_arrays([self.keys, other.keys]),
             values=pa.concat_arrays([self.values, other.values]),
-            moved=np.concatenate([self.are_moved(), other.are_moved()]) if has_moved else None,
+            rekeyed=np.concatenate([self.rekeyed_mask(), other.rekeyed_mask()]) if has_rekeyed else None,
         )
 
-    def are_moved(self) -> "npt.NDArray[np.bool_]":
-        """`moved` for each of them."""
-        return np.zeros(len(self), bool) if self.moved is None else self.moved
+    def rekeyed_mask(self) -> "npt.NDArray[np.bool_]":
+        """`rekeyed`, with an entry for each message in any case."""
+        return np.zeros(len(self), bool) if self.rekeyed is None else self.rekeyed
 
 
 @dataclass(frozen=True, slots=True)

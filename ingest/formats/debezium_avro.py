@@ -45,6 +45,7 @@ from interbed.ingest.formats.debezium_events import (
     Kinds,
     events_of,
     kinds_of,
+    leaving_out,
     of_kind,
     whats_wrong,
 )
@@ -142,9 +143,8 @@ class DebeziumAvro:
         keys = messages.keys
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
         types = {name: each.type for name, each in part.types.items()}
-        # An update of the key comes as a deletion and an insertion, which leaves out values as other updates do.
-        continued = updated | (part.ops("c") & messages.are_moved()[part.index])
-        befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=continued)
+        leaving = leaving_out(part.kinds, messages.rekeyed_mask()[part.index])
+        befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=leaving)
         part = replace(part, before=befores, after=afters)
         (before, after), reasons = part.converted()
         lacking = np.flatnonzero(deleted & ~valid(part.before))

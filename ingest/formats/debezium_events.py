@@ -43,6 +43,14 @@ def of_kind(kinds: Kinds, *wanted: str) -> Mask:
     return found
 
 
+def leaving_out(kinds: Kinds, rekeyed: Mask) -> Mask:
+    """Which of the events may leave out values: updates, and insertions that are the second part of an update of a key.
+
+    `rekeyed` has an entry for each event; see Messages.
+    """
+    return of_kind(kinds, "u") | (of_kind(kinds, "c") & rekeyed)
+
+
 def whats_wrong(op: Array, kinds: Kinds, before: Array, after: Array) -> dict[int, str]:
     """Why events can't be understood, by their place; deletions have the message's key for a row that is missing."""
     reasons: dict[int, str] = {}

@@ -42,6 +42,7 @@ from interbed.ingest.formats.debezium_events import (
     Kinds,
     events_of,
     kinds_of,
+    leaving_out,
     of_kind,
     whats_wrong,
 )
@@ -267,7 +268,7 @@ class _Part:
         else:
             before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
             before, after, unsent, may_lack = complete._without_unsent(
-                before, after, unavailable, lacking, moved=messages.are_moved()[complete.index]
+                before, after, unavailable, lacking, rekeyed=messages.rekeyed_mask()[complete.index]
             )
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
@@ -297,14 +298,13 @@ class _Part:
         return declared.of(self.source, taken(keys, index)).part(changes, events)
 
     def _without_unsent(
-        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns, *, moved: Mask
+        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns, *, rekeyed: Mask
     ) -> tuple[Any, Any, dict[str, Unsent], Unsent | None]:
         """Both rows with nulls for what updates lack, which values those are, and which updates may lack others."""
         updated = self.ops("u") & valid(after)
         types = {name: each.type for name, each in self.types.items()} or None
-        # An update of the key comes as a deletion and an insertion, which leaves out values as other updates do.
-        continued = updated | (self.ops("c") & moved & valid(after))
-        before, after, absent = unavailable.resolved(before, after, types, updated=continued)
+        leaving = leaving_out(self.kinds, rekeyed) & valid(after)
+        before, after, absent = unavailable.resolved(before, after, types, updated=leaving)
         unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:
             return before, after, unsent, None

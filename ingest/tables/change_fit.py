@@ -47,7 +47,7 @@ class ChangeFit:
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
         schema = self._table.schema
         known = {f.name: f.type for f in schema.fields}
-        keys = fixed_columns(schema)
+        keys = _fixed_columns(schema)
         found: list[pa.Field[Any]] = []
         impossible = guessed_in_vain(changes, known)
         for column in changes.rows.schema:
@@ -78,7 +78,7 @@ class ChangeFit:
         rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
-        fixed = fixed_columns(self._table.schema)
+        fixed = _fixed_columns(self._table.schema)
         columns, reasons = converted_columns(
             [one_array(rows.column(n)) for n in names],
             [_converter(fields[n].type, n, is_stated=n in changes.stated, is_fixed=n in fixed) for n in names],
@@ -144,8 +144,8 @@ class ChangeFit:
         return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
 
 
-def fixed_columns(schema: TableSchema) -> Collection[str]:
-    """The columns whose types stay, as rows are found by them; a value that is none of theirs makes its message bad."""
+def _fixed_columns(schema: TableSchema) -> Collection[str]:
+    """The columns by which rows are found. Their types stay: a message with a value of another type is bad."""
     return {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
 
 
@@ -177,8 +177,8 @@ def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) 
         except MISFITS as error:
             if is_fixed and is_stated and _widens(target, values.type):
                 raise ValueError(
-                    f"{error}; the source has {type_from_arrow(values.type)} there by now, and a column of a key keeps "
-                    f"its type {target}: let the topic or the source's table go to a new table"
+                    f"{error}; the source's type is {type_from_arrow(values.type)} now, and a key column keeps its "
+                    f"type {target}: write the source's table to a new table"
                 ) from error
             raise
         without_hidden_nulls(found, arrow, name)

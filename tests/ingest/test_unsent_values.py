@@ -332,11 +332,11 @@ def test_the_insertion_of_an_update_of_the_key_may_leave_out_values(form: str) -
     assert plain.rows["v"].to_pylist() == [word, word]
     assert not plain.unsent
 
-    moved = replace(messages, moved=np.array([False, True]))
-    [found] = stream.decoder().decode(moved).changes
+    rekeyed = replace(messages, rekeyed=np.array([False, True]))
+    [found] = stream.decoder().decode(rekeyed).changes
     assert found.rows["v"].to_pylist() == [word, None]
     assert found.unsent["v"].rows.tolist() == [False, True]
 
-    halves = moved.slice(0, 1).followed_by(moved.take(np.array([1])))
-    assert halves.are_moved().tolist() == [False, True]
-    assert messages.followed_by(messages).moved is None
+    halves = rekeyed.slice(0, 1).followed_by(rekeyed.take(np.array([1])))
+    assert halves.rekeyed_mask().tolist() == [False, True]
+    assert messages.followed_by(messages).rekeyed is None

@@ -74,7 +74,7 @@ UNWRITABLE: Mapping[str, Unwritable] = {
         change=row(id=2**40),
         columns=("id INT", "qty INT", "name STRING"),
         formats=STATED,
-        names="BIGINT there by now, and a column of a key keeps its type INT",
+        names="the source's type is BIGINT now, and a key column keeps its type INT",
     ),
     "a key that is too long": Unwritable(
         change=row(code="abcd"),

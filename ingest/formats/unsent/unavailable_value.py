@@ -13,8 +13,8 @@ stands in their place depends on the column's type:
 | hstore | {placeholder: placeholder}, as a map or as JSON |
 | geometry | a struct whose wkb are its bytes |
 
-Only an update leaves values out, be it that of a key, which comes as a deletion and an insertion with the header
-`__debezium.oldkey`. Source: Debezium's `UnchangedToastedPlaceholder`, `PostgresValueConverter` and
+Only an update leaves values out. An update of a key comes as a deletion and an insertion, whose header
+`__debezium.oldkey` says so. Source: Debezium's `UnchangedToastedPlaceholder`, `PostgresValueConverter` and
 `ReselectColumnsPostProcessor`.
 """
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, buffer_of
 
-OLD_KEY = "__debezium.oldkey"
-"""The header of the insertion that Debezium makes, after a deletion, of an update of a primary key."""
+_OLD_KEY = "__debezium.oldkey"
+"""Debezium writes an update of a primary key as a deletion and an insertion; the insertion has this header."""
 
 Partition = tuple[str, int]
 """A topic, and the number of a partition."""
@@ -29,7 +29,7 @@ class _Columns:
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
-    moved: list[bool] = field(default_factory=list)
+    rekeyed: list[bool] = field(default_factory=list)
 
 
 class KafkaMessages:
@@ -70,7 +70,7 @@ class KafkaMessages:
                 offsets=np.array(columns.offsets, np.int64),
                 keys=_binary(columns.keys),
                 values=_binary(columns.values),
-                moved=np.array(columns.moved, bool) if any(columns.moved) else None,
+                rekeyed=np.array(columns.rekeyed, bool) if any(columns.rekeyed) else None,
             )
             for topic, columns in self._of_topics.items()
         ]
@@ -84,7 +84,7 @@ class KafkaMessages:
         columns.offsets.extend(offsets)
         columns.keys.extend([message.key() for message in messages])
         columns.values.extend(values)
-        columns.moved.extend([_is_moved(message.headers()) for message in messages])
+        columns.rekeyed.extend([_is_rekeyed(message.headers()) for message in messages])
         # Of the offsets of a partition the last one stays in the dictionary.
         last: Mapping[int, int] = dict(zip(partitions, offsets, strict=True))
         self.positions |= {(topic, partition): offset + 1 for partition, offset in last.items()}
@@ -93,9 +93,9 @@ class KafkaMessages:
         self.largest = max([self.largest, *sizes])
 
 
-def _is_moved(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
-    """Whether Debezium says with an insertion which key the row had before."""
-    return bool(headers) and any(name == OLD_KEY for name, _ in headers or ())
+def _is_rekeyed(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
+    """Whether Debezium names the key that the inserted row had before."""
+    return headers is not None and any(name == _OLD_KEY for name, _ in headers)
 
 
 def _binary(values: Sequence[bytes | None]) -> Array:
