@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,25 +63,28 @@ class Tour:
 
     def type_block(self, language: str, block: str) -> None:
         """Type one block."""
-        for name, here in self.changes.items():
-            block = block.replace(name, here)
         if language == "python":
-            exec(block, self.names)
+            exec(self.changed(block), self.names)
         elif "iceberg_scan" in block:
-            for statement in statements(block):
+            for statement in statements(self.changed(block)):
                 [(self.others[statement], error)] = read_by_others([("duckdb", statement)])
                 assert error is None, error
         elif language == "sql":
-            for statement in statements(block):
+            for statement in statements(self.changed(block)):
                 self.answers[statement] = self.session.sql(statement).collect()
         else:
+            # Line by line: one of them starts the server, whose address the next ones name.
             for line in block.splitlines():
-                self.type_line(line)
+                self.type_line(self.changed(line))
+
+    def changed(self, text: str) -> str:
+        """The text with what the reader writes in the place of names."""
+        for name, here in self.changes.items():
+            text = text.replace(name, here)
+        return text
 
     def type_line(self, line: str) -> None:
         """Type one line of a shell; lines of pip and make are typed elsewhere."""
-        for name, here in self.changes.items():
-            line = line.replace(name, here)
         [program, *words] = shlex.split(line, comments=True)
         if program == "export":
             [name, _, value] = words[0].partition("=")
@@ -120,7 +122,7 @@ class Tour:
 
 
 def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
-    spark: SparkSession, tmp_path: Path, environment: Mapping[str, str]
+    spark: SparkSession, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     pq.write_table(MORE, tmp_path / "more.parquet")
     (tmp_path / "dirty.csv").write_text(DIRTY)
@@ -140,7 +142,7 @@ def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
             "thrift://java-host:9083": source,
             "--health-port 9084": f"--health-port {free_port()}",
         }
-        tour = Tour(spark.newSession(), tmp_path, {**environment}, changes, stack)
+        tour = Tour(spark.newSession(), tmp_path, environment, changes, stack)
         for language, block in BLOCK.findall(README.read_text(encoding="utf-8")):
             tour.type_block(language, block)
             if "create_table" in block:
@@ -188,7 +190,7 @@ def check_ways_in_and_out(tour: Tour) -> None:
 
 
 @pytest.fixture(name="environment")
-def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The variables of a reader with an empty home."""
     monkeypatch.delenv("INTERBED_CONFIG")
     monkeypatch.setenv("HOME", str(tmp_path))
