@@ -16,6 +16,7 @@ from interbed.ingest.flow.schemas import WriterSchema
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.storage.base.errors import InvalidOptionError
 from tests.support.servers.gate import Gate, running_gate
+from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
 
 SECRET = "open-sesame-23"
@@ -29,13 +30,6 @@ def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
 
 def read(found: WriterSchema) -> tuple[Any, list[Any]]:
     return json.loads(found.text), [json.loads(each) for each in found.references]
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_schema_is_what_was_put_there(registry: SchemaRegistryServer) -> None:
@@ -76,7 +70,7 @@ def test_an_address_without_the_interface_is_told_apart_from_an_unknown_schema(r
 
 def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServer) -> None:
     number = registry.register("down-value", record("shop.Down", ("id", "int")))
-    schemas = SchemaRegistry(f"http://127.0.0.1:{unused_port()}")
+    schemas = SchemaRegistry(f"http://127.0.0.1:{free_port()}")
     for _ in range(2):
         with pytest.raises(SourceUnavailableError, match=f"does not tell a schema {number}.*Connection refused"):
             schemas.schema(number)
@@ -91,7 +85,7 @@ def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServ
 
 def test_the_next_of_several_addresses_is_asked_when_one_does_not_answer(registry: SchemaRegistryServer) -> None:
     number = registry.register("several-value", record("shop.Several", ("id", "int")))
-    schemas = SchemaRegistry(f"http://127.0.0.1:{unused_port()}, {registry.url}/")
+    schemas = SchemaRegistry(f"http://127.0.0.1:{free_port()}, {registry.url}/")
     assert schemas.schema(number) is schemas.schema(number)
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import threading
 import uuid
@@ -24,6 +23,7 @@ import pytest
 from interbed.optimizer.journal.sql import SqlJournal
 from interbed.storage.base.fileio.scratch import Scratch
 from tests.optimizer.service.processes import DEADLINE_SECONDS, Optimizer, is_alive, optimizing, working
+from tests.support.servers.ports import free_ports
 
 WORKERS = 2
 """Of each optimizer."""
@@ -89,7 +89,7 @@ class Crew:
         self._directory = directory
         self._scratch = directory / "scratch"
         self._catalog = catalog
-        self._ports = (_unused_port(), _unused_port())
+        self._ports = free_ports(2)
         self._optimizers: list[_Running] = []
         self._remote_context = ExitStack()
         self._remote: subprocess.Popen[bytes] | None = None
@@ -237,10 +237,3 @@ def _has_mark(process: psutil.Process, mark: str) -> bool:
         return bool(process.environ().get(_MARK) == mark)
     except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
-
-
-def _unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

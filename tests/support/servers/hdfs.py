@@ -7,7 +7,6 @@ five seconds later, and its files are gone with it.
 import os
 import queue
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from typing import IO
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.spark import PEERS, maven_jars
+from tests.support.servers.ports import free_ports
 
 START_SECONDS_MAX = 120.0
 COMMAND_SECONDS_MAX = 60.0
@@ -101,7 +101,7 @@ def running_hdfs() -> Iterator[HdfsServer]:
     """An HDFS with empty directories."""
     with tempfile.TemporaryDirectory(prefix="interbed-hdfs-", ignore_cleanup_errors=True) as name:
         home = Path(name)
-        ports = _free_ports()
+        ports = free_ports(2)
         arguments = [str(home / "data"), *map(str, ports)]
         with (home / "hdfs.log").open("ab") as log:
             process = subprocess.Popen(
@@ -131,11 +131,3 @@ def _classpath() -> str:
 
     name = f"hdfs-peer-{fingerprint(PEERS / 'hdfs' / 'pom.xml', SOURCE)}"
     return f"{built_once(name, build)}:{jars}/*"
-
-
-def _free_ports() -> list[int]:
-    """Two ports that are free at the same time."""
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1], other.getsockname()[1]]

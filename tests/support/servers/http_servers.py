@@ -23,7 +23,7 @@ from pathlib import Path
 from interbed import testing
 from tests.support.peers.cache import built_once, fingerprint, python_with, run
 from tests.support.peers.spark import PEERS, maven_jars
-from tests.support.servers.ports import free_port
+from tests.support.servers.ports import free_port, free_ports
 
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0
@@ -55,7 +55,7 @@ def for_hadoop(store: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
     """Adobe's S3Mock with an empty bucket: a second store that heeds the conditions of puts, with other code."""
-    port, secure = free_port(), free_port()
+    port, secure = free_ports(2)
     jar = next(maven_jars("s3mock", "s3mock-4.6.0").glob("*.jar"))
     command = [*_JAVA, "-jar", str(jar), f"--server.port={secure}", f"--com.adobe.testing.s3mock.httpPort={port}"]
     with _running(command, port, "/", {"COM_ADOBE_TESTING_S3MOCK_STORE_INITIAL_BUCKETS": bucket}):

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.servers.ports import free_ports
 
 POM = Path(__file__).resolve().parents[2] / "peers" / "kafka" / "pom.xml"
 START_SECONDS_MAX = 120.0
@@ -74,7 +75,7 @@ class KafkaServer:
         prepared = _prepared()
         shutil.copytree(prepared / "data", directory / "data")
         self._classes = prepared / "classes.jsa"
-        ports = _free_ports()
+        ports = free_ports(3)
         self._port, self._sasl_port, _ = ports
         _write_settings(directory, ports)
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,7 +119,8 @@ def running_kafka() -> Iterator[KafkaServer]:
             server.kill()
 
 
-def _write_settings(directory: Path, ports: tuple[int, int, int]) -> None:
+def _write_settings(directory: Path, ports: Sequence[int]) -> None:
+    """`ports` are one for clients, one for those that authenticate themselves, and one for the controller."""
     addresses = [
         f"{name}://127.0.0.1:{port}" for name, port in zip(("PLAINTEXT", "SASL", "CONTROLLER"), ports, strict=True)
     ]
@@ -183,7 +185,7 @@ def _prepared() -> Path:
     """A directory with `data`, storage that is formatted, and `classes.jsa`, the classes that a broker loads."""
 
     def build(directory: Path) -> None:
-        ports = _free_ports()
+        ports = free_ports(3)
         _write_settings(directory, ports)
         settings = directory / "server.properties"
         run(*_JAVA, "-cp", _classpath(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings)
@@ -201,17 +203,3 @@ def _prepared() -> Path:
         (directory / "formatted").rename(directory / "data")
 
     return built_once(f"kafka-prepared-{fingerprint(POM, Path(__file__))}", build)
-
-
-def _free_ports() -> tuple[int, int, int]:
-    """A port for clients, one for those that authenticate themselves, and one for the controller."""
-    # All are held until the last one is chosen, so that they differ.
-    probes = [socket.socket() for _ in range(3)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        first, second, third = (probe.getsockname()[1] for probe in probes)
-        return first, second, third
-    finally:
-        for probe in probes:
-            probe.close()

@@ -1,11 +1,19 @@
-"""A port for a server of a test."""
+"""Ports for the servers of a test."""
 
 import socket
+from contextlib import ExitStack
 
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    [port] = free_ports(1)
+    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """Several such ports. All are held until the last one is chosen, so that they differ."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

@@ -1,7 +1,6 @@
 """Topics that are missing, and brokers that do not answer for a while."""
 
 import logging
-import socket
 from contextlib import closing
 
 import pytest
@@ -19,15 +18,13 @@ from tests.ingest.sources.kafka.topics import (
     wait_until,
 )
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.ports import free_port
 
 
 @pytest.fixture
 def unused_port() -> int:
     """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    return free_port()
 
 
 def test_a_missing_topic_is_named_and_not_made(topics: Topics, opened: Open) -> None:
