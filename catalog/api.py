@@ -231,11 +231,10 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
             raise InvalidOptionError(
                 f"Partitions of '{table.name}' have no bound: set 'partition.expiration-time', or give expiration_time."
             )
+        with table.store.changing():
+            found = partitions_of(table)
         old = outdated(
-            [
-                (partition.spec, datetime.fromtimestamp(partition.last_file_creation_time / 1000))
-                for partition in partitions_of(table)
-            ],
+            [(each.spec, datetime.fromtimestamp(each.last_file_creation_time / 1000)) for each in found],
             datetime.fromtimestamp(clock() - bounds.partition_expiration_millis / 1000),
             strategy=bounds.partition_expiration_strategy,
             time=bounds.partition_time,

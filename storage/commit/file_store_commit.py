@@ -239,7 +239,7 @@ class FileStoreCommit:
         column, and as `commit` does.
         """
         check_writable(self._store)
-        if self._store.snapshots.latest_id() is None:
+        if self._store.newest_snapshot() is None:
             return []
         if isinstance(partitions, Sequence) and not partitions:
             return []
@@ -253,7 +253,7 @@ class FileStoreCommit:
         None when there is nothing to merge. Raises CommitFailedError, CommitStateUnknownError.
         """
         check_writable(self._store)
-        latest = self._store.snapshots.latest()
+        latest = self._store.newest_snapshot()
         if latest is None or not can_merge_fully(
             self._reader.data(latest), target_size=self._store.options.manifest_target_file_size
         ):

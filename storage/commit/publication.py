@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from interbed.storage.base.errors import (
     CommitConflictError,
+    CommitError,
     CommitFailedError,
     CommitStateUnknownError,
     CorruptFileError,
@@ -145,16 +146,14 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            with self._queue() as queue, attempts_of(store.publisher):
+            with store.changing(), self._queue() as queue, attempts_of(store.publisher):
                 snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:
             raise
-        except (InterbedError, OSError) as error:
+        except (InterbedError, OSError):
             # Anything else, an interruption above all, may have struck just after the snapshot was created: then the
             # files stay, at worst as orphans.
             writer.discard_all()
-            if isinstance(error, OSError) and self._is_gone():
-                raise CommitFailedError(self._was_dropped()) from error
             raise
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
@@ -280,6 +279,11 @@ class Publication:
             try:
                 found = self._store.snapshots.read(snapshot.id)
             except SnapshotNotFoundError:
+                if not isinstance(error, CommitError) and self._store.is_gone():
+                    raise CommitStateUnknownError(
+                        f"It is not known whether snapshot {snapshot.id} was created before the table at "
+                        f"{self._store.location} was dropped or renamed: {error}"
+                    ) from error
                 raise error from None
             except (InterbedError, OSError) as second:
                 raise CommitStateUnknownError(
@@ -322,8 +326,10 @@ class Publication:
                 # It was created where the table was dropped, or in another one that has its place by now.
                 if store.snapshots.exists(snapshot.id + 1):
                     raise self._unknown(snapshot, "the table was dropped and made anew, and has gone on with it")
-                if store.snapshots.is_stored(snapshot):
-                    store.file_io.delete(store.paths.snapshot(snapshot.id))
+                if not store.snapshots.is_stored(snapshot):
+                    # A table that was renamed has taken it along.
+                    raise self._unknown(snapshot, "the table was dropped or renamed since")
+                store.file_io.delete(store.paths.snapshot(snapshot.id))
                 raise CommitFailedError(self._was_dropped())
             if change is Finish.BUSY:
                 outcome = Outcome.TAKEN_BACK
@@ -344,13 +350,6 @@ class Publication:
                 "was committed, and its files were removed. Write again."
             )
         return outcome is Outcome.IN_LINE
-
-    def _is_gone(self) -> bool:
-        """Whether the table was dropped, as far as that can be found out."""
-        try:
-            return self._store.schemas.is_gone(self._store.schema)
-        except (InterbedError, OSError):
-            return False
 
     def _was_dropped(self) -> str:
         return f"The table at {self._store.location} was dropped while it was written; nothing was committed."

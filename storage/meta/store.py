@@ -1,16 +1,21 @@
 """Everything that the parts of storage need to know of one table, opened once."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import (
     BranchNotFoundError,
+    CommitError,
     CommitFailedError,
+    CommitStateUnknownError,
+    InterbedError,
     InvalidInputError,
     NotSupportedError,
+    SnapshotNotFoundError,
 )
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import both
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
     from interbed.storage.meta.manifest.index_file import IndexFileMeta
     from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.write_log import WriteLog
 
 _BRANCH = "branch"
@@ -130,6 +136,43 @@ class TableStore:
         """
         if self.schemas.is_another(self.schema):
             raise CommitFailedError(was_dropped(self.location))
+
+    def newest_snapshot(self) -> "Snapshot | None":
+        """The newest snapshot; None when the table has none yet.
+
+        Raises SnapshotNotFoundError when the table was dropped or renamed since it was opened: its rows are not gone,
+        or not for want of a snapshot.
+        """
+        newest = self.snapshots.latest()
+        if newest is None and self.is_gone():
+            raise SnapshotNotFoundError(
+                f"The table at {self.location} was dropped or renamed since it was opened; get it from its catalog "
+                "again."
+            )
+        return newest
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Run a change: when it fails because the table was dropped or renamed meanwhile, raise CommitFailedError.
+
+        To a writer that reads files by their old paths, such a table looks damaged. An error that tells what became of
+        the commit stays.
+        """
+        try:
+            yield
+        except (CommitError, CommitStateUnknownError):
+            raise
+        except (InterbedError, OSError) as error:
+            if not self.is_gone():
+                raise
+            raise CommitFailedError(was_dropped(self.location)) from error
+
+    def is_gone(self) -> bool:
+        """Whether the table was dropped or renamed since it was opened; False when that can't be found out."""
+        try:
+            return self.schemas.is_gone(self.schema)
+        except (InterbedError, OSError):
+            return False
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Make the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""

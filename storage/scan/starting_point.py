@@ -36,7 +36,7 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
         first = first_since_creation(store)
         if first is not None:
             return store.snapshots.read(first)
-    return store.snapshots.latest()
+    return store.newest_snapshot()
 
 
 def files_since(store: TableStore) -> int | None:
@@ -127,7 +127,7 @@ def named_version(store: TableStore, version: str) -> Snapshot:
 
 def compacted_snapshot(store: TableStore) -> Snapshot | None:
     """The newest snapshot of a compaction, of a full one where those are scheduled; without any the newest."""
-    newest = store.snapshots.latest()
+    newest = store.newest_snapshot()
     found = (s for s in store.snapshots.descending() if is_compacted(s, store.options))
     return None if newest is None else next(found, newest)
 

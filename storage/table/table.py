@@ -12,6 +12,7 @@ from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
+from interbed.storage.table.changing import changes_table
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_names import PypaimonNames
@@ -138,6 +139,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
         return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
 
+    @changes_table
     def analyze(self, columns: Sequence[str] | None = None) -> "TableStatistics | None":
         """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
 

@@ -110,7 +110,7 @@ class TableAccess:
         """What the files of the newest snapshot add up to, by partition; without partition columns all are of one."""
         from interbed.storage.scan.summary.file_sums import partition_sums
 
-        latest = self.store.snapshots.latest()
+        latest = self.store.newest_snapshot()
         return {} if latest is None else partition_sums(self.store, latest)
 
     def directory_of(self, bucket_id: BucketId) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.table.changing import changes_table
 
 if TYPE_CHECKING:
     from interbed.storage.meta.store import TableStore
@@ -23,6 +24,7 @@ class TableUpkeep:
     name: str
     store: "TableStore"
 
+    @changes_table
     def compact(
         self,
         *,
@@ -95,6 +97,7 @@ class TableUpkeep:
 
         return table_health(self.store)
 
+    @changes_table
     def rescale(
         self,
         bucket_num: int | None = None,
@@ -113,6 +116,7 @@ class TableUpkeep:
         self._follow()
         return result
 
+    @changes_table
     def rewrite_file_index(
         self,
         *,

@@ -14,6 +14,7 @@ from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.table.changing import changes_table
 from interbed.storage.table.table_access import TableAccess
 
 if TYPE_CHECKING:
@@ -275,6 +276,7 @@ class TableVersions(TableAccess):
 
         return check_table(self.store, repair=repair)
 
+    @changes_table
     def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
         """Take data files that are gone out of the table, whose rows are lost; their paths."""
         from interbed.storage.version.missing_files import remove_missing_files
@@ -282,6 +284,7 @@ class TableVersions(TableAccess):
         self.store.check_here()
         return remove_missing_files(self.store, dry_run=dry_run)
 
+    @changes_table
     def purge_files(self) -> None:
         """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
         from interbed.storage.version.purge import purge
@@ -290,6 +293,7 @@ class TableVersions(TableAccess):
         purge(self.store)
         self._tell()
 
+    @changes_table
     def compact_manifests(self) -> int | None:
         """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
 

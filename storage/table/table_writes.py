@@ -12,6 +12,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.store import TableStore
+from interbed.storage.table.changing import changes_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ class TableWrites:
     name: str
     store: TableStore
 
+    @changes_table
     def upsert(self, data: "IncomingRows", *, columns: str = "all", merge_schema: bool | None = None) -> int | None:
         """Insert rows, replacing those of equal primary key as a whole; the last of equal keys in the data wins.
 
@@ -51,10 +53,12 @@ class TableWrites:
             return self._upsert_present(data, merge_schema)
         return self._write(self._incoming(data, merge_schema))
 
+    @changes_table
     def append(self, data: "IncomingRows", *, merge_schema: bool | None = None) -> int | None:
         """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; arguments are those of upsert."""
         return self._write(self._incoming(data, merge_schema))
 
+    @changes_table
     def write_changes(
         self, data: "IncomingRows", *, kind_column: str = "_row_kind", merge_schema: bool | None = None
     ) -> int | None:
@@ -73,6 +77,7 @@ class TableWrites:
 
         return SchemaUpdate(self._alter)
 
+    @changes_table
     def merge_schema(self, rows: "pa.Schema", *, explicit_cast: bool | None = None) -> None:
         """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold them.
 
@@ -91,6 +96,7 @@ class TableWrites:
         self.store.check_here()
         self.store = merge_into(self.store, arrow_fields(self.store.schema, rows, rules), rules)
 
+    @changes_table
     def overwrite(
         self,
         data: "IncomingRows",
@@ -124,6 +130,7 @@ class TableWrites:
             return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
 
+    @changes_table
     def delete(self, filter: "str | Predicate") -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
         from interbed.storage.base.predicate.parse import bound_filter
@@ -138,6 +145,7 @@ class TableWrites:
             )
         return self._redone(lambda: self._delete_once(predicate))
 
+    @changes_table
     def delete_partitions(self, partitions: "Partitions") -> int | None:
         """Delete all rows of the partitions chosen, without reading any; older snapshots keep them.
 
@@ -157,6 +165,7 @@ class TableWrites:
         )
         return ids[-1] if ids else None
 
+    @changes_table
     def truncate(self, partitions: "Partitions | None" = None) -> int | None:
         """Delete all rows, or those of the partitions chosen; older snapshots keep them.
 

@@ -52,7 +52,7 @@ def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics 
     nested one, and as a commit does.
     """
     fields = [_checked(store, name) for name in columns]
-    snapshot = store.snapshots.latest()
+    snapshot = store.newest_snapshot()
     if snapshot is None:
         return None
     gathered = [_Gathered(field) for field in fields]

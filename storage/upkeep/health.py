@@ -208,7 +208,7 @@ def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time)
 
     Raises CorruptFileError naming the metadata that can't be read, InvalidInputError for a table that was replaced.
     """
-    snapshot = store.snapshots.latest()
+    snapshot = store.newest_snapshot()
     keyed = store.schema.has_primary_key
     if snapshot is None:
         return TableHealth(has_primary_key=keyed)

@@ -120,7 +120,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
     ):
         # Changes that are in no changelog yet would never be in one.
         compact_table(store.with_options({"write-only": "false"}), commit_user, partition=partitions)
-    snapshot = store.snapshots.latest()
+    snapshot = store.newest_snapshot()
     old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)
     messages: list[CommitMessage] = []
     ids: list[int] = []

@@ -33,7 +33,7 @@ def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[st
 
 
 def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
-    latest = store.snapshots.latest()
+    latest = store.newest_snapshot()
     if latest is None:
         return {}
     found: list[ManifestEntry] = []

@@ -6,8 +6,9 @@ are deleted by `abort` and `close`, and at once when writing fails.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -116,16 +117,13 @@ class TableWrite:
         batches = self._incoming.batches(data)
         kinds = None if row_kinds is None else self._incoming.kinds(row_kinds, data.num_rows)
         offset = 0
-        try:
+        with self._aborted_by_errors():
             for batch in batches:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
                 batch, part = self._kinds.apply(batch, part)
                 for routed in self._buckets.route(batch, part):
                     self._buffer(routed)
-        except BaseException:
-            self.abort()
-            raise
 
     def compact(self, bucket_id: BucketId, *, full: bool = False) -> None:
         """Start a compaction of one bucket, a full one or what is due; its outcome is in the messages to come.
@@ -134,11 +132,8 @@ class TableWrite:
         """
         self._check_open()
         writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
-        try:
+        with self._aborted_by_errors():
             writer.compact(full=full)
-        except BaseException:
-            self.abort()
-            raise
 
     def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
         """Flush everything; one message for each bucket that has changed, in the order of partition and bucket.
@@ -149,7 +144,7 @@ class TableWrite:
         """
         self._check_open()
         wait = wait_compaction or self._options.commit_force_compact or self._options.lookup_wait
-        try:
+        with self._aborted_by_errors():
             if self._full_compaction_is_due():
                 self.compact_all()
                 wait = True
@@ -158,9 +153,6 @@ class TableWrite:
                 # Readers of the snapshot to come have to find in the log what it commits.
                 self._log.flush()
             prepared = self._buckets.prepare()
-        except BaseException:
-            self.abort()
-            raise
         messages = []
         going_on: dict[BucketId, BucketWriter] = {}
         for bucket_id, writer in sorted(self._writers.items()):
@@ -202,6 +194,16 @@ class TableWrite:
     def close(self) -> None:
         """End the writer; rows that were not handed out by prepare_commit are gone."""
         self.abort()
+
+    @contextmanager
+    def _aborted_by_errors(self) -> Iterator[None]:
+        """Abort the writer when the work fails; raise CommitFailedError when the table was dropped or renamed."""
+        try:
+            with self._store.changing():
+                yield
+        except BaseException:
+            self.abort()
+            raise
 
     def _check_open(self) -> None:
         if not self._open:

@@ -135,7 +135,7 @@ def levels_of(
         schema.partition_fields,
         default_name=store.options.partition_default_name,
     )
-    snapshot = store.snapshots.latest()
+    snapshot = store.newest_snapshot()
     if snapshot is None:
         return TableLevels(table=name, snapshot_id=None, levels=(), seen_millis=clock())
     reader = ManifestReader(store.file_io, store.paths)
