@@ -88,6 +88,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.types.casting.cast",
         "base.types.casting.far_text",
         "base.types.data_type",
+        "base.types.exact_cast",
         "base.types.default_value",
         "base.types.far_times",
         "base.types.json",

@@ -48,10 +48,11 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         if kind in _CHANGES:
             from interbed.catalog.cli.statements.carry_out import carry_out
             from interbed.catalog.cli.statements.parse import parse_statement
+            from interbed.catalog.cli.statements.source_files import SourceFiles
 
             if output is not None:
                 raise click.UsageError("--output takes the rows of a SELECT; a statement that changes rows has none.")
-            changed = carry_out(catalog, connection, parse_statement(query))
+            changed = carry_out(catalog, connection, parse_statement(query, SourceFiles(connection).prepare))
             done(str(changed), changed.to_json(), as_json)
             return
         CatalogTables(catalog, connection).define(query)

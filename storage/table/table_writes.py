@@ -278,7 +278,7 @@ class TableWrites:
         from interbed.storage.write.table_write import TableWrite
 
         user = _new_commit_user()
-        with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
+        with TableWrite(self.store, user, strategy=batch_strategy_of, name=self.name) as write:
             for batch in _batches(data):
                 if kind_column is None:
                     write.write_arrow(batch)
@@ -305,7 +305,7 @@ class TableWrites:
 
         query = Scan(self._without_fallback(), predicate=predicate)
         user = _new_commit_user()
-        with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
+        with TableWrite(self.store, user, strategy=batch_strategy_of, name=self.name) as write:
             rows = 0
             for batch in query.to_arrow_batch_reader():
                 rows += batch.num_rows

@@ -40,22 +40,27 @@ class CsvBlock:
         return _lines(self.data)
 
     def records(self) -> Iterator[CsvRecord]:
-        """The records that are not empty lines."""
+        """The records; empty lines are none unless records have one field."""
         line = self.first_line
         if self.is_open:
             yield CsvRecord(self.data.rstrip(b"\r\n"), line, 1, is_open=True)
             return
         for match in self.syntax.record.finditer(self.data):
             body = match[1]
-            if body:
+            # The pattern matches once more behind the last line.
+            if body or (self.syntax.has_one_field and match[0]):
                 yield CsvRecord(body, line, self.syntax.fields(body))
             line += _lines(match[0])
 
 
 class CsvSyntax:
-    """The syntax of records with a character between fields."""
+    """The syntax of records with a character between fields.
+
+    An empty line is no record, unless `has_one_field`, which is known when the header is: then it is one that is empty.
+    """
 
     def __init__(self, delimiter: str) -> None:
+        self.has_one_field = False
         self._delimiter = delimiter.encode()
         escaped = re.escape(delimiter).encode()
         plain = rb"[^%s\r\n]*+" % escaped

@@ -61,7 +61,9 @@ class _Layout:
         return pyarrow.csv.read_csv(
             io.BytesIO(data),
             read_options=pyarrow.csv.ReadOptions(column_names=list(self.names), block_size=max(len(data), 1 << 20) + 1),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=len(self.names) > 1
+            ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=types,
                 strings_can_be_null=True,
@@ -116,7 +118,10 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
 def _with_header(source: Any, path: Path, delimiter: str) -> tuple[list[str], Iterator[CsvBlock]]:
     """The names of the columns of a file, and the blocks of its records."""
     found = blocks(source, delimiter)
-    names, rest = _header(next(found, None), path, delimiter)
+    first = next(found, None)
+    names, rest = _header(first, path, delimiter)
+    if first is not None:
+        first.syntax.has_one_field = len(names) == 1
     return names, found if rest is None else chain((rest,), found)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines
 from interbed.catalog.cli.forms.file_batch import FileBatch
-from interbed.catalog.cli.forms.guessed_types import GuessedColumn
+from interbed.catalog.cli.forms.guessed_json import GuessedJson
 from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, misfit, no_value
 from interbed.catalog.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
@@ -47,45 +48,47 @@ def json_batches(
 
 
 def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[str] = ()) -> pa.Schema:
-    """The columns of a file with types as its first lines suggest; those with a `given` type are not looked at."""
-    rows = []
+    """The columns of a file with types that hold all its values; those with a `given` type are not looked at."""
+    columns: dict[str, GuessedJson] = {}
+    for rows in _blocks_of_rows(source, path):
+        for name in dict.fromkeys(name for row in rows for name in row):
+            column = columns.setdefault(name, GuessedJson())
+            if name not in given:
+                with _naming_column(path, name):
+                    column.add(row.get(name) for row in rows)
+    if not columns:
+        raise InvalidInputError(f"{path} has no rows to take columns of.")
+    found: list[tuple[str, pa.DataType]] = []
+    for name, column in columns.items():
+        with _naming_column(path, name):
+            found.append((name, pa.string() if name in given else column.type))
+    return pa.schema(found)
+
+
+def _blocks_of_rows(source: Iterable[bytes], path: Path) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
     for data, number in _numbered(source):
         try:
             rows.append(_object_of(data))
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: {error}.") from error
         if len(rows) == BATCH_ROWS:
-            break
-    if not rows:
-        raise InvalidInputError(f"{path} has no rows to take columns of.")
-    names = dict.fromkeys(name for row in rows for name in row)
-    found: list[tuple[str, pa.DataType]] = []
-    for name in names:
-        if name in given:
-            found.append((name, pa.string()))
-            continue
-        try:
-            values = [value for row in rows if (value := row.get(name)) is not None]
-            found.append((name, _type_of_numbers(values) or pa.array(values).type))
-        except VALUE_ERRORS as error:
-            raise InvalidInputError(
-                f"{path}: the values of '{name}' are of no one type ({error}); give its type by --column."
-            ) from error
-    return pa.schema(found)
+            yield rows
+            rows = []
+    if rows:
+        yield rows
 
 
-def _type_of_numbers(values: list[Any]) -> pa.DataType | None:
-    """The type that loses no digit of numbers; None for other values. Raises ValueError where there is none."""
-    if not values or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        return None
-    # Python's JSON takes NaN and Infinity, which are floats without digits.
-    if all(type(value) is float for value in values):
-        return pa.float64()
-    column = GuessedColumn()
-    column.add(pa.array([getattr(value, "text", str(value)) for value in values], pa.string()), pa.null())
-    if pa.types.is_string(column.type):
-        raise ValueError("their digits fit into no DOUBLE and no DECIMAL")
-    return column.type
+@contextmanager
+def _naming_column(path: Path, name: str) -> Iterator[None]:
+    """Name the file and the column in what GuessedJson raises."""
+    try:
+        yield
+    except VALUE_ERRORS as error:
+        raise InvalidInputError(
+            f"{path}: the values of '{name}' are of no one type ({error}); give its type by --column, or "
+            "import the file into a table that has it."
+        ) from error
 
 
 class _Reading:

@@ -4,7 +4,8 @@ When another writer changes rows meanwhile, the statement is worked out again, a
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from interbed.catalog.cli.statements.new_values import ROW, NewValues, check_key
 from interbed.catalog.cli.statements.parse import (
     DeleteStatement,
     InsertStatement,
+    LiteralRows,
     MergeStatement,
     RowStatement,
     UpdateStatement,
@@ -75,7 +77,7 @@ def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement)
         table = catalog.get_table(name)
     check_no_system_table(name, table)
     if isinstance(statement, InsertStatement):
-        return _insert(catalog, connection, table, statement)
+        return _Insert(catalog, connection, table, statement).carry_out()
     _check_takes(table, name, statement)
     work: Callable[[SnapshotRows], StatementResult]
     match statement:
@@ -107,32 +109,66 @@ def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateSta
             raise NotSupportedError(refused[word])
 
 
-def _insert(catalog: Catalog, connection: Connection, table: Table, statement: InsertStatement) -> StatementResult:
-    values = NewValues(table, statement.target.name)
-    CatalogTables(catalog, connection).define(statement.query)
-    relation = connection.sql(statement.query)
-    names = [values.column(n) for n in (relation.columns if statement.by_name else statement.columns or values.names)]
-    if len(names) != len(relation.columns):
-        raise InvalidInputError(
-            f"The INSERT has {len(relation.columns)} values for {len(names)} columns: {', '.join(names)}. "
-            "Name the columns that the values are for: INSERT INTO t (a, b) VALUES (1, 2)."
-        )
-    if len(set(names)) < len(names):
-        raise InvalidInputError(f"The INSERT names a column twice: {', '.join(names)}.")
-    rows = 0
+class _Insert:
+    """An INSERT into one table: rows of queries, and literals."""
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in pa.RecordBatchReader.from_stream(relation):
-            rows += batch.num_rows
-            yield values.batch(batch, names)
+    def __init__(self, catalog: Catalog, connection: Connection, table: Table, statement: InsertStatement) -> None:
+        self._tables = CatalogTables(catalog, connection)
+        self._connection = connection
+        self._table = table
+        self._statement = statement
+        self._values = NewValues(table, statement.target.name)
+        self._names: list[str] | None = None
+        if not statement.by_name:
+            self._names = [self._values.column(name) for name in statement.columns or self._values.names]
+        self._rows = 0
 
-    found = batches()
-    first = next(found, None)
-    snapshot = None
-    if first is not None:
-        snapshot = table.append(pa.RecordBatchReader.from_batches(first.schema, chain((first,), found)))
-    return StatementResult(table=statement.target.name, statement="INSERT", inserted=rows, snapshot=snapshot)
+    def carry_out(self) -> StatementResult:
+        """See carry_out."""
+        snapshot = None
+        with closing(self._batches()) as found:
+            first = next(found, None)
+            if first is not None:
+                reader = pa.RecordBatchReader.from_batches(first.schema, chain((first,), found))
+                try:
+                    snapshot = self._table.append(reader)
+                finally:
+                    reader.close()
+        name = self._statement.target.name
+        return StatementResult(table=name, statement="INSERT", inserted=self._rows, snapshot=snapshot)
+
+    def _batches(self) -> Generator[pa.RecordBatch, None, None]:
+        several = len(self._statement.sources) > 1
+        for source in self._statement.sources:
+            for batch in self._of_literals(source) if isinstance(source, LiteralRows) else self._of_query(source):
+                yield self._values.same(batch, self._rows) if several else batch
+                self._rows += batch.num_rows
+
+    def _of_literals(self, source: LiteralRows) -> Iterator[pa.RecordBatch]:
+        [names] = {tuple(self._checked([None] * len(row))) for row in source.rows}
+        yield self._values.literals(source, names)
+
+    def _of_query(self, query: str) -> Iterator[pa.RecordBatch]:
+        self._tables.define(query)
+        relation = self._connection.sql(query)
+        names = self._checked(relation.columns)
+        with pa.RecordBatchReader.from_stream(relation) as reader:
+            for batch in reader:
+                yield self._values.batch(batch, names)
+
+    def _checked(self, found: Sequence[str | None]) -> list[str]:
+        """The columns that values are for; `found` are their names in the query."""
+        names = self._names
+        if names is None:
+            names = [self._values.column(name or "") for name in found]
+        if len(names) != len(found):
+            raise InvalidInputError(
+                f"The INSERT has {len(found)} values for {len(names)} columns: {', '.join(names)}. "
+                "Name the columns that the values are for: INSERT INTO t (a, b) VALUES (1, 2)."
+            )
+        if len(set(names)) < len(names):
+            raise InvalidInputError(f"The INSERT names a column twice: {', '.join(names)}.")
+        return names
 
 
 def _predicate(table: Table, condition: str | None) -> Predicate | None:

@@ -5,16 +5,21 @@ They are taken as `append` takes them. A text for a column of another type is re
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from interbed.catalog.cli.forms.text_values import value_of_text
 from interbed.catalog.cli.near_names import check_columns
+from interbed.catalog.cli.statements.parse import LiteralRows, SqlNumber
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataType
+from interbed.storage.base.types.data_type import INTEGERS, STRINGS, AtomicType, DataType, TypeRoot
+from interbed.storage.base.types.exact_cast import exact_cast
+from interbed.storage.base.types.not_null import nullable_inside
 from interbed.storage.table.table import Table
 
+_NUMBERS = INTEGERS | {TypeRoot.DECIMAL, TypeRoot.FLOAT, TypeRoot.DOUBLE}
 ROW = "__interbed_row"
 """The column that numbers rows for DuckDB."""
 
@@ -48,6 +53,42 @@ class NewValues:
         """The columns of a result as columns of these names; what they lack is filled in by the writer."""
         columns = [self.fitting(rows.column(i), name) for i, name in enumerate(names)]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def literals(self, literals: LiteralRows, names: Sequence[str]) -> pa.RecordBatch:
+        """Rows of VALUES as columns of these names. Numbers are read from their texts; raises InvalidInputError."""
+        cells = zip(*literals.rows, strict=True)
+        columns = [self._of_literals(list(column), name) for column, name in zip(cells, names, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _of_literals(self, cells: list[SqlNumber | str | None], name: str) -> Any:
+        kind = self._types[name]
+        numbers = [cell for cell in cells if isinstance(cell, SqlNumber)]
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        if not numbers and not texts:
+            return pa.nulls(len(cells), self._arrow.field(name).type)
+        if not numbers or (isinstance(kind, AtomicType) and kind.root in _NUMBERS):
+            read = [cell.text if isinstance(cell, SqlNumber) else cell for cell in cells]
+            return self.fitting(pa.array(read, pa.string()), name)
+        if texts:
+            raise InvalidInputError(
+                f"The column '{name}' of {self._name} is given the number {numbers[0].text} and the text "
+                f"{texts[0]!r}; write all of its values in one way."
+            )
+        # `append` casts it, or says that no number fits.
+        values = [Decimal(cell.text) if isinstance(cell, SqlNumber) else None for cell in cells]
+        is_whole = all(value is None or value == int(value) for value in values)
+        return pa.array([None if v is None else int(v) for v in values] if is_whole else values)
+
+    def same(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """The batch with the types of the table, as `append` casts them; `first_row` counts from 0 for errors."""
+        columns: list[Any] = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            target = nullable_inside(self._arrow.field(name).type)
+            chunked: Any = pa.chunked_array([column])
+            what = f"the table '{self._name}'"
+            cast = exact_cast(chunked, target, name=name, what=what, first_row=first_row)
+            columns.append(cast.combine_chunks())
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def fitting(self, column: Any, name: str) -> Any:
         """The values for a column of this name; texts are read. Raises InvalidInputError naming the value."""

@@ -3,7 +3,8 @@
 sqlglot parses them, in DuckDB's dialect: DuckDB itself hands out the syntax trees of queries only.
 """
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 _DIALECT = "duckdb"
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _SUPPORTED = "SELECT, INSERT INTO, UPDATE, DELETE FROM and MERGE INTO"
 
 
@@ -25,14 +27,32 @@ class ChangedTable:
     alias: str
 
 
+@dataclass(frozen=True, slots=True)
+class SqlNumber:
+    """A number as it is written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralRows:
+    """Rows of VALUES that are numbers, texts and NULL alone."""
+
+    rows: tuple[tuple[SqlNumber | str | None, ...], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertStatement:
-    """Rows of a query for columns: those named, those of the query (`by_name`), or all in their order."""
+    """Rows for columns: those named, those of the query (`by_name`), or all in their order.
+
+    The rows are those of queries, and literals, in this order. Each row of VALUES with other expressions is a query of
+    its own: DuckDB gives the values of a column one type, which would lose digits of some for the sake of others.
+    """
 
     target: ChangedTable
     columns: tuple[str, ...] | None
     by_name: bool
-    query: str
+    sources: tuple[str | LiteralRows, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +97,18 @@ class MergeStatement:
 RowStatement = InsertStatement | DeleteStatement | UpdateStatement | MergeStatement
 
 
-def parse_statement(text: str) -> RowStatement:
-    """The statement; raises InvalidInputError for what is no SQL, NotSupportedError naming what is not carried out."""
+def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: None) -> RowStatement:
+    """The statement, which `prepare` may change before.
+
+    Raises InvalidInputError for what is no SQL, NotSupportedError naming what is not carried out.
+    """
     try:
         parsed = [each for each in sqlglot.parse(text, dialect=_DIALECT) if each is not None]
     except SqlglotError as error:
         raise InvalidInputError(f"The statement is no SQL: {str(error).splitlines()[0]}") from error
     if len(parsed) != 1:
         raise InvalidInputError(f"`interbed sql` takes one statement, not {len(parsed)}.")
+    prepare(parsed[0])
     match parsed[0]:
         case exp.Insert() as insert:
             return _insert(insert)
@@ -118,10 +142,54 @@ def _insert(insert: exp.Insert) -> InsertStatement:
         columns = tuple(_name(each, "INSERT") for each in where.expressions)
         where = where.this
     query = insert.expression
-    if isinstance(query, exp.Values):
-        query = exp.select("*").from_(query)
     by_name = bool(insert.args.get("by_name"))
-    return InsertStatement(target=_target(where), columns=columns, by_name=by_name, query=_sql(query))
+    sources: tuple[str | LiteralRows, ...]
+    if not isinstance(query, exp.Values):
+        sources = (_sql(query),)
+    elif by_name:
+        sources = (_query_of(query.expressions),)
+    else:
+        sources = tuple(_rows_of_values(query))
+    return InsertStatement(target=_target(where), columns=columns, by_name=by_name, sources=sources)
+
+
+def _rows_of_values(values: exp.Values) -> Iterator[str | LiteralRows]:
+    literals: list[tuple[SqlNumber | str | None, ...]] = []
+    for row in values.expressions:
+        try:
+            literals.append(tuple(_literal(cell) for cell in row.expressions))
+        except _NotLiteralError:
+            if literals:
+                yield LiteralRows(tuple(literals))
+                literals = []
+            yield _query_of([row])
+    if literals:
+        yield LiteralRows(tuple(literals))
+
+
+def _query_of(rows: list[Any]) -> str:
+    return _sql(exp.select("*").from_(exp.Values(expressions=rows)))
+
+
+class _NotLiteralError(Exception):
+    """An expression that DuckDB has to compute."""
+
+
+def _literal(cell: Any) -> SqlNumber | str | None:
+    match cell:
+        case exp.Paren():
+            return _literal(cell.this)
+        case exp.Null():
+            return None
+        case exp.Literal() if cell.is_string:
+            return str(cell.this)
+        case exp.Literal() if _NUMBER.fullmatch(cell.this):
+            return SqlNumber(cell.this)
+        case exp.Neg():
+            number = _literal(cell.this)
+            if isinstance(number, SqlNumber) and not number.text.startswith("-"):
+                return SqlNumber(f"-{number.text}")
+    raise _NotLiteralError
 
 
 def _merge(merge: exp.Merge) -> MergeStatement:
