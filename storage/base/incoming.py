@@ -22,6 +22,8 @@ IncomingRows: TypeAlias = Any
 """Rows in any of these forms: Arrow tables, batches, readers, datasets, scanners; pandas and Polars frames, lazy ones,
 too; DuckDB relations; whatever has `__arrow_c_stream__` or `__arrow_c_array__`; a list of dicts."""
 
+_ONLY_IN_POLARS = ("Int128", "Object")
+"""Words for types of Polars without one of Arrow; UInt128 has the first of them in it."""
 _KNOWN = "Arrow data, pandas or Polars frames, DuckDB relations, objects with __arrow_c_stream__ or lists of dicts"
 
 
@@ -42,10 +44,16 @@ def arrow_rows(
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _of_dicts(data, schema, what, more)
     source: Any = data
-    if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source)
-    if hasattr(source, "__arrow_c_array__"):
-        return pa.record_batch(source)
+    try:
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(source)
+        if hasattr(source, "__arrow_c_array__"):
+            return pa.record_batch(source)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            f"Rows for {what} are of a {type(data).__name__}, which has a column of a type that Arrow lacks: {error}. "
+            "Cast it first."
+        ) from error
     hint = ""
     if isinstance(data, Mapping):
         hint = "; give a list of dicts, one for each row, or pyarrow.table(data) for a dict of columns"
@@ -83,11 +91,24 @@ def _of_library(data: Any, schema: pa.Schema | None) -> ArrowRows | None:
     if pandas is not None and isinstance(data, pandas.DataFrame):
         return _of_pandas(data, schema)
     if polars is not None and isinstance(data, polars.DataFrame):
+        _check_polars(data.schema)
         return data.to_arrow()  # type: ignore[no-any-return]
     if polars is not None and isinstance(data, polars.LazyFrame):
+        _check_polars(data.collect_schema())
         empty = polars.DataFrame(schema=data.collect_schema()).to_arrow().schema
         return pa.RecordBatchReader.from_batches(empty, _frames(data.collect_batches(), empty))
     return None
+
+
+def _check_polars(schema: Any) -> None:
+    """Raise SchemaMismatchError for a column whose type Arrow lacks; objects of Python come as their addresses."""
+    for name, kind in schema.items():
+        lacking = next((word for word in _ONLY_IN_POLARS if word in str(kind)), None)
+        if lacking is not None:
+            raise SchemaMismatchError(
+                f"The column {name!r} of the Polars frame is {kind}, and Arrow has no {lacking}; cast it first, numbers "
+                "to Decimal(38, 0) or String."
+            )
 
 
 def _frames(frames: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -251,3 +251,33 @@ def test_categories_are_texts(catalog: interbed.Catalog) -> None:
         table = catalog.create_table_as(f"shop.c{number}", data)
         assert content(table) == [{"id": 1, "c": "a"}]
         assert str(table.arrow_schema.field("c").type) == "string"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "lacking"),
+    [
+        (pl.Int128, [2**100], "Int128"),
+        (pl.UInt128, [2**100], "Int128"),
+        (pl.Object, [{1, 2}], "Object"),
+        (pl.List(pl.Int128), [[2**100]], "Int128"),
+        (pl.Struct({"x": pl.Int128}), [{"x": 2**100}], "Int128"),
+    ],
+)
+def test_columns_of_polars_that_arrow_has_no_type_for_are_named(kind: Any, values: list[Any], lacking: str) -> None:
+    frame = pl.DataFrame({"id": [1], "x": pl.Series(values, dtype=kind)})
+    given = [frame] if kind is pl.Object else [frame, frame.lazy()]
+    for data in given:
+        with pytest.raises(SchemaMismatchError, match=f"The column 'x' of the Polars frame is .*{lacking}.*; cast it"):
+            arrow_rows(data, what="d.t")
+
+
+def test_a_stream_of_another_library_with_an_unknown_type_is_refused() -> None:
+    class Stream:
+        def __init__(self) -> None:
+            self._frame = pl.DataFrame({"x": pl.Series([2**100], dtype=pl.Int128)})
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return self._frame.__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(SchemaMismatchError, match="a column of a type that Arrow lacks"):
+        arrow_rows(Stream(), what="d.t")
