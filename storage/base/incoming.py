@@ -106,8 +106,8 @@ def _check_polars(schema: Any) -> None:
         lacking = next((word for word in _ONLY_IN_POLARS if word in str(kind)), None)
         if lacking is not None:
             raise SchemaMismatchError(
-                f"The column {name!r} of the Polars frame is {kind}, and Arrow has no {lacking}; cast it first, numbers "
-                "to Decimal(38, 0) or String."
+                f"The column {name!r} of the Polars frame is {kind}, and Arrow has no {lacking}; cast it first, "
+                "numbers to Decimal(38, 0) or String."
             )
 
 

@@ -64,7 +64,7 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
     affected = [one for one in files if any(batch.num_rows for batch in matches.to_batches(one))]
     if not affected:
         return None
-    with TableWrite(store, commit_user) as write:
+    with TableWrite(store, commit_user, rewrites=True) as write:
         for split in affected:
             for batch in rows.to_batches(split):
                 write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))

@@ -131,7 +131,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
         # Level 0 is read, too, where readers leave it out until it is compacted: none of its rows may be lost.
         scan = TableScan(store, snapshot_id=snapshot.id, level_filter=lambda level: True)
         splits = [s for s in scan.plan().splits if s.partition in chosen]
-        with TableWrite(rewritten, commit_user, NothingBefore) as write:
+        with TableWrite(rewritten, commit_user, NothingBefore, rewrites=True) as write:
             for batch in TableRead(store).to_reader(splits):
                 rows += batch.num_rows
                 write.write_arrow(batch)

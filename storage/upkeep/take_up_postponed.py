@@ -85,7 +85,7 @@ def _taken_up(
     store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
 ) -> list[CommitMessage]:
     reader = FileRead(store, store.schema.fields)
-    with TableWrite(store, commit_user) as write:
+    with TableWrite(store, commit_user, rewrites=True) as write:
         for waiting in partitions:
             directory = store.paths.bucket_directory(BucketId(waiting.partition, POSTPONE_BUCKET))
             for file in waiting.files:

@@ -6,13 +6,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import scalar_of
+from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import cast_to_schema
+from interbed.storage.base.types.data_type import STRINGS, AtomicType
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.row_kinds import Kinds, kinds_of
+
+_NEW = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 class IncomingRows:
@@ -53,6 +56,29 @@ class IncomingRows:
                 columns[index] = pc.fill_null(columns[index], default)
             filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
         return filled
+
+    def check_partitions(
+        self, batch: pa.RecordBatch, kinds: "Kinds | None", default_name: str, first_row: int = 0
+    ) -> None:
+        """Raise SchemaMismatchError for a new row whose partition would have the name of another one.
+
+        Null partitions are called `default_name`: whoever lists partitions could not tell that text from null. Rows are
+        counted from `first_row` on.
+        """
+        for f in self._schema.partition_fields:
+            if not isinstance(f.type, AtomicType) or f.type.root not in STRINGS:
+                continue
+            is_name: Any = pc.equal(batch.column(f.name), scalar_of(default_name, pa.string()))
+            if kinds is not None:
+                is_new: Any = pc.is_in(kinds, array_of([int(k) for k in _NEW], pa.int8()))
+                is_name = pc.and_(is_name, is_new)
+            if pc.any(is_name).as_py():
+                row = first_row + pc.index(is_name, True).as_py()
+                raise SchemaMismatchError(
+                    f"The partition column {f.name!r} of {self._table} has the text {default_name!r} in row {row} "
+                    "(counted from 0), which is the name of the partition of nulls; write null or another text. The "
+                    "option 'partition.default-name' of a new table gives that partition another name."
+                )
 
     def kinds(self, given: "pa.Array[Any] | pa.ChunkedArray[Any]", rows: int) -> Kinds:
         """The kinds of so many rows as int8; raises InvalidInputError, also where the table takes insertions only."""

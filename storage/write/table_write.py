@@ -57,8 +57,9 @@ class TableWrite:
 
     `restore` gives what exists in the table's newest snapshot; it is asked at the first row for a bucket after creation
     and after each `prepare_commit`. By default it scans the table. `strategy` makes what finds the rows' buckets; by
-    default it is that of the table's bucket mode. Errors about rows name the table by `name`, by default by its
-    location. Raises NotSupportedError for tables that this version does not write.
+    default it is that of the table's bucket mode. With `rewrites` the rows are the table's own. Errors about rows name
+    the table by `name`, by default by its location. Raises NotSupportedError for tables that this version does not
+    write.
 
     Every method but `abort` and `close` raises InvalidInputError after one of those, and after a failure.
     """
@@ -71,6 +72,7 @@ class TableWrite:
         *,
         strategy: MakeStrategy = strategy_of,
         name: str | None = None,
+        rewrites: bool = False,
     ) -> None:
         check_writable(store)
         self.commit_user = commit_user
@@ -81,6 +83,8 @@ class TableWrite:
         self._buckets = strategy(store, commit_user, self._latest)
         self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
+        has_partitions = bool(store.schema.partition_keys) and not rewrites
+        self._default_name = store.options.partition_default_name if has_partitions else None
         self._incoming = IncomingRows(
             store.schema, f"table {store.location}" if name is None else f"the table '{name}'"
         )
@@ -121,6 +125,8 @@ class TableWrite:
             for batch in batches:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
+                if self._default_name is not None:
+                    self._incoming.check_partitions(batch, part, self._default_name, offset - batch.num_rows)
                 batch, part = self._kinds.apply(batch, part)
                 for routed in self._buckets.route(batch, part):
                     self._buffer(routed)

@@ -93,7 +93,7 @@ class CoreOptions(
 
     @property
     def partition_default_name(self) -> str:
-        """The directory name that stands for a null or blank partition value."""
+        """The directory name that stands for a null or blank partition value; no new row has it as a text."""
         return self.text("partition.default-name", "__DEFAULT_PARTITION__")
 
     @property
