@@ -1,6 +1,7 @@
 """Functions give the same result for all rows of all keys at once as for one row after the other."""
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.json import field_from_json
 from interbed.storage.lsm.merge_function.api import KeyGroups
 from interbed.storage.lsm.merge_function.factory import merge_function_for
@@ -30,7 +32,7 @@ _texts = st.one_of(
 _doubles = st.one_of(st.sampled_from([0.0, -0.0, math.nan, math.inf, 0.1, 0.2, 1e16]), st.floats(width=32))
 VALUES: dict[str, tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = {
     "long": ("BIGINT", pa.int64(), st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))),
-    "tiny": ("TINYINT", pa.int8(), st.integers(-128, 127)),
+    "tiny": ("TINYINT", pa.int8(), st.one_of(st.integers(-2, 2), st.integers(-128, 127))),
     "double": ("DOUBLE", pa.float64(), _doubles),
     "float": ("FLOAT", pa.float32(), _doubles),
     # Sums of all rows of a key, 7 times 65 at the most, have 12 digits, too.
@@ -76,6 +78,13 @@ def _value_of(result: Any, column: Any) -> list[Any]:
     return [repr(v) if isinstance(v, float) else v for v in result.to_pylist()]
 
 
+def _value_or_refusal(make: Callable[[], Any], column: Any) -> list[Any] | str:
+    try:
+        return _value_of(make(), column)
+    except InvalidInputError as error:
+        return "beyond" if "which its type" in str(error) else str(error)
+
+
 @pytest.mark.parametrize(("kind", "name"), CASES)
 @settings(max_examples=examples(25))
 @given(st.data())
@@ -88,15 +97,19 @@ def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject
     order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(len(column))
     sizes = np.array([len(values) for values in keys])
     rows = KeyRows(order, np.cumsum(sizes) - sizes)
-    step = _fold(kind, name, column, len(keys))
-    for position in range(int(sizes.max())):
-        slots = np.flatnonzero(sizes > position)
-        step.add(slots, order[rows.firsts[slots] + position])
-    reduced = _fold(kind, name, column, 0).reduce(rows)
-    if reduced is None:
-        assert kind == "decimal" or (kind, name) == ("short decimal", "product")
+
+    def step_by_step() -> Any:
+        step = _fold(kind, name, column, len(keys))
+        for position in range(int(sizes.max())):
+            slots = np.flatnonzero(sizes > position)
+            step.add(slots, order[rows.firsts[slots] + position])
+        return step.result()
+
+    expected = _value_or_refusal(step_by_step, column)
+    may_decline = kind == "decimal" or (kind, name) == ("short decimal", "product")
+    if may_decline and _fold(kind, name, column, 0).reduce(rows) is None:
         return
-    assert _value_of(reduced, column) == _value_of(step.result(), column)
+    assert _value_or_refusal(lambda: _fold(kind, name, column, 0).reduce(rows), column) == expected
 
 
 def test_distinct_elements_are_left_to_rounds() -> None:
