@@ -53,7 +53,7 @@ class TableChanges:
 
     def stream(
         self,
-        from_snapshot: int | None = None,
+        from_snapshot: int | str | None = None,
         *,
         columns: Sequence[str] | None = None,
         filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
@@ -65,14 +65,16 @@ class TableChanges:
     ) -> "TableStream":
         """The table's changes as they come: `for changes in table.stream(): apply(changes.to_arrow())`.
 
-        Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream, it begins with the
-        changes of that snapshot; else where `scan.mode` and `consumer-id` say, by default with the rows of the newest
-        snapshot. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and ends when none
-        came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of `max_splits` and
-        `max_files` at most. With `log` the changes come from the table's log (`log.system`) as soon as they are there,
-        and from the files alone what the log does not have; all else is the same. From an eventual log they come before
-        they are committed, and are put right at the snapshots that follow; `snapshot_id` is the last of these then.
-        Errors are those of StreamScan.plan and `changes`, and NotSupportedError for a table without a log.
+        Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream or its text, it begins
+        with the changes of that snapshot; else where `scan.mode` and `consumer-id` say, by default with the rows of the
+        newest snapshot. A table that was rolled back behind a checkpoint raises SnapshotNotFoundError; a plain number
+        does not know of that. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and
+        ends when none came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of
+        `max_splits` and `max_files` at most. With `log` the changes come from the table's log (`log.system`) as soon as
+        they are there, and from the files alone what the log does not have; all else is the same. From an eventual log
+        they come before they are committed, and are put right at the snapshots that follow; `snapshot_id` is the last
+        of these then. Errors are those of StreamScan.plan and `changes`, and NotSupportedError for a table without a
+        log.
         """
         from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 

@@ -90,7 +90,7 @@ class ChangeView:
 
     def stream(
         self,
-        from_snapshot: int | None = None,
+        from_snapshot: int | str | None = None,
         *,
         columns: Sequence[str] | None = None,
         filter: str | Predicate | None = None,  # noqa: A002

@@ -1,12 +1,15 @@
 """Consumers: how far those who read a table's changes as a stream have come.
 
 `consumer/consumer-<id>` holds `{"nextSnapshot": n}`: snapshots from n on are kept for it when others expire. Source:
-documentation page `flink/consumer-id`, paimon-core's ConsumerManager.
+documentation page `flink/consumer-id`, paimon-core's ConsumerManager. interbed adds `passed`, the commit of the
+snapshot before, so that a consumer notices a rollback; Paimon's Consumer passes over members that it does not know.
 """
 
 import json
 import re
 import time
+from dataclasses import dataclass
+from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
@@ -16,8 +19,18 @@ from interbed.storage.meta.paths import TablePaths
 
 _PREFIX = "consumer-"
 _NEXT = "nextSnapshot"
+_PASSED = "passed"
+_MEMBER_TYPES = {_NEXT: int, _PASSED: str}
 _PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3)
 """Java Paimon writes such a file in its place, where it is empty for a moment; it reads them several times, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerProgress:
+    """The first snapshot that a consumer has not read, and the commit of the one before; None where it is not noted."""
+
+    next_snapshot: int
+    passed: str | None = None
 
 
 class ConsumerManager:
@@ -35,23 +48,29 @@ class ConsumerManager:
 
     def next_snapshot(self, consumer_id: str) -> int | None:
         """The first snapshot that the consumer has not read; None for one that is not known. CorruptFileError."""
+        progress = self.progress(consumer_id)
+        return None if progress is None else progress.next_snapshot
+
+    def progress(self, consumer_id: str) -> ConsumerProgress | None:
+        """How far the consumer has come; None for one that is not known. CorruptFileError."""
         path = self._path(consumer_id)
-        found: int | None = None
+        members: dict[str, Any] = {}
         for pause in (*_PAUSES_SECONDS, None):
             try:
                 content = self._file_io.read_bytes(path)
             except FileNotFoundError:
                 return None
             try:
-                found = read_object(content, {_NEXT: int}, source=path, what="a consumer's file").get(_NEXT)
+                members = read_object(content, _MEMBER_TYPES, source=path, what="a consumer's file")
                 break
             except CorruptFileError as error:
                 if pause is None:
                     raise CorruptFileError(f"{error} Reset the consumer.") from error
             time.sleep(pause)
+        found = members.get(_NEXT)
         if found is None or found < 1:
             raise CorruptFileError(f"{path} is not a consumer's file: it goes on from {found}. Reset the consumer.")
-        return int(found)
+        return ConsumerProgress(next_snapshot=int(found), passed=members.get(_PASSED))
 
     def all(self) -> dict[str, int]:
         """How far each consumer has come; those that are deleted meanwhile are left out."""
@@ -62,11 +81,15 @@ class ConsumerManager:
         """The first snapshot that some consumer has not read; None without consumers."""
         return min(self.all().values(), default=None)
 
-    def reset(self, consumer_id: str, next_snapshot: int) -> None:
-        """Note how far a consumer has come, or make one; raises InvalidInputError for an id that none can have."""
+    def reset(self, consumer_id: str, next_snapshot: int, *, passed: str | None = None) -> None:
+        """Note how far a consumer has come, or make one; raises InvalidInputError for an id that none can have.
+
+        `passed` is the commit of the snapshot before, where that is to be found again.
+        """
         if next_snapshot < 1:
             raise InvalidInputError(f"The consumer {consumer_id!r} can't go on from snapshot {next_snapshot}.")
-        content = json.dumps({_NEXT: next_snapshot}, indent=2)
+        members = {_NEXT: next_snapshot} if passed is None else {_NEXT: next_snapshot, _PASSED: passed}
+        content = json.dumps(members, indent=2)
         self._file_io.overwrite(self._path(check_consumer_id(consumer_id)), content.encode())
 
     def delete(self, consumer_id: str) -> None:

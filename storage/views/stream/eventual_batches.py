@@ -23,7 +23,7 @@ from interbed.storage.views.stream.log_batch_position import LogBatchPosition, O
 from interbed.storage.views.stream.log_step import LogStep
 from interbed.storage.views.stream.log_stream import check_log_stream
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches, check_columns
-from interbed.storage.views.stream.position import StreamPosition
+from interbed.storage.views.stream.position import NOTHING_READ, StreamPosition
 from interbed.storage.views.stream.stream_scan import streamed
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class EventualBatches:
         # Looked for once: what the base is compared with is what the batch ends at.
         latest = self._store.snapshots.latest()
         if isinstance(position, StreamPosition):
-            base = self._rows.found_again(position.snapshot_id, None, latest)
+            base = self._rows.found_again(position.snapshot_id, _commit_of(position), latest)
             position = self._after(base)
         else:
             base = self._rows.found_again(position.snapshot_id, position.uuid, latest)
@@ -114,7 +114,7 @@ class EventualBatches:
             raise InvalidInputError(f"A stream of a log does not go from {after} to {end}.")
         latest = self._store.snapshots.latest()
         if isinstance(first, StreamPosition):
-            first = self._after(self._rows.found_again(first.snapshot_id, None, latest))
+            first = self._after(self._rows.found_again(first.snapshot_id, _commit_of(first), latest))
         base, newest = (self._rows.found_again(p.snapshot_id, p.uuid, latest) for p in (first, last))
         is_judged = first.snapshot_id != last.snapshot_id
         by_bucket: dict[int, list[Split]] = {}
@@ -162,6 +162,11 @@ def has_eventual_log(store: TableStore) -> bool:
     """Whether rows are in the table's log before they are committed; raises NotSupportedError for one without a log."""
     check_log_stream(store)
     return store.log_consistency is LogConsistency.EVENTUAL
+
+
+def _commit_of(position: StreamPosition) -> str | None:
+    """The commit of the position's snapshot, which a position that has read nothing of it does not know."""
+    return None if position.index == NOTHING_READ else position.commit
 
 
 def _view(snapshot: Snapshot | None, covered: Offsets, log: Offsets) -> LogBatchPosition:

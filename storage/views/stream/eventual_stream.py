@@ -24,6 +24,7 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
+from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.eventual_rows import (
     KEYS_AT_ONCE,
     EventualRows,
@@ -124,17 +125,21 @@ class _EventualSide:
         return 0 if self._base is None else self._base.id
 
     @property
-    def _checkpoint(self) -> int:
-        return self._base_id + 1
+    def _checkpoint(self) -> StreamCheckpoint:
+        return StreamCheckpoint(FIRST_SNAPSHOT_ID) if self._base is None else StreamCheckpoint.after(self._base)
 
     def beginning(self) -> Iterator[StreamedChanges]:
         """The rows of the snapshot with which the stream begins, if it begins with rows; it is the base then."""
         scan = self._stream.scan
         upcoming, rows_of = scan.checkpoint(), None
         if upcoming is None and (start := scan.starting_point()) is not None:
-            upcoming, rows_of = start.next_snapshot, start.full
+            upcoming, rows_of = StreamCheckpoint(start.next_snapshot, start.passed), start.full
         if upcoming is not None and upcoming > FIRST_SNAPSHOT_ID:
-            self._stand_on(self._rows.snapshot(upcoming - 1))
+            newest = None if upcoming.passed is None else self._store.snapshots.latest()
+            base = self._rows.snapshot(upcoming - 1)
+            if newest is not None:
+                base = self._rows.found_again(upcoming - 1, upcoming.passed, newest) or base
+            self._stand_on(base)
         if rows_of is not None:
             scan.restore(rows_of, full=True)
             plan = scan.plan()

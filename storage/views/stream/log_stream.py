@@ -29,6 +29,7 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
+from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
@@ -159,7 +160,7 @@ class _LogSide:
                         stream.wait(min(_SHORTEST_WAIT, stream.poll_seconds))
                         return
                     group = self._groups.popleft()
-                    stream.scan.restore(group.marker.last + 1)
+                    stream.scan.restore(StreamCheckpoint(group.marker.last + 1, group.marker.uuid))
                     self._tell_replaced(group)
                     if group.records:
                         yield self._handed_out(group)
@@ -242,7 +243,7 @@ class _LogSide:
             self._line = marker.line
         if marker.told and marker.first < upcoming:
             # Only its first snapshot changed something.
-            self._stream.scan.restore(marker.last + 1)
+            self._stream.scan.restore(StreamCheckpoint(marker.last + 1, marker.uuid))
             return None
         return marker.first > upcoming or not group.is_whole
 
@@ -273,4 +274,4 @@ class _LogSide:
             self._decoders[marker.schema_id] = decoder
         plan = Plan(snapshot_id=marker.first, splits=(), schema_id=marker.schema_id)
         records = [records for _, records in sorted(group.records.items())]
-        return StreamedChanges(plan=plan, checkpoint=marker.last + 1, read=LogRead(records, decoder))
+        return StreamedChanges(plan=plan, checkpoint=self._stream.scan.checkpoint(), read=LogRead(records, decoder))

@@ -12,6 +12,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError, S
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.position import NOTHING_READ, StreamPosition
 from interbed.storage.views.stream.stream_scan import StreamScan
 
@@ -59,7 +60,7 @@ class MicroBatches:
             return StreamPosition(snapshot_id=self._store.options.scan_snapshot_id or 1)
         if start.full is not None:
             return StreamPosition(snapshot_id=start.full, full=True)
-        return StreamPosition(snapshot_id=start.next_snapshot)
+        return StreamPosition(snapshot_id=start.next_snapshot, commit=start.passed)
 
     def newest(self) -> int | None:
         """The newest snapshot now, for a stream that is to end there."""
@@ -116,6 +117,8 @@ class MicroBatches:
         if not found or found[-1].position.order != end.order:
             raise self._lost(after, end)
         self._check_same(end, found[-1].position)
+        if None not in (end.commit, found[-1].position.commit) and end.commit != found[-1].position.commit:
+            raise self._lost(after, end)
         return _joined(found)
 
     def commit(self, end: StreamPosition) -> None:
@@ -126,7 +129,7 @@ class MicroBatches:
         """
         scan = StreamScan(self._store)
         if end.is_complete:
-            scan.notify_checkpoint_complete(end.snapshot_id + 1)
+            scan.notify_checkpoint_complete(StreamCheckpoint(end.snapshot_id + 1, end.commit))
         elif not end.full:
             scan.notify_checkpoint_complete(end.snapshot_id)
 
@@ -134,7 +137,9 @@ class MicroBatches:
         """The units after a position, in their order, up to a snapshot (None: to the newest)."""
         scan = StreamScan(self._store)
         if after.is_complete:
-            scan.restore(after.snapshot_id + 1)
+            scan.restore(StreamCheckpoint(after.snapshot_id + 1, after.commit))
+        elif after.index == NOTHING_READ and not after.full:
+            scan.restore(StreamCheckpoint(after.snapshot_id, after.commit))
         else:
             scan.restore(after.snapshot_id, full=after.full)
         while True:
@@ -144,9 +149,10 @@ class MicroBatches:
             plan = scan.plan()
             if plan is None:
                 return
-            units = self._units_of(plan, full=after.full and upcoming == after.snapshot_id)
+            units = self._units_of(plan, scan.checkpoint(), full=after.full and upcoming == after.snapshot_id)
             if plan.snapshot_id == after.snapshot_id and not after.is_complete:
                 if units:
+                    self._check_commit(after, units[-1].position)
                     self._check_same(after, units[-1].position)
                 units = units[after.index + 1 :]
             if units and last_snapshot is not None and units[0].position.snapshot_id > last_snapshot:
@@ -155,12 +161,16 @@ class MicroBatches:
                 check_columns(self._store, plan.snapshot_id, plan.schema_id)
             yield from units
 
-    def _units_of(self, plan: Plan, *, full: bool) -> list[_Unit]:
+    def _units_of(self, plan: Plan, next_: StreamCheckpoint | None, *, full: bool) -> list[_Unit]:
+        """The units of a plan, after which the stream is at the checkpoint."""
         assert plan.snapshot_id is not None
+        commit = None if next_ is None else next_.passed
         pieces = [(n, piece) for n, split in enumerate(plan.splits) for piece in self._pieces(split)]
         return [
             _Unit(
-                position=StreamPosition(snapshot_id=plan.snapshot_id, index=index, full=full, total=len(pieces)),
+                position=StreamPosition(
+                    snapshot_id=plan.snapshot_id, index=index, full=full, total=len(pieces), commit=commit
+                ),
                 origin=origin,
                 split=piece,
             )
@@ -171,6 +181,15 @@ class MicroBatches:
         if self._store.schema.has_primary_key or split.before is not None:
             return [split]
         return [replace(split, files=(file,)) for file in split.files]
+
+    def _check_commit(self, known: StreamPosition, planned: StreamPosition) -> None:
+        """Raise SnapshotNotFoundError when the snapshot that was read in part is another commit now."""
+        is_known = known.index != NOTHING_READ and None not in (known.commit, planned.commit)
+        if is_known and known.commit != planned.commit:
+            raise SnapshotNotFoundError(
+                f"The stream of {self._store.location} goes on in the middle of snapshot {known.snapshot_id}, which is "
+                "not the one that it has read. The table was made anew or rolled back meanwhile; start the stream anew."
+            )
 
     def _check_same(self, known: StreamPosition, planned: StreamPosition) -> None:
         if known.index != NOTHING_READ and known.total is not None and known.total != planned.total:

@@ -1,9 +1,10 @@
 """How far a reader of micro-batches has come, as JSON in Paimon's form of it for Spark.
 
-    {"snapshotId": 5, "index": 2, "scanSnapshot": false, "totalSplits": 7}
+    {"snapshotId": 5, "index": 2, "scanSnapshot": false, "totalSplits": 7, "commit": "…"}
 
 Units 0 to `index` of the snapshot are read, -1 says none of them; `scanSnapshot` says that they are the rows of the
-snapshot as a whole and not its changes. Source: paimon-spark's PaimonSourceOffset.
+snapshot as a whole and not its changes. `commit` is interbed's own: which commit the snapshot is, or, while nothing of
+it is read, the one before it, so that a rollback is noticed. Source: paimon-spark's PaimonSourceOffset.
 """
 
 import json
@@ -16,12 +17,16 @@ NOTHING_READ = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPosition:
-    """Units up to `index` of a snapshot are read. `total` is how many it has, None before any of them is known."""
+    """Units up to `index` of a snapshot are read. `total` is how many it has, None before any of them is known.
+
+    `commit` is that of the snapshot, or of the one before it at `NOTHING_READ`; None where it is not known.
+    """
 
     snapshot_id: int
     index: int = NOTHING_READ
     full: bool = False
     total: int | None = None
+    commit: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -42,6 +47,8 @@ class StreamPosition:
         }
         if self.total is not None:
             value["totalSplits"] = self.total
+        if self.commit is not None:
+            value["commit"] = self.commit
         return json.dumps(value, separators=(",", ":"))
 
     @staticmethod
@@ -49,12 +56,13 @@ class StreamPosition:
         """The position of such JSON; raises InvalidInputError for anything else."""
         try:
             value = json.loads(text)
-            total = value.get("totalSplits")
+            total, commit = value.get("totalSplits"), value.get("commit")
             return StreamPosition(
                 snapshot_id=int(value["snapshotId"]),
                 index=int(value["index"]),
                 full=bool(value["scanSnapshot"]),
                 total=None if total is None else int(total),
+                commit=None if commit is None else str(commit),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidInputError(f"Not a position in a stream: {text!r}.") from error

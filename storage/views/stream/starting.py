@@ -18,18 +18,21 @@ from interbed.storage.scan.starting_point import (
     first_since_creation,
     oldest_with_changes,
 )
+from interbed.storage.views.stream.checkpoint import commit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStart:
     """`full` is the snapshot whose rows come first, None for none; `next_snapshot` the first whose changes follow.
 
-    Of those rows only those of files come that were made since `files_since`, in milliseconds since the epoch.
+    Of those rows only those of files come that were made since `files_since`, in milliseconds since the epoch. `passed`
+    is the commit that has to be before the next snapshot, None for any.
     """
 
     next_snapshot: int
     full: int | None = None
     files_since: int | None = None
+    passed: str | None = None
 
     @staticmethod
     def with_rows_of(snapshot_id: int) -> "StreamStart":
@@ -52,10 +55,12 @@ def stream_start(store: TableStore, *, was_empty: bool) -> StreamStart | None:
     return start(store, was_empty)
 
 
-def start_at(store: TableStore, snapshot_id: int) -> StreamStart | None:
+def start_at(store: TableStore, snapshot_id: int, *, passed: str | None = None) -> StreamStart | None:
     """A stream of the changes from that snapshot on, or from the oldest there is; None while there is none."""
     oldest = earliest_changes(store)
-    return None if oldest is None else StreamStart(next_snapshot=max(snapshot_id, oldest))
+    if oldest is None:
+        return None
+    return StreamStart(next_snapshot=max(snapshot_id, oldest), passed=passed if snapshot_id >= oldest else None)
 
 
 def _newest_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
@@ -69,11 +74,13 @@ def _compacted_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
 
 
 def _new_changes(store: TableStore, was_empty: bool) -> StreamStart | None:
-    newest = store.snapshots.latest_id()
+    newest = store.snapshots.latest()
     if newest is None:
         return None
     # What came while the stream was waiting for the first snapshot is new to it.
-    return StreamStart(next_snapshot=FIRST_SNAPSHOT_ID if was_empty else newest + 1)
+    if was_empty:
+        return StreamStart(next_snapshot=FIRST_SNAPSHOT_ID)
+    return StreamStart(next_snapshot=newest.id + 1, passed=commit_of(newest))
 
 
 def _changes_from_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:

@@ -1,7 +1,8 @@
 """Planning a stream: snapshot after snapshot, the splits that contain what it changed.
 
-The state of a stream is one number, the next snapshot to look at: `checkpoint` hands it out and `restore` takes it
-back, in the same process or another one. Whether a full read leaves out level 0 depends on the changelog producer:
+The state of a stream is the next snapshot to look at, and the commit of the one before it: `checkpoint` hands both out
+and `restore` takes them back, in the same process or another one. A stream does not go on where the table's history is
+another one than it has read. Whether a full read leaves out level 0 depends on the changelog producer:
 where compactions write the changelog, rows of level 0 are left to the changelog that is yet to come. Source:
 paimon-core's DataTableStreamScan.
 """
@@ -18,7 +19,7 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     SnapshotChangeRules,
@@ -32,6 +33,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
+from interbed.storage.views.stream.checkpoint import StreamCheckpoint, commit_of, is_commit
 from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start
 
 
@@ -85,6 +87,8 @@ class StreamScan:
         self._consumers = ConsumerManager(store.file_io, store.paths)
         self._changelogs = ChangelogManager(store.file_io, store.paths)
         self._next: int | None = None
+        self._passed: str | None = None
+        self._planned: StreamCheckpoint | None = None
         self._full: int | None = None
         self._files_since: int | None = None
         self._was_empty = False
@@ -106,8 +110,8 @@ class StreamScan:
 
         The first plan may be of the rows of a whole snapshot; all others are of the changes of one snapshot each.
         Snapshots that change nothing for a stream are skipped. Raises SnapshotNotFoundError when the next
-        snapshot has expired, or when the table has fewer snapshots than the stream has read; InvalidOptionError; what
-        TableScan.plan raises.
+        snapshot has expired, when the table has fewer snapshots than the stream has read, or when another commit is in
+        the place of the last one that it has read; InvalidOptionError; what TableScan.plan raises.
         """
         if self._finished:
             return None
@@ -117,14 +121,21 @@ class StreamScan:
                 self._was_empty = True
                 return None
             self._next, self._full, self._files_since = start.next_snapshot, start.full, start.files_since
+            self._passed = start.passed
         if self._full is not None:
             return self._plan_full(self._full)
+        is_checked = False
         while True:
             snapshot = self._due(self._next)
+            if not is_checked:
+                # After the next snapshot was read, so that a rollback in between is noticed now or the next time.
+                self._check_passed(self._next - 1)
+                is_checked = True
             if snapshot is None:
                 return None
             splits = splits_of_snapshot(self._store, self._changes, snapshot, self._rules.files_of(snapshot))
-            self._next += 1
+            self._planned = StreamCheckpoint(self._next, self._passed)
+            self._next, self._passed = self._next + 1, commit_of(snapshot)
             if splits:
                 self._watermark = snapshot.watermark
                 return plan_of(snapshot, splits)
@@ -133,18 +144,28 @@ class StreamScan:
         """The snapshot that `plan` looks at next, None before the first plan."""
         return self._next if self._full is None else self._full
 
-    def checkpoint(self) -> int | None:
+    def checkpoint(self) -> StreamCheckpoint | None:
         """The next snapshot to look at, None before the first plan: what `restore` takes to go on from here."""
-        return None if self._full is not None else self._next
+        return None if self._full is not None or self._next is None else StreamCheckpoint(self._next, self._passed)
 
-    def restore(self, next_snapshot: int | None, *, full: bool = False) -> None:
-        """Go on from a checkpoint; None starts anew. With `full` the rows of that snapshot come first."""
-        self._next = next_snapshot
-        self._full = self._files_since = None
+    def checkpoint_before(self) -> StreamCheckpoint | None:
+        """The checkpoint from which the changes that were planned last are planned again."""
+        return self._planned
+
+    def restore(self, next_snapshot: int | str | None, *, full: bool = False) -> None:
+        """Go on from a checkpoint, or its text; None starts anew. With `full` the rows of that snapshot come first.
+
+        A plain number is where the stream goes on, whatever was before. Raises InvalidInputError for other texts.
+        """
+        checkpoint = None if next_snapshot is None else StreamCheckpoint.of(next_snapshot)
+        self._next = None if checkpoint is None else int(checkpoint)
+        self._passed = None if checkpoint is None else checkpoint.passed
+        self._full = self._files_since = self._planned = None
         self._finished = False
-        if next_snapshot is not None and full:
-            start = StreamStart.with_rows_of(next_snapshot)
+        if self._next is not None and full:
+            start = StreamStart.with_rows_of(self._next)
             self._next, self._full, self._files_since = start.next_snapshot, start.full, files_since(self._store)
+            self._passed = None
 
     def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
         """Keep the progress with the table, under the name that `consumer-id` gives, if it does.
@@ -154,7 +175,7 @@ class StreamScan:
         consumer_id = self._store.options.consumer_id
         if consumer_id is not None and next_snapshot is not None:
             self._check_here()
-            self._consumers.reset(consumer_id, next_snapshot)
+            self._consumers.reset(consumer_id, int(next_snapshot), passed=StreamCheckpoint.of(next_snapshot).passed)
 
     def starting_point(self) -> StreamStart | None:
         """Where a stream starts that begins now: where its consumer is, or else where options say.
@@ -163,9 +184,9 @@ class StreamScan:
         """
         options = self._store.options
         if options.consumer_id is not None and not options.consumer_ignore_progress:
-            progress = self._consumers.next_snapshot(options.consumer_id)
+            progress = self._consumers.progress(options.consumer_id)
             if progress is not None:
-                return start_at(self._store, progress)
+                return start_at(self._store, progress.next_snapshot, passed=progress.passed)
         return stream_start(self._store, was_empty=self._was_empty)
 
     def _plan_full(self, snapshot_id: int) -> Plan:
@@ -182,7 +203,7 @@ class StreamScan:
         plan = scan.plan()
         if self._tells_postponed:
             plan = replace(plan, splits=(*plan.splits, *self._waiting(snapshot_id)))
-        self._full = None
+        self._full, self._passed = None, commit_of(snapshot)
         self._watermark = snapshot.watermark
         self._finished = self._is_over(snapshot)
         return plan
@@ -211,7 +232,8 @@ class StreamScan:
         """The snapshot, None when it is yet to come, or too young; ends the stream where it is bounded."""
         manager = self._store.snapshots
         if manager.exists(snapshot_id):
-            snapshot = manager.snapshot(snapshot_id)
+            # As it is now: what the process remembers may have been rolled back by another one.
+            snapshot = manager.stored(snapshot_id)
             self._check_here(snapshot)
         else:
             changelog = self._changelogs.find(snapshot_id)
@@ -233,6 +255,25 @@ class StreamScan:
             raise SnapshotNotFoundError(
                 f"The table at {self._store.location} was dropped, and perhaps made anew, since its stream began; "
                 "get it from its catalog again and start the stream anew."
+            )
+
+    def _check_passed(self, snapshot_id: int) -> None:
+        """Raise SnapshotNotFoundError when another commit has the id of the snapshot that the stream has passed last.
+
+        A snapshot that has expired can't be compared, and neither can one that nothing is known of.
+        """
+        if self._passed is None or snapshot_id < FIRST_SNAPSHOT_ID:
+            return
+        try:
+            found: Snapshot | None = self._store.snapshots.stored(snapshot_id)
+        except SnapshotNotFoundError:
+            found = self._changelogs.find(snapshot_id)
+        if found is not None and not is_commit(found, self._passed):
+            consumer = self._store.options.consumer_id
+            raise SnapshotNotFoundError(
+                f"The stream of {self._store.location} goes on after snapshot {snapshot_id}, which is not the one that "
+                "it has read. The table was made anew or rolled back meanwhile; start the stream anew"
+                + (f" after resetting the consumer {consumer!r}." if consumer is not None else ".")
             )
 
     def _is_over(self, snapshot: Snapshot) -> bool:

@@ -13,6 +13,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.stream_scan import StreamScan
 
 
@@ -21,11 +22,13 @@ class StreamedChanges(ArrowRows):
     """The changes of one snapshot, or a part of them; or the rows of the snapshot with which a stream begins.
 
     `checkpoint` is where a stream goes on that is started after these were processed: the `from_snapshot` of another
-    one. While a snapshot is handed out in parts it stays at that snapshot, None for one that is read as a whole.
+    one. It is the id of the next snapshot, and knows the commit before it; `checkpoint.to_text()` is what to keep
+    outside of the process. While a snapshot is handed out in parts it stays at that snapshot, None for one that is
+    read as a whole.
     """
 
     plan: Plan
-    checkpoint: int | None
+    checkpoint: StreamCheckpoint | None
     read: SplitsRead
 
     @property
@@ -120,7 +123,7 @@ class TableStream:
         """What the scan has planned last, cut to the limits."""
         parts = self.limits.parts(plan.splits)
         for part in parts[:-1]:
-            again = plan.snapshot_id if part[0].tells_changes else None
+            again = self.scan.checkpoint_before() if part[0].tells_changes else None
             yield StreamedChanges(plan=replace(plan, splits=part), checkpoint=again, read=self.read)
         yield StreamedChanges(plan=replace(plan, splits=parts[-1]), checkpoint=self.scan.checkpoint(), read=self.read)
 

@@ -190,7 +190,8 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Table]]:
 
     def made(of: pa.DataType, function: str, **options: str) -> Table:
         name = f"d.t{len(catalog.list_tables('d'))}"
-        schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", of), ("w", pa.string())])
+        fields = [pa.field("k", pa.int64(), nullable=False), pa.field("v", of), pa.field("w", pa.string())]
+        schema = pa.schema(fields)
         chosen = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": function}
         return catalog.create_table(name, schema, primary_keys=["k"], options={**chosen, **options})
 
