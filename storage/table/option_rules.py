@@ -226,8 +226,10 @@ def _changelog(schema: TableSchema, options: CoreOptions) -> None:
     producer = options.changelog_producer
     if options.streaming_read_overwrite and producer in (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP):
         raise InvalidOptionError(
-            f"Option 'streaming-read-overwrite' can't be combined with 'changelog-producer' = '{producer}', which "
-            "produces the changes of an overwrite by itself; remove one of them."
+            f"Option 'streaming-read-overwrite' can't be combined with 'changelog-producer' = '{producer}': the new "
+            "rows of an overwrite would come twice, because the compaction after it writes them, too. Remove one of "
+            "them. The rows that an overwrite takes away are in no changelog then; the table's changes(…, mode='diff') "
+            "have them."
         )
     allowed = (ChangelogProducer.NONE, ChangelogProducer.LOOKUP)
     if options.merge_engine is MergeEngine.FIRST_ROW and producer not in allowed:

@@ -114,6 +114,10 @@ class TableWrites:
         For data that were worked out from the table, `read_at` is the id of the snapshot that they were read from (0: a
         table without one). When another writer has changed the rows to be replaced since, CommitConflictError is raised
         and nothing is changed; without it the last overwrite wins. Raises SnapshotNotFoundError for an id to come.
+
+        Streams do not tell which rows went, unless they are read with `streaming-read-overwrite`. In a table whose
+        changelog compactions write (`changelog-producer` = `lookup` or `full-compaction`) they can't; there
+        `changes(id, id, mode="diff")` of the snapshot made has what became of each key.
         """
         import pyarrow as pa
 

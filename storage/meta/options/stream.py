@@ -121,7 +121,7 @@ class StreamOptions(OptionReader):
 
     @property
     def streaming_read_overwrite(self) -> bool:
-        """Whether streams of a primary-key table contain what overwrites changed."""
+        """Whether streams of a primary-key table contain what overwrites changed (`none` and `input` changelogs)."""
         return self.boolean("streaming-read-overwrite", False)
 
     @property

@@ -31,6 +31,7 @@ from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.plan import Plan
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
+from interbed.storage.views.stream.overlooked import advice
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class TableLogStream(TableStream):
             return None
 
 
+_APPEND_ADVICE = "set 'streaming-read-append-overwrite'"
 _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
 
 
@@ -257,12 +259,12 @@ class _LogSide:
 
     def _tell_replaced(self, group: LogGroup) -> None:
         if group.marker.replaces:
-            keyed = self._store.schema.has_primary_key
+            first, keyed = group.marker.first, self._store.schema.has_primary_key
             _log.warning(
-                "Snapshot %d of %s replaced rows, and streams of the table do not tell which; set '%s'.",
-                group.marker.first,
+                "Snapshot %d of %s replaced rows, and streams of the table do not tell which: %s.",
+                first,
                 self._store.location,
-                "streaming-read-overwrite" if keyed else "streaming-read-append-overwrite",
+                advice(self._store.options.changelog_producer, first) if keyed else _APPEND_ADVICE,
             )
 
     def _handed_out(self, group: LogGroup) -> StreamedChanges:

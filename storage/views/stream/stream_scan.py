@@ -34,6 +34,7 @@ from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint, commit_of, is_commit
+from interbed.storage.views.stream.overlooked import warn_of_overlooked
 from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start
 
 
@@ -133,6 +134,8 @@ class StreamScan:
                 is_checked = True
             if snapshot is None:
                 return None
+            if self._rules.keyed and not self._rules.overwrites:
+                warn_of_overlooked(self._store.location, snapshot, self._rules.producer)
             splits = splits_of_snapshot(self._store, self._changes, snapshot, self._rules.files_of(snapshot))
             self._planned = StreamCheckpoint(self._next, self._passed)
             self._next, self._passed = self._next + 1, commit_of(snapshot)

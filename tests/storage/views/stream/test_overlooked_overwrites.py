@@ -1,0 +1,71 @@
+"""A stream says which overwrites it does not tell, and how to get what they changed."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.table.table import Table
+from tests.storage.views.stream.test_stream_scan import create, row, rows
+
+PRODUCERS = ["none", "input", "lookup", "full-compaction"]
+
+
+def _overwritten(warehouse: Path, producer: str) -> tuple[Table, int]:
+    """A table with the rows 0 to 2, of which an overwrite leaves 0; and the snapshot of the overwrite."""
+    table = create(warehouse, changelog_producer=producer)
+    table.upsert(rows(0, 1, 2))
+    table.compact()
+    before = table.latest_snapshot()
+    assert before is not None
+    table.overwrite(rows(0, 5, v="new"))
+    return table, before.id + 1
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_a_stream_warns_once_of_an_overwrite_that_it_does_not_tell(
+    tmp_path: Path, producer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, overwrite = _overwritten(tmp_path, producer)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            told = [change for c in table.stream(overwrite, idle_seconds=0) for change in c.to_arrow().to_pylist()]
+    compacts = producer in ("lookup", "full-compaction")
+    assert told == ([row(0, v="new"), row(5, v="new")] if compacts else [])
+    found = [r.getMessage() for r in caplog.records if "does not tell which rows went" in r.getMessage()]
+    assert len(found) == 1
+    assert f"Snapshot {overwrite} of {table.location} " in found[0]
+    way_out = f"table.changes({overwrite}, {overwrite}, mode='diff')" if compacts else "'streaming-read-overwrite'"
+    assert way_out in found[0]
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_what_the_warning_names_has_what_went(tmp_path: Path, producer: str) -> None:
+    table, overwrite = _overwritten(tmp_path, producer)
+    changed = table.changes(overwrite, overwrite, mode="diff").to_arrow().to_pylist()
+    assert sorted(changed, key=lambda r: r["id"]) == [row(0, v="new"), row(1, 3), row(2, 3), row(5, v="new")]
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_there_is_no_warning_of_an_overwrite_that_is_told_or_that_replaces_nothing(
+    tmp_path: Path, producer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, overwrite = _overwritten(tmp_path / "told", producer)
+    first = create(tmp_path / "first", changelog_producer=producer)
+    first.overwrite(rows(1))
+    with caplog.at_level(logging.WARNING):
+        told = table.copy({"streaming-read-overwrite": "true"})
+        assert [c.snapshot_id for c in told.stream(overwrite, idle_seconds=0)] == [overwrite]
+        assert list(first.stream(1, idle_seconds=0)) == []
+    assert "does not tell" not in caplog.text
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_the_option_that_is_refused_says_what_streams_do_not_tell(tmp_path: Path, producer: str) -> None:
+    table = create(tmp_path, changelog_producer=producer)
+    with pytest.raises(InvalidOptionError) as caught:
+        table.copy({"streaming-read-overwrite": "true"})
+    assert f"can't be combined with 'changelog-producer' = '{producer}'" in str(caught.value)
+    assert "would come twice" in str(caught.value)
+    assert "rows that an overwrite takes away are in no changelog" in str(caught.value)
