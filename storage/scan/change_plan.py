@@ -113,7 +113,7 @@ def splits_of_snapshot(
     removed = [e for e in entries if e.kind is FileKind.DELETE]
     deletions: DeletionFiles = {}
     if removed and snapshot.id > FIRST_SNAPSHOT_ID and store.snapshots.exists(snapshot.id - 1):
-        deletions = source.deletions_of(store.snapshots.snapshot(snapshot.id - 1))
+        deletions = source.deletions_of(store.snapshots.stored(snapshot.id - 1))
     return _replaced_splits(store, snapshot.id, removed, added, deletions)
 
 

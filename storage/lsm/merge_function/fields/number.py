@@ -51,10 +51,10 @@ class _Limits:
             self._name = _INTEGERS[kind.bit_width]
 
     def check(self, values: Numbers) -> None:
-        """Raise InvalidInputError for the first number beyond the type."""
-        over = np.flatnonzero(((values > self.greatest) | (values < self.least)).astype(np.bool_))
-        if len(over):
-            self.refuse(int(values[over[0]]))
+        """Raise InvalidInputError for a number beyond the type."""
+        for extreme in (values.max(initial=0), values.min(initial=0)):
+            if not self.least <= extreme <= self.greatest:
+                self.refuse(int(extreme))
 
     def refuse(self, value: int) -> NoReturn:
         """Raise InvalidInputError for a number beyond the type."""
@@ -87,11 +87,17 @@ class _Numbers(Fold):
 
     @cached_property
     def _values(self) -> Numbers:
-        """The numbers by row, the neutral one for null; integers have 64 bits."""
+        """The numbers by row, the neutral one for null; integers have the bits of the column."""
         values = numbers_of(self.column)
-        if self._limits is not None and self._decimal is None:
-            values = values.astype(np.int64, copy=False)
-        return values if self._valid is None else np.where(self._valid, values, self._neutral)
+        if self._valid is None:
+            return values
+        neutral = self._neutral if self._decimal is not None else values.dtype.type(self._neutral)
+        filled: Numbers = np.where(self._valid, values, neutral)
+        return filled
+
+    def _taken(self, rows: Order) -> Numbers:
+        """The numbers of some rows in the type of the accumulators: integers have 64 bits."""
+        return self._values[rows].astype(self._sums.dtype, copy=False)
 
     def put(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -164,7 +170,7 @@ class Sum(_Numbers):
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
         self._meet(slots, rows)
-        held, values = self._sums[slots], self._values[rows]
+        held, values = self._sums[slots], self._taken(rows)
         with np.errstate(all="ignore"):
             made = held + values
         if made.dtype == np.int64:
@@ -173,7 +179,7 @@ class Sum(_Numbers):
 
     def retract(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
-        held, values = self._sums[slots], self._values[rows]
+        held, values = self._sums[slots], self._taken(rows)
         with np.errstate(all="ignore"):
             if self._is_float:
                 negative = -values
@@ -252,7 +258,7 @@ class Product(_Numbers):
         """See Fold."""
         if self._decimal is None:
             self._meet(slots, rows)
-            held, values = self._sums[slots], self._values[rows]
+            held, values = self._sums[slots], self._taken(rows)
             if self._limits is not None:
                 # Exact in Python's numbers where 64 bits may be too few.
                 for place in np.flatnonzero(np.abs(held.astype(np.float64) * values) >= self._limits.greatest / 2):
@@ -272,7 +278,7 @@ class Product(_Numbers):
         """See Fold."""
         both = self._has[slots] if self._valid is None else self._has[slots] & self._valid[rows]
         places = np.arange(self.slots)[slots][both]
-        left, right = self._sums[places], self._values[rows[both]]
+        left, right = self._sums[places], self._taken(rows[both])
         if not self._is_float and (right == 0).any():
             raise InvalidInputError(f"The {self.of} can't take a zero back: that divides by it.")
         with np.errstate(all="ignore"):
@@ -326,8 +332,12 @@ def sums_of(ordered: Numbers, keys: KeyRows) -> Numbers:
 
 def _sums_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
     """The sum of each key's integers; raises InvalidInputError for one beyond the limits."""
+    bound = _greatest(ordered) * keys.longest
+    if bound <= limits.greatest:
+        return sums_of(ordered, keys)
+    ordered = ordered.astype(np.int64, copy=False)
     sums = sums_of(ordered, keys)
-    if _greatest(ordered) * keys.longest >= 1 << 63:
+    if bound >= 1 << 63:
         # The halves of the numbers have sums of less than 64 bits.
         low = sums_of(ordered & 0xFFFF_FFFF, keys)
         high = sums_of(ordered >> 32, keys) + (low >> 32)
@@ -341,9 +351,11 @@ def _sums_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
 def _products_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
     """The product of each key's integers; raises InvalidInputError where a step is beyond the limits."""
     with np.errstate(all="ignore"):
+        made = np.multiply.reduceat(ordered, keys.firsts, dtype=ordered.dtype)
+        if _greatest(ordered) ** min(keys.longest, 64) <= limits.greatest:
+            return made
         # Zeros count as ones: what was before them has to be within the limits, too.
         bounds = np.multiply.reduceat(np.maximum(np.abs(ordered.astype(np.float64)), 1), keys.firsts)
-        made = np.multiply.reduceat(ordered, keys.firsts)
     # Keys whose bound, which is not exact, is near the limits: few, or there is an error among the first.
     for key in np.flatnonzero(~(bounds < limits.greatest / 2)).tolist():
         product = 1
