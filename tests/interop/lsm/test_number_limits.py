@@ -44,11 +44,11 @@ def test_numbers_end_where_those_of_java_end_and_what_java_changes_beyond_is_an_
     ours, java = interbed_table(tmp_path, "db.t"), java_paimon.table(tmp_path, "db.t")
     chosen = {**options, "fields.v.aggregate-function": function}
     ours.create([("id", "INT NOT NULL"), ("v", of)], primary_keys=["id"], options=chosen)
-    for round_, writer in enumerate((java, ours)):
-        writer.write([[key, values[round_]] for key, values in enumerate(within)])
+    java.write([[key, first] for key, (first, _) in enumerate(within)])
+    ours.write([[key, second] for key, (_, second) in enumerate(within)])
     assert ours.read().comparable() == java.read().comparable()
-    for round_, writer in enumerate((java, ours)):
-        writer.write([[9, beyond[round_]]])
+    java.write([[9, beyond[0]]])
+    ours.write([[9, beyond[1]]])
     assert java.read().comparable()[-1] == [9, by_java]
     for attempt in (ours.read, ours.compact):
         with pytest.raises(InvalidInputError, match=f"'{function}' of column 'v' makes .*, which its type"):

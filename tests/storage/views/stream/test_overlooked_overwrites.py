@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ def test_a_stream_warns_once_of_an_overwrite_that_it_does_not_tell(
     tmp_path: Path, producer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     table, overwrite = _overwritten(tmp_path, producer)
+    told: list[dict[str, Any]] = []
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             told = [change for c in table.stream(overwrite, idle_seconds=0) for change in c.to_arrow().to_pylist()]

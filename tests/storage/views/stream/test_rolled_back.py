@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import interbed
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint
@@ -74,17 +75,11 @@ def test_a_stream_of_another_process_is_not_handed_what_was_rolled_back(tmp_path
     table.upsert(rows(2))
     # Remembered by the process whose stream has come to it next.
     assert table.store.snapshots.snapshot(3).id == 3
-    other = create_again(tmp_path)
+    other = _opened_elsewhere(tmp_path)
     _back_and_on(other, 2, 10)
     plan = scan.plan()
     assert plan is not None
     assert table.new_change_read().to_reader(plan.splits).read_all()["id"].to_pylist() == [10]
-
-
-def create_again(warehouse: Path) -> Table:
-    import interbed
-
-    return interbed.load_catalog("other", warehouse=f"file:{warehouse}").get_table("db.t")
 
 
 def test_a_running_stream_is_refused_too(tmp_path: Path) -> None:
@@ -92,7 +87,7 @@ def test_a_running_stream_is_refused_too(tmp_path: Path) -> None:
     scan = table.new_stream_scan()
     assert scan.plan() is not None
     assert scan.checkpoint() == 4
-    _back_and_on(create_again(tmp_path), 1, 10, 11, 12)
+    _back_and_on(_opened_elsewhere(tmp_path), 1, 10, 11, 12)
     with pytest.raises(SnapshotNotFoundError, match=REFUSAL):
         scan.plan()
 
@@ -111,6 +106,10 @@ def test_parts_of_a_snapshot_know_what_was_before_them(tmp_path: Path) -> None:
     table.create_tag("t", 1)
     table.rollback_to("t")
     assert _read(_and_upsert(table, 8), first.checkpoint)[0] == [8]
+
+
+def _opened_elsewhere(warehouse: Path) -> Table:
+    return interbed.load_catalog("other", warehouse=f"file:{warehouse}").get_table("db.t")
 
 
 def _and_upsert(table: Table, number: int) -> Table:
