@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from interbed.catalog.cli.common import done
 from interbed.catalog.cli.group import CatalogChoice, with_catalog
 from interbed.catalog.cli.row_options import chosen_form, output_options
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+
+if TYPE_CHECKING:
+    from interbed.catalog.cli.forms.duckdb_tables import CatalogTables
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE_INTO")
 
@@ -34,32 +37,39 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         raise NotSupportedError(
             f"`interbed sql` needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
         ) from error
+    from interbed.catalog.cli.forms.duckdb_tables import CatalogTables
+
+    with context.ensure_object(CatalogChoice).catalog() as catalog, duckdb.connect() as connection:
+        tables = CatalogTables(catalog, connection)
+        with _naming_errors(duckdb.Error, tables.failures):
+            kind = _kind(duckdb, query)
+            if kind not in _CHANGES:
+                _show(tables, query, form, output)
+            elif output is None:
+                _change(tables, query, as_json=as_json)
+            else:
+                raise click.UsageError("--output takes the rows of a SELECT; a statement that changes rows has none.")
+
+
+def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
     import pyarrow as pa
 
-    from interbed.catalog.cli.forms.duckdb_tables import CatalogTables
     from interbed.catalog.cli.forms.row_formats import write_rows
 
-    with (
-        context.ensure_object(CatalogChoice).catalog() as catalog,
-        duckdb.connect() as connection,
-        _naming_errors(duckdb.Error),
-    ):
-        kind = _kind(duckdb, query)
-        if kind in _CHANGES:
-            from interbed.catalog.cli.statements.carry_out import carry_out
-            from interbed.catalog.cli.statements.parse import parse_statement
-            from interbed.catalog.cli.statements.source_files import SourceFiles
+    tables.define(query)
+    relation = tables.connection.sql(query)
+    if relation is None:
+        raise InvalidInputError("The query has no rows to show; write SELECT ….")
+    write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
 
-            if output is not None:
-                raise click.UsageError("--output takes the rows of a SELECT; a statement that changes rows has none.")
-            changed = carry_out(catalog, connection, parse_statement(query, SourceFiles(connection).prepare))
-            done(str(changed), changed.to_json(), as_json)
-            return
-        CatalogTables(catalog, connection).define(query)
-        relation = connection.sql(query)
-        if relation is None:
-            raise InvalidInputError("The query has no rows to show; write SELECT ….")
-        write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
+
+def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
+    from interbed.catalog.cli.statements.carry_out import carry_out
+    from interbed.catalog.cli.statements.parse import parse_statement
+    from interbed.catalog.cli.statements.source_files import SourceFiles
+
+    changed = carry_out(tables, parse_statement(query, SourceFiles(tables).prepare))
+    done(str(changed), changed.to_json(), as_json)
 
 
 def _kind(duckdb: Any, query: str) -> str:
@@ -79,11 +89,18 @@ def _kind(duckdb: Any, query: str) -> str:
 
 
 @contextmanager
-def _naming_errors(kind: type[Exception]) -> Iterator[None]:
+def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iterator[None]:
+    """Raise interbed's errors for those of DuckDB; of what reading a table ended with DuckDB shows a traceback."""
     try:
         yield
-    except kind as error:
-        raise InvalidInputError(str(error)) from error
+    except InterbedError:
+        raise
+    except Exception as error:
+        if failures:
+            raise failures[0] from error
+        if isinstance(error, kind):
+            raise InvalidInputError(str(error)) from error
+        raise
 
 
 with_catalog(sql)

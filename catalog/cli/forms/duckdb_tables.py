@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.cli.near_names import suggesting
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -21,11 +21,15 @@ _OWN = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 
 
 class CatalogTables:
-    """Defines the tables that a query names."""
+    """Defines the tables that a query names, on one connection.
+
+    `failures` are the errors that reading tables and files ended with; DuckDB raises errors of its own for them.
+    """
 
     def __init__(self, catalog: Catalog, connection: "duckdb.DuckDBPyConnection") -> None:
-        self._catalog = catalog
-        self._connection = connection
+        self.catalog = catalog
+        self.connection = connection
+        self.failures: list[InterbedError] = []
 
     def define(self, query: str) -> None:
         """Make a view of each table that the query names; raises InvalidInputError for anything but one SELECT, and
@@ -45,7 +49,7 @@ class CatalogTables:
 
     def _parsed(self, query: str) -> dict[str, Any]:
         """The syntax tree of a query, as DuckDB returns it."""
-        [(answer,)] = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        [(answer,)] = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):
             return parsed
@@ -53,19 +57,20 @@ class CatalogTables:
 
     def _define(self, database: str, table: str, alias: str) -> None:
         name = f"{database}.{table}"
-        with suggesting(self._catalog, name):
-            found = self._catalog.get_table(name)
-        self._connection.register(alias, TableDataset(found))
-        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
-        self._connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
+        with suggesting(self.catalog, name):
+            found = self.catalog.get_table(name)
+        self.connection.register(alias, TableDataset(found, self.failures))
+        self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
+        self.connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
 
 
 class TableDataset(ds.Dataset):
     """A table as what DuckDB scans: it asks for columns and a filter, each time that the query reads the table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, failures: list[InterbedError]) -> None:
         # The base class is only an interface here: it has no data of its own.
         self._table = table
+        self._failures = failures
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,7 +86,17 @@ class TableDataset(ds.Dataset):
             text = str(filter)
             wanted = [name for name in known if name in wanted or name in text]
         reader = self._table.scan(columns=wanted).to_arrow_batch_reader()
-        return ds.Scanner.from_batches(reader, columns=columns, filter=filter)
+        noted = pa.RecordBatchReader.from_batches(reader.schema, noting(reader, self._failures))
+        return ds.Scanner.from_batches(noted, columns=columns, filter=filter)
+
+
+def noting(batches: Iterable[pa.RecordBatch], failures: list[InterbedError]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error that ends them is added to the failures."""
+    try:
+        yield from batches
+    except InterbedError as error:
+        failures.append(error)
+        raise
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

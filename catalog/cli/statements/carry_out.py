@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
 from interbed.catalog.cli.forms.duckdb_tables import CatalogTables, quoted
 from interbed.catalog.cli.near_names import check_no_system_table, suggesting
 from interbed.catalog.cli.statements.merge import MergeStatementPlan
@@ -70,14 +69,14 @@ class StatementResult:
         }
 
 
-def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement) -> StatementResult:
+def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult:
     """Carry the statement out; raises what `append` and CatalogTables.define raise, FilterError, CommitError."""
     name = statement.target.name
-    with suggesting(catalog, name):
-        table = catalog.get_table(name)
+    with suggesting(tables.catalog, name):
+        table = tables.catalog.get_table(name)
     check_no_system_table(name, table)
     if isinstance(statement, InsertStatement):
-        return _Insert(catalog, connection, table, statement).carry_out()
+        return _Insert(tables, table, statement).carry_out()
     _check_takes(table, name, statement)
     work: Callable[[SnapshotRows], StatementResult]
     match statement:
@@ -85,11 +84,11 @@ def carry_out(catalog: Catalog, connection: Connection, statement: RowStatement)
             predicate = _predicate(table, statement.condition)
             work = lambda rows: _delete(rows, name, predicate)  # noqa: E731
         case UpdateStatement():
-            update = _Update(connection, table, statement)
+            update = _Update(tables.connection, table, statement)
             work = update.carry_out
         case MergeStatement():
-            CatalogTables(catalog, connection).define(f"SELECT * FROM {statement.source}")
-            merge = MergeStatementPlan(connection, table, statement)
+            tables.define(f"SELECT * FROM {statement.source}")
+            merge = MergeStatementPlan(tables.connection, table, statement)
             work = lambda rows: _merged(merge, rows)  # noqa: E731
     # Each try reads the newest snapshot.
     policy = RetryPolicy.of(table.options)
@@ -112,9 +111,9 @@ def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateSta
 class _Insert:
     """An INSERT into one table: rows of queries, and literals."""
 
-    def __init__(self, catalog: Catalog, connection: Connection, table: Table, statement: InsertStatement) -> None:
-        self._tables = CatalogTables(catalog, connection)
-        self._connection = connection
+    def __init__(self, tables: CatalogTables, table: Table, statement: InsertStatement) -> None:
+        self._tables = tables
+        self._connection = tables.connection
         self._table = table
         self._statement = statement
         self._values = NewValues(table, statement.target.name)

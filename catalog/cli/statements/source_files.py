@@ -17,10 +17,10 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from interbed.catalog.cli.forms.bad_lines import BadLine, BadLines, shortened
-from interbed.catalog.cli.forms.duckdb_tables import quoted
+from interbed.catalog.cli.forms.duckdb_tables import CatalogTables, noting, quoted
 from interbed.catalog.cli.forms.file_rows import FileRows
 from interbed.catalog.cli.forms.guessed_types import GuessedColumn
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
 
 _DIALECT = "duckdb"
@@ -46,8 +46,9 @@ _ISO = {
 class SourceFiles:
     """Has the files that statements name read without loss, on one connection of DuckDB."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, tables: CatalogTables) -> None:
+        self._tables = tables
+        self._connection = tables.connection
 
     def prepare(self, statement: exp.Expr) -> None:
         """Change how the statement reads its files. Raises NotSupportedError for functions that lose digits."""
@@ -75,7 +76,7 @@ class SourceFiles:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(Path(name).name.split(".")[0], quoted=True)))
             table.set("this", self._exact_csv(call.this))
         elif suffix in _JSON:
-            self._connection.register(name, JsonFile(Path(name)))
+            self._connection.register(name, JsonFile(Path(name), self._tables.failures))
 
     def _exact_csv(self, call: Any) -> Any:
         """The call that reads a CSV file, with types for the columns that DuckDB would lose something of.
@@ -102,10 +103,11 @@ class SourceFiles:
 class JsonFile(ds.Dataset):
     """A JSON file as what DuckDB scans, with types that hold all its values."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, failures: list[InterbedError]) -> None:
         # The base class is only an interface here: it has no data of its own.
         self._rows = FileRows.of(path)
         self._schema = self._rows.inferred_schema()
+        self._failures = failures
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,7 +116,7 @@ class JsonFile(ds.Dataset):
 
     def scanner(self, columns: list[str] | None = None, filter: Any = None, *_: Any, **__: Any) -> ds.Scanner:  # noqa: A002
         """The rows with some columns, for which the filter is true."""
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        reader = pa.RecordBatchReader.from_batches(self._schema, noting(self._batches(), self._failures))
         return ds.Scanner.from_batches(reader, columns=columns, filter=filter)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -245,3 +245,29 @@ def test_a_refusal_is_one_line(lake: interbed.Catalog, statement: str) -> None:
     command = [sys.executable, "-m", "interbed.cli", "-o", f"warehouse={lake.warehouse}", "sql", statement]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM s.k",
+        "SELECT sum(x) FROM s.k",
+        "INSERT INTO s.t SELECT id, x FROM s.k",
+        "MERGE INTO s.t USING (SELECT * FROM s.k) AS k ON t.id = k.id WHEN MATCHED THEN UPDATE SET x = k.x",
+        "INSERT INTO s.t SELECT id, x FROM 'bad.jsonl'",
+    ],
+)
+def test_an_error_of_a_table_is_shown_without_a_traceback(
+    lake: interbed.Catalog, statement: str, tmp_path: Path
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int32())])
+    options = {"bucket": "1", "merge-engine": "aggregation", "fields.x.aggregate-function": "sum"}
+    keyed = lake.create_table("s.k", schema, primary_keys=["id"], options=options)
+    for _ in range(2):
+        keyed.upsert([{"id": 1, "x": 2**31 - 1}])
+    make(lake, ("x", pa.int64())).append([{"id": 1, "x": 1}])
+    (tmp_path / "bad.jsonl").write_text('{"id": 1, "x": 1}\n{"id": 2, "x": 1, "x": 2}\n')
+    refused = sql(lake, statement)
+    assert refused.exit_code == 1
+    assert ("4294967294" in refused.output) != ("key 'x' twice" in refused.output), refused.output
+    assert "Traceback" not in refused.output
