@@ -233,6 +233,10 @@ class Statistics(Protocol):
         """Forget all columns of the partition but these, whatever the engine."""
         ...
 
+    def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
+        """Forget all columns of all partitions of the table but these, whatever the engine."""
+        ...
+
 
 class Functions(Protocol):
     """User-defined functions by catalog, database and name."""

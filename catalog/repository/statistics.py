@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from interbed.catalog.metastore.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
-from interbed.catalog.repository.models import PartitionSetRow, PartitionStatisticsRow, TableStatisticsRow
+from interbed.catalog.repository.models import PartitionRow, PartitionSetRow, PartitionStatisticsRow, TableStatisticsRow
 
 ROWS_FETCHED = 10_000
 
@@ -102,6 +102,16 @@ class SqlStatistics:
         """Forget all columns of the partition but these, whatever the engine."""
         row = PartitionStatisticsRow
         self._connection.execute(delete(row).where(row.partition_id == partition_id, row.column_name.not_in(keep)))
+
+    def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
+        """Forget all columns of all partitions of the table but these, whatever the engine."""
+        row = PartitionStatisticsRow
+        ids = (
+            select(PartitionRow.id)
+            .join(PartitionSetRow, PartitionSetRow.id == PartitionRow.set_id)
+            .where(PartitionSetRow.table_id == table_id)
+        )
+        self._connection.execute(delete(row).where(row.partition_id.in_(ids), row.column_name.not_in(keep)))
 
     def _upsert(self, model: Any, keys: Sequence[str]) -> Any:
         statement = (postgresql if self._postgresql else sqlite).insert(model)

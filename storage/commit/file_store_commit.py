@@ -158,8 +158,10 @@ class FileStoreCommit:
             outside = touched - target.select(touched)
             if outside:
                 self._publication.delete(messages)
-                place = self._publication.place(min(outside), None)
-                raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
+                place = self._store.paths.readable_partition(min(outside))
+                raise InvalidInputError(
+                    f"The new data have rows of partition {place}, which is not what is to be overwritten."
+                )
         if new_files:
             try:
                 check_keys_once(self._store, self._reader, target)

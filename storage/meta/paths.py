@@ -166,6 +166,12 @@ class TablePaths:
         """A specification with the texts that directories have, not escaped."""
         return {name: self.default_name if _BLANK.issuperset(text) else text for name, text in spec.items()}
 
+    def readable_partition(self, partition: bytes) -> str:
+        """The partition for errors: a date is a date, where its directory may have a number of days."""
+        names, types = self.partition_names, self.partition_types
+        readable = TablePaths(self.location, names, types, self.default_name, legacy=False)
+        return ", ".join(f"{name}={value}" for name, value in readable.partition_spec(partition).items())
+
     def partition_directory(self, partition: bytes) -> str:
         """The directory of a partition, relative to the location: `dt=2024-01-31/h=1`, or '' when unpartitioned."""
         return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.directory_spec(partition).items())

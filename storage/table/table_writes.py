@@ -136,12 +136,20 @@ class TableWrites:
 
     @changes_table
     def delete(self, filter: "str | Predicate") -> int | None:  # noqa: A002 - the field's word for it
-        """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched.
+
+        Raises FilterError, CommitError, and NotSupportedError for a table whose options or merge engine would not
+        remove the rows.
+        """
         from interbed.storage.base.predicate.parse import bound_filter
         from interbed.storage.commit.retry import RetryPolicy
         from interbed.storage.upkeep.append_delete import delete_rows
+        from interbed.storage.write.row_statements import delete_refusal
 
         predicate = bound_filter(filter, self.store.schema.fields)
+        refusal = delete_refusal(self.store.schema, self.store.options) if self.store.schema.has_primary_key else None
+        if refusal is not None:
+            raise NotSupportedError(f"DELETE from '{self.name}' is not possible: {refusal}")
         if not self.store.schema.has_primary_key:
             # What conflicts with a compaction or another deletion is worked out anew.
             return RetryPolicy.of(self.store.options).redo(

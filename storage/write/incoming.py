@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import cast_to_schema
-from interbed.storage.base.types.data_type import STRINGS, AtomicType
+from interbed.storage.base.types.data_type import BINARIES, MAX_LENGTH, STRINGS, AtomicType
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.row_kinds import Kinds, kinds_of
@@ -24,6 +25,11 @@ class IncomingRows:
     def __init__(self, schema: TableSchema, table: str) -> None:
         self._schema = schema
         self._table = table
+        self._limited = [
+            (f.name, f.type)
+            for f in schema.fields
+            if isinstance(f.type, AtomicType) and f.type.root in STRINGS | BINARIES and f.type.length != MAX_LENGTH
+        ]
 
     def batches(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
         """The rows with the table's columns; all are checked before any is handed out.
@@ -57,6 +63,25 @@ class IncomingRows:
             filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
         return filled
 
+    def check_lengths(self, batch: pa.RecordBatch, kinds: "Kinds | None", first_row: int = 0) -> None:
+        """Raise SchemaMismatchError for a text or bytes of a new row longer than its column's type says, as Spark does.
+
+        Characters are counted, bytes of binary types. Rows are counted from `first_row` on.
+        """
+        for name, kind in self._limited:
+            is_text = kind.root in STRINGS
+            lengths: Any = (pc.utf8_length if is_text else pc.binary_length)(batch.column(name))
+            is_longer: Any = pc.greater(lengths, scalar_of(kind.length, lengths.type))
+            if kinds is not None:
+                is_longer = pc.and_(is_longer, _is_new(kinds))
+            if pc.any(is_longer).as_py():
+                at = pc.index(is_longer, True).as_py()
+                unit = "characters" if is_text else "bytes"
+                raise SchemaMismatchError(
+                    f"The column {name!r} of {self._table} is {type_name(kind)}, and row {first_row + at} (counted "
+                    f"from 0) has {lengths[at].as_py()} {unit}. Give the column a longer type, or shorten the value."
+                )
+
     def check_partitions(
         self, batch: pa.RecordBatch, kinds: "Kinds | None", default_name: str, first_row: int = 0
     ) -> None:
@@ -70,8 +95,7 @@ class IncomingRows:
                 continue
             is_name: Any = pc.equal(batch.column(f.name), scalar_of(default_name, pa.string()))
             if kinds is not None:
-                is_new: Any = pc.is_in(kinds, array_of([int(k) for k in _NEW], pa.int8()))
-                is_name = pc.and_(is_name, is_new)
+                is_name = pc.and_(is_name, _is_new(kinds))
             if pc.any(is_name).as_py():
                 row = first_row + pc.index(is_name, True).as_py()
                 raise SchemaMismatchError(
@@ -106,3 +130,7 @@ class IncomingRows:
                     raise SchemaMismatchError(str(error)) from error
                 schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema, defaults
+
+
+def _is_new(kinds: "Kinds") -> Any:
+    return pc.is_in(kinds, array_of([int(kind) for kind in _NEW], pa.int8()))

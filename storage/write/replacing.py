@@ -73,13 +73,10 @@ class ReplacingWrite(TableWrite):
     def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
         """See TableWrite; raises InvalidInputError for rows outside of the partitions that are overwritten."""
         self._check_open()
-        try:
+        with self._aborted_by_errors():
             target = self._target()
             for left in self._replacing.rows_left(target):
                 self.write_arrow(left, from_numpy(np.full(left.num_rows, RowKind.DELETE, np.int8)))
-        except BaseException:
-            self.abort()
-            raise
         messages = super().prepare_commit(wait_compaction=wait_compaction)
         return [replace(message, replaces=True) for message in messages]
 
@@ -91,6 +88,8 @@ class ReplacingWrite(TableWrite):
         target = partition_filter(self._partition, schema.partition_fields, default_name=default_name)
         outside = met - target.select(met)
         if outside:
-            place = self._store.paths.partition_spec(min(outside))
-            raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
+            place = self._store.paths.readable_partition(min(outside))
+            raise InvalidInputError(
+                f"The new data have rows of partition {place}, which is not what is to be overwritten."
+            )
         return target

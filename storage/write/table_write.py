@@ -83,6 +83,7 @@ class TableWrite:
         self._buckets = strategy(store, commit_user, self._latest)
         self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
+        self._checks_lengths = not rewrites
         has_partitions = bool(store.schema.partition_keys) and not rewrites
         self._default_name = store.options.partition_default_name if has_partitions else None
         self._incoming = IncomingRows(
@@ -125,6 +126,8 @@ class TableWrite:
             for batch in batches:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
+                if self._checks_lengths:
+                    self._incoming.check_lengths(batch, part, offset - batch.num_rows)
                 if self._default_name is not None:
                     self._incoming.check_partitions(batch, part, self._default_name, offset - batch.num_rows)
                 batch, part = self._kinds.apply(batch, part)

@@ -104,6 +104,8 @@ class TableAlterations:
                 transaction.statistics.keep_table_columns(stored.id, keep)
             if properties.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
                 transaction.partitions.replace_columns(stored.id, _columns(new))
+                if keep is not None:
+                    transaction.statistics.keep_columns_of_partitions(stored.id, keep)
             transaction.events.append(events.alter_table(stored.value, new))
 
         carry_out(self._store, work, self._deletions.guard)

@@ -21,6 +21,9 @@ def warn_of_overlooked(location: str, snapshot: Snapshot, producer: ChangelogPro
     rows_before = snapshot.total_record_count - snapshot.delta_record_count
     if snapshot.commit_kind is CommitKind.OVERWRITE and rows_before > 0:
         _warn(location, snapshot.id, commit_of(snapshot), advice(producer, snapshot.id))
+    is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
+    if producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
+        _warn_of_other_producer(location, snapshot.id, commit_of(snapshot))
 
 
 def advice(producer: ChangelogProducer, snapshot_id: int) -> str:
@@ -42,4 +45,18 @@ def _warn(location: str, snapshot_id: int, commit: str, way_out: str) -> None:
         snapshot_id,
         location,
         way_out,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _warn_of_other_producer(location: str, snapshot_id: int, commit: str) -> None:
+    """As _warn, for rows that were written while the table had another changelog producer."""
+    del commit
+    _log.warning(
+        "Snapshot %d of %s was written without a changelog, by another 'changelog-producer' than the table has now, and "
+        "the stream does not tell its changes. Read table.changes(%d, %d, mode='diff'), or start the stream anew.",
+        snapshot_id,
+        location,
+        snapshot_id,
+        snapshot_id,
     )

@@ -260,7 +260,7 @@ def test_a_refusal_is_one_line(lake: interbed.Catalog, statement: str) -> None:
 def test_an_error_of_a_table_is_shown_without_a_traceback(
     lake: interbed.Catalog, statement: str, tmp_path: Path
 ) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.int32())])
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("x", pa.int32())])
     options = {"bucket": "1", "merge-engine": "aggregation", "fields.x.aggregate-function": "sum"}
     keyed = lake.create_table("s.k", schema, primary_keys=["id"], options=options)
     for _ in range(2):

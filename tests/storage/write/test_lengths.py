@@ -1,0 +1,60 @@
+"""Texts and bytes that are longer than their column says are refused, as in Spark; shorter ones stay as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import interbed
+from interbed.catalog.cli.table import table as command
+from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.meta.schema.change import ModifyColumnType
+
+TYPES = {"CHAR(3)": "abc", "VARCHAR(3)": "äöü", "BINARY(3)": b"abc", "VARBINARY(3)": b"\xc3\xa4\x00"}
+
+
+def make(tmp_path: Path, kind: str, **options: str) -> interbed.Table:
+    lake = interbed.load_catalog(warehouse=tmp_path)
+    lake.create_database("d", ignore_if_exists=True)
+    arguments = ["-o", f"warehouse={tmp_path}", "create", "d.t", "--column", "id INT NOT NULL", "--column", f"x {kind}"]
+    chosen = [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
+    made = CliRunner().invoke(command, [*arguments, "--primary-key", "id", "--option", "bucket=1", *chosen])
+    assert made.exit_code == 0, made.output
+    return lake.get_table("d.t")
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_is_longer_is_refused_by_column_and_row(tmp_path: Path, kind: str) -> None:
+    table, value = make(tmp_path, kind), TYPES[kind]
+    longer: Any = value + value[:1]  # type: ignore[operator]
+    table.upsert([{"id": 1, "x": value}, {"id": 2, "x": value[:1]}, {"id": 3, "x": None}])
+    for rows in ([{"id": 4, "x": value}, {"id": 5, "x": longer}], [{"id": 4, "x": None}, {"id": 5, "x": longer}]):
+        with pytest.raises(SchemaMismatchError, match=r"column 'x' of .*\(3\), and row 1 .* has 4 (characters|bytes)"):
+            table.upsert(rows)
+    read = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [row["x"] for row in read] == [value, value[:1], None]
+
+
+@pytest.mark.parametrize("kind", ["CHAR(3)", "VARCHAR(3)"])
+def test_longer_texts_that_are_there_can_be_deleted_and_compacted(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(tmp_path, kind)
+    with monkeypatch.context() as java:
+        # Java Paimon takes such rows.
+        java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
+        table.upsert([{"id": 1, "x": "abcdef"}, {"id": 2, "x": "abcdef"}])
+    table.write_changes(pa.table({"id": pa.array([1], pa.int32()), "x": ["abcdef"], "_row_kind": ["-D"]}))
+    table.compact()
+    table.rescale(2)
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "x": "abcdef"}]
+
+
+def test_a_longer_type_takes_it(tmp_path: Path) -> None:
+    make(tmp_path, "VARCHAR(3)")
+    lake = interbed.load_catalog(warehouse=tmp_path)
+    lake.alter_table("d.t", ModifyColumnType("x", interbed.data_type("VARCHAR(4)")))
+    lake.get_table("d.t").upsert([{"id": 1, "x": "abcd"}])
+    assert lake.get_table("d.t").scan().count() == 1
