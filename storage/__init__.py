@@ -89,6 +89,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.types.casting.far_text",
         "base.types.data_type",
         "base.types.exact_cast",
+        "base.types.exact_decimal",
         "base.types.default_value",
         "base.types.far_times",
         "base.types.json",

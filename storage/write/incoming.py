@@ -70,7 +70,8 @@ class IncomingRows:
         """
         for name, kind in self._limited:
             is_text = kind.root in STRINGS
-            lengths: Any = (pc.utf8_length if is_text else pc.binary_length)(batch.column(name))
+            column: Any = batch.column(name)
+            lengths: Any = (pc.utf8_length if is_text else pc.binary_length)(column)
             is_longer: Any = pc.greater(lengths, scalar_of(kind.length, lengths.type))
             if kinds is not None:
                 is_longer = pc.and_(is_longer, _is_new(kinds))

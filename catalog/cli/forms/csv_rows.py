@@ -21,6 +21,7 @@ from interbed.catalog.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, is_doubtful, value_of_text
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
+from interbed.storage.base.types.exact_decimal import exact_decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,14 @@ class _Layout:
         """The rows of whole records; None where Arrow refuses one of them, or a number has to be looked at."""
         if any(kind.root in BINARIES for kind in self.fields.values()):
             return None
+        # Arrow wraps around decimals that have no room for the digits of their scale.
+        decimals = [name for name, kind in self.types.items() if pa.types.is_decimal(kind)]
         try:
-            table = self._read(data, self.types)
+            table = self._read(data, {**self.types, **dict.fromkeys(decimals, pa.string())})
+            for name in decimals:
+                texts: Any = table.column(name).combine_chunks()
+                column: Any = exact_decimals(texts, self.types[name])
+                table = table.set_column(table.schema.get_field_index(name), name, column)
         except pa.ArrowInvalid:
             return None
         if any(is_doubtful(table.column(name), kind) for name, kind in self.fields.items()):
@@ -223,7 +230,7 @@ def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tupl
         return texts, {}
     if kind.root not in BINARIES:
         try:
-            whole = texts.cast(target)
+            whole = exact_decimals(texts, target) if pa.types.is_decimal(target) else texts.cast(target)
         except VALUE_ERRORS:
             pass
         else:

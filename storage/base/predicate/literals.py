@@ -48,6 +48,7 @@ from interbed.storage.base.types.data_type import (
     DataField,
     TypeRoot,
 )
+from interbed.storage.base.types.exact_decimal import exact_decimals
 from interbed.storage.base.types.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp
 
 _DAY_NANOS = 86_400_000_000_000
@@ -301,7 +302,8 @@ def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
     """A bound literal as a scalar of a column's Arrow type."""
     if isinstance(value, Decimal) and isinstance(arrow, pa.Decimal128Type):
         # Arrow refuses a decimal whose scale is not the type's, so it is given as text.
-        return pa.scalar(f"{value:.{arrow.scale}f}").cast(arrow)
+        exact: pa.Scalar[Any] = exact_decimals(pa.array([f"{value:.{arrow.scale}f}"]), arrow)[0]
+        return exact
     # Of one query each file asks for the same ones. Equal numbers of two types are not the same.
     return _plain(value, arrow) if type(value) in (int, str) else scalar_of(value, arrow)
 

@@ -25,6 +25,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.base.types.exact_decimal import exact_decimals
 
 _BOOLEANS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
@@ -83,7 +84,10 @@ def _atomic(text: str, data_type: AtomicType) -> Any:
     if root is TypeRoot.TIMESTAMP_LTZ:
         # A time without a zone is meant in that of the machine, as Java Paimon takes it.
         return instant_of(datetime.fromisoformat(text))
-    return pa.scalar(text).cast(type_to_arrow(data_type)).as_py()
+    arrow = type_to_arrow(data_type)
+    if root is TypeRoot.DECIMAL:
+        return exact_decimals(pa.array([text]), arrow)[0].as_py()
+    return pa.scalar(text).cast(arrow).as_py()
 
 
 def _part(text: str, data_type: DataType) -> Any:

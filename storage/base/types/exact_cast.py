@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.base.types.exact_decimal import exact_decimals
 from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of
 
 Array = Any
@@ -259,7 +260,7 @@ def _number(array: Array, target: pa.DataType) -> Array:
     if t.is_decimal(target):
         if t.is_floating(kind):
             # The shortest text that stands for the float; what its scale can't hold is refused.
-            digits = array.cast(pa.string()).cast(target, safe=True)
+            digits = exact_decimals(array.cast(pa.string()), target)
             if pc.any(pc.and_(_is_zero(digits), pc.invert(_is_zero(array)))).as_py():
                 # Arrow takes texts with an exponent of less than about -76 for 0.
                 raise pa.ArrowInvalid("a number has more digits after the point than the scale")
@@ -267,7 +268,7 @@ def _number(array: Array, target: pa.DataType) -> Array:
         if t.is_integer(kind):
             # Arrow wants room for every value of the type, whatever the values are.
             array = array.cast(pa.decimal128(20, 0), safe=True)
-            return array.cast(pa.decimal256(76, 38), safe=True).cast(target, safe=True)
+        return exact_decimals(array, target)
     if t.is_floating(target) and t.is_floating(kind):
         made = array.cast(target, safe=True)
         if pc.any(pc.and_(pc.is_inf(made), pc.is_finite(array))).as_py():

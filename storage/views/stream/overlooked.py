@@ -53,8 +53,8 @@ def _warn_of_other_producer(location: str, snapshot_id: int, commit: str) -> Non
     """As _warn, for rows that were written while the table had another changelog producer."""
     del commit
     _log.warning(
-        "Snapshot %d of %s was written without a changelog, by another 'changelog-producer' than the table has now, and "
-        "the stream does not tell its changes. Read table.changes(%d, %d, mode='diff'), or start the stream anew.",
+        "Snapshot %d of %s was written without a changelog, by another 'changelog-producer' than the table has now, "
+        "and the stream does not tell its changes. Read table.changes(%d, %d, mode='diff'), or start the stream anew.",
         snapshot_id,
         location,
         snapshot_id,
