@@ -35,6 +35,7 @@ from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSourc
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames, check_refused
+from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
 from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, for_new_table, open_sink
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 
@@ -350,6 +351,8 @@ class Ingestion:
                     changes = changes.where(new)
                 self._admit(name, sink, changes, messages)
             changes, refused = with_computed(changes, self._tables.computed, () if sink is None else sink.columns)
+            bad += refused
+            changes, refused = with_one_kind_of_numbers(changes, () if sink is None else sink.columns)
             bad += refused
             if sink is None:
                 changes, refused = for_new_table(name, changes, self._tables)

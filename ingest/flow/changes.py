@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.ingest.flow.sent_rows import SentRows
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
 
@@ -73,7 +74,8 @@ class RowChanges:
     None where they say nothing of it; `relation` is the number that the source has for the table, if it has one.
 
     `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that may lack columns
-    that are not among these: which columns the source has is not known yet.
+    that are not among these: which columns the source has is not known yet. `sent` are the rows as the messages have
+    them, where types are guessed.
     """
 
     source: SourceTable | None
@@ -85,6 +87,7 @@ class RowChanges:
     relation: str = ""
     unsent: Mapping[str, Unsent] = field(default_factory=dict)
     may_lack: Unsent | None = None
+    sent: SentRows | None = None
 
     @property
     def shape(self) -> ChangesShape:
@@ -101,6 +104,7 @@ class RowChanges:
             messages=self.messages[start:end],
             unsent={name: each.slice(start, end) for name, each in self.unsent.items()},
             may_lack=None if self.may_lack is None else self.may_lack.slice(start, end),
+            sent=None if self.sent is None else self.sent.slice(start, end),
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "RowChanges":
@@ -112,6 +116,7 @@ class RowChanges:
             messages=self.messages[chosen],
             unsent={name: each.where(chosen) for name, each in self.unsent.items()},
             may_lack=None if self.may_lack is None else self.may_lack.where(chosen),
+            sent=None if self.sent is None else self.sent.where(chosen),
         )
 
 

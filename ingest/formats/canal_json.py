@@ -23,7 +23,6 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
-from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
@@ -63,7 +62,7 @@ class CanalJson:
     """
 
     def __init__(self) -> None:
-        self._shapes = TableShapes(_HEADER)
+        self._shapes = TableShapes(_HEADER, texts=("data", "old"))
         self._lacking = LackingColumns("data")
 
     def decode(self, messages: Messages) -> Decoded:
@@ -245,12 +244,7 @@ def _as_texts(rows: Any) -> dict[str, Array]:
     if not isinstance(rows.type, pa.StructType):
         return found
     for field, column in zip(rows.type, rows.flatten(), strict=True):
-        if pa.types.is_nested(field.type):
-            # One by one: Canal writes no lists and objects, and Arrow does not write them as JSON.
-            values = [None if value is None else json_text(value) for value in column.to_pylist()]
-            found[field.name] = pa.array(values, pa.string())
-        else:
-            found[field.name] = column.cast(pa.string())
+        found[field.name] = column.cast(pa.string())
     return found
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +32,7 @@ from interbed.ingest.flow.changes import (
     in_order,
 )
 from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.sent_rows import SentRows
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
@@ -48,6 +50,7 @@ from interbed.ingest.formats.debezium_events import (
 )
 from interbed.ingest.formats.declared_keys import JsonKeys
 from interbed.ingest.formats.guessed.json_objects import JsonShape, json_text, parsed_object
+from interbed.ingest.formats.guessed.sent_json import sent_rows
 from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT as LACKING
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
@@ -186,6 +189,8 @@ class _Part:
     rows: pa.Table
     shape: JsonShape
     types: Mapping[str, ConnectType]
+    rewritten: Mask | None = None
+    """See ReadObjects."""
 
     @staticmethod
     def of(
@@ -213,7 +218,8 @@ class _Part:
         read = shape.read(texts)
         bad += [BadMessage(int(index[b.index]), b.reason) for b in read.bad]
         texts = texts if len(read.index) == len(texts) else taken(texts, read.index)
-        return _Part.of(source, index[read.index], texts, read.rows, shape, types)
+        part = _Part.of(source, index[read.index], texts, read.rows, shape, types)
+        return part if read.rewritten is None else replace(part, rewritten=read.rewritten)
 
     def taken(self, numbers: Indices, source: SourceTable) -> "_Part":
         """Some of the events, as those of a table."""
@@ -224,6 +230,7 @@ class _Part:
             kinds=self.kinds[numbers],
             texts=taken(self.texts, numbers),
             rows=taken(self.rows, numbers),
+            rewritten=None if self.rewritten is None else self.rewritten[numbers],
         )
 
     def column(self, name: str) -> Array:
@@ -263,12 +270,18 @@ class _Part:
         reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
         unsent: dict[str, Unsent] = {}
         may_lack: Unsent | None = None
+        from_before: dict[str, Mask] = {}
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
             before, after = (a if isinstance(a.type, pa.StructType) else pa.nulls(len(a), row) for a in (before, after))
             before, after, unsent, may_lack = complete._without_unsent(
-                before, after, unavailable, lacking, rekeyed=messages.rekeyed_mask()[complete.index]
+                before,
+                after,
+                unavailable,
+                lacking,
+                rekeyed=messages.rekeyed_mask()[complete.index],
+                from_before=from_before,
             )
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
@@ -294,17 +307,36 @@ class _Part:
             stated=frozenset(self.types),
             unsent={name: each.where(good).at(events) for name, each in unsent.items()},
             may_lack=None if may_lack is None else may_lack.where(good).at(events),
+            sent=None if self.types else complete.sent(np.flatnonzero(good)[events], kinds, from_before),
         )
         return declared.of(self.source, taken(keys, index)).part(changes, events)
 
+    def sent(self, owner: Indices, kinds: npt.NDArray[np.int8], from_before: Mapping[str, Mask]) -> SentRows:
+        """The rows of events as these have them; values that are `from_before` are those of the row before."""
+
+        def value(event: Mapping[str, Any], name: str, is_before: bool, number: int) -> Any:
+            is_old = is_before or (name in from_before and bool(from_before[name][number]))
+            return (event["before" if is_old else "after"] or {}).get(name)
+
+        return sent_rows(self.texts, owner, kinds, value, self.rewritten)
+
     def _without_unsent(
-        self, before: Any, after: Any, unavailable: UnavailableValue, lacking: LackingColumns, *, rekeyed: Mask
+        self,
+        before: Any,
+        after: Any,
+        unavailable: UnavailableValue,
+        lacking: LackingColumns,
+        *,
+        rekeyed: Mask,
+        from_before: dict[str, Mask],
     ) -> tuple[Any, Any, dict[str, Unsent], Unsent | None]:
-        """Both rows with nulls for what updates lack, which values those are, and which updates may lack others."""
+        """Both rows with nulls for what updates lack, which values those are, and which updates may lack others. Which
+        values of a column are those of the row before is added to `from_before`.
+        """
         updated = self.ops("u") & valid(after)
         types = {name: each.type for name, each in self.types.items()} or None
         leaving = leaving_out(self.kinds, rekeyed) & valid(after)
-        before, after, absent = unavailable.resolved(before, after, types, updated=leaving)
+        before, after, absent = unavailable.resolved(before, after, types, updated=leaving, from_before=from_before)
         unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:
             return before, after, unsent, None
@@ -323,6 +355,7 @@ class _Part:
         for name, where in found.columns.items():
             where = where & ~absent.get(name, np.zeros(len(where), bool))
             known = valid(befores[name])
+            from_before[name] = from_before.get(name, False) | (where & known)
             columns[name] = pc.if_else(pa.array(where & known), befores[name], columns[name])
             if (where & ~known).any():
                 unsent[name] = Unsent(where & ~known | absent.get(name, False), LACKING)

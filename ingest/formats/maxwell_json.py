@@ -24,6 +24,7 @@ from interbed.ingest.formats.arrays import Mask, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
+from interbed.ingest.formats.guessed.sent_json import sent_rows
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
@@ -113,8 +114,15 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
         messages=table.index[messages],
         unsent=absent.unsent_at(messages),
         may_lack=absent.may_lack_at(messages),
+        sent=sent_rows(table.texts, messages, kinds, _sent_value, table.rewritten),
     )
     return listed_keys(table.column("primary_key_columns"), len(table.index), without=None).part(changes, messages)
+
+
+def _sent_value(message: Mapping[str, Any], name: str, is_before: bool, number: int) -> Any:
+    """The value that a message has for a column: the row before an update is the one after it but for the old ones."""
+    old = message.get("old") if is_before and message.get("type") == _UPDATE else None
+    return old[name] if old and name in old else message["data"].get(name)
 
 
 def _is_in_old(table: TableTexts, name: str) -> Mask:

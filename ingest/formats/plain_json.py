@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.guessed.json_objects import JsonShape
+from interbed.ingest.formats.guessed.sent_json import at_texts, sent_rows
 from interbed.storage.base.row.kind import RowKind
 
 _NO_ROW = "it has no value, and its key names no row to delete: "
@@ -35,20 +36,23 @@ class PlainJson:
         given = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
         nameless = np.setdiff1d(np.arange(len(messages)), given)
         bad = [BadMessage(i, _NO_ROW + "there is none") for i in nameless.tolist()]
-        read = self._shape.read(texts.take(pa.array(given)) if len(nameless) else texts)
+        texts = texts.take(pa.array(given)) if len(nameless) else texts
+        read = self._shape.read(texts)
         for each in read.bad:
             i = int(given[each.index])
             bad.append(BadMessage(i, _NO_ROW + each.reason if dead[i] else each.reason))
-        rows, index = read.rows, given[read.index]
+        rows, index, owner = read.rows, given[read.index], read.index
         empty = dead[index] & _all_null(rows)
         if empty.any():
             bad += [BadMessage(i, _NO_ROW + "it has no columns") for i in index[empty].tolist()]
-            rows, index = rows.filter(pa.array(~empty)), index[~empty]
+            rows, index, owner = rows.filter(pa.array(~empty)), index[~empty], owner[~empty]
         bad.sort(key=lambda each: each.index)
         if not len(index):
             return Decoded(bad=bad)
         kinds = np.where(dead[index], np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
-        return Decoded(changes=(RowChanges(source=None, rows=rows, kinds=kinds, messages=index),), bad=bad)
+        rewritten = None if read.rewritten is None else at_texts(read.rewritten, read.index, len(texts))
+        sent = sent_rows(texts, owner, kinds, lambda row, name, *_: row.get(name), rewritten)
+        return Decoded(changes=(RowChanges(source=None, rows=rows, kinds=kinds, messages=index, sent=sent),), bad=bad)
 
 
 def _all_null(rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":

@@ -16,12 +16,16 @@ from interbed.ingest.formats.guessed.json_objects import JsonShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTexts:
-    """The texts of one table, None where they don't name it; what they hold, by column; and their indices."""
+    """The texts of one table, None where they don't name it; what they hold, by column; and their indices.
+
+    In `rewritten` texts a value of another kind became a text; None where there is no such text.
+    """
 
     source: SourceTable | None
     texts: Array
     rows: pa.Table
     index: Indices
+    rewritten: Mask | None = None
 
     def column(self, name: str) -> "Array | None":
         """A field of each text, None where none of them has it."""
@@ -33,7 +37,13 @@ class TableTexts:
 
     def where(self, chosen: Mask) -> "TableTexts":
         """Those of the texts for which it is true."""
-        return replace(self, texts=kept(self.texts, chosen), rows=kept(self.rows, chosen), index=self.index[chosen])
+        return replace(
+            self,
+            texts=kept(self.texts, chosen),
+            rows=kept(self.rows, chosen),
+            index=self.index[chosen],
+            rewritten=None if self.rewritten is None else self.rewritten[chosen],
+        )
 
     def slice(self, start: int, end: int) -> "TableTexts":
         """The texts from the one to before the other."""
@@ -42,15 +52,19 @@ class TableTexts:
             texts=self.texts.slice(start, end - start),
             rows=self.rows.slice(start, end - start),
             index=self.index[start:end],
+            rewritten=None if self.rewritten is None else self.rewritten[start:end],
         )
 
 
 class TableShapes:
-    """The shapes of tables; `header` are the fields that all messages have alike, with "database" and "table"."""
+    """The shapes of tables; `header` are the fields that all messages have alike, with "database" and "table". See
+    JsonShape for the others.
+    """
 
-    def __init__(self, header: pa.Schema, *, alike: Sequence[str] = ()) -> None:
+    def __init__(self, header: pa.Schema, *, alike: Sequence[str] = (), texts: Sequence[str] = ()) -> None:
         self._header = header
         self._alike = alike
+        self._texts = texts
         self._shapes: dict[SourceTable | None, JsonShape] = {}
 
     def headers(self, texts: Array) -> Headers:
@@ -76,11 +90,12 @@ class TableShapes:
         found = []
         for source, index in tables:
             these = _texts_at(texts, index)
-            read = self._shapes.setdefault(source, JsonShape(alike=self._alike)).read(these)
+            shape = JsonShape(alike=self._alike, texts=self._texts)
+            read = self._shapes.setdefault(source, shape).read(these)
             bad += [BadMessage(int(index[each.index]), each.reason) for each in read.bad]
             if len(read.index) < len(index):
                 these, index = taken(these, read.index), index[read.index]
-            found.append(TableTexts(source=source, texts=these, rows=read.rows, index=index))
+            found.append(TableTexts(source=source, texts=these, rows=read.rows, index=index, rewritten=read.rewritten))
         return found
 
     def _with_all_fields(self, rows: pa.Table) -> pa.Table:

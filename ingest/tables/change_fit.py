@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
-from interbed.ingest.formats.before_after import MISFITS, converted_columns
-from interbed.ingest.tables.column_fit import fitted, impossible_columns, known_type, parsed
+from interbed.ingest.formats.before_after import MISFITS
+from interbed.ingest.tables.column_fit import fitted, fitted_guess, impossible_columns, known_type
+from interbed.ingest.tables.guessed_fit import GuessedColumn
 from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
@@ -68,7 +69,7 @@ class ChangeFit:
                 is_fixed = column.name in keys and _widens(known[column.name], column.type)
                 if not is_fixed and not _fits(values, known[column.name]):
                     found.append(column)
-            elif column.name not in keys and (grown := _grown(values, known[column.name])) != arrow:
+            elif column.name not in keys and (grown := _grown_by(changes, column.name, known[column.name])) != arrow:
                 # What is only written as something else is no reason to change the table.
                 found.append(column.with_type(grown))
         return found
@@ -79,13 +80,15 @@ class ChangeFit:
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
         fixed = _fixed_columns(self._table.schema)
-        columns, reasons = converted_columns(
-            [one_array(rows.column(n)) for n in names],
-            [_converter(fields[n].type, n, is_stated=n in changes.stated, is_fixed=n in fixed) for n in names],
-            names,
-            [type_to_arrow(fields[n].type) for n in names],
-        )
-        fit = pa.table(dict(zip(names, columns, strict=True)))
+        columns: dict[str, Array] = {}
+        reasons: dict[int, str] = {}
+        for n in names:
+            target, is_stated = fields[n].type, n in changes.stated
+            column = GuessedColumn(n, one_array(rows.column(n)), None if is_stated else changes.sent)
+            convert = _converter(target, n, is_stated=is_stated, is_fixed=n in fixed)
+            columns[n], more = column.fitted(target, convert)
+            reasons = {**more, **reasons}
+        fit = pa.table(columns)
         kinds, messages = changes.kinds.copy(), changes.messages
         reasons = {**self._refused(changes), **without_a_column(changes, fields), **reasons}
         written = self._written(fit, kinds)
@@ -173,7 +176,7 @@ def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) 
 
     def convert(values: Array) -> Array:
         try:
-            found = fitted(values if is_stated else parsed(values, target), target)
+            found = fitted(values, target) if is_stated else fitted_guess(values, target)
         except MISFITS as error:
             if is_fixed and is_stated and _widens(target, values.type):
                 raise ValueError(
@@ -193,6 +196,20 @@ def _fits(values: Array, target: DataType) -> bool:
     except MISFITS:
         return False
     return True
+
+
+def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
+    """The type that a column has to have for guessed values, by those that its type does not have, one after the other:
+    each has the type that it has alone.
+    """
+    column = GuessedColumn(name, one_array(changes.rows.column(name)), changes.sent)
+    _, unfit = column.fitted(known, lambda values: fitted_guess(values, known))
+    arrow = type_to_arrow(known)
+    grown: pa.DataType = arrow
+    for row in sorted(unfit):
+        kind = type_from_arrow(grown) if grown != arrow else known
+        grown = _grown(column.alone(row, kind), kind)
+    return grown
 
 
 def _grown(values: Array, known: DataType) -> pa.DataType:

@@ -6,16 +6,25 @@ where not: what is too long or too large, has a fraction too fine, or no time zo
 are no dates and texts are no bytes, because messages do not say in which unit or alphabet.
 """
 
-import json
 from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, mask_of
-from interbed.ingest.formats.guessed.json_objects import json_text, type_of
+from interbed.ingest.formats.arrays import Array, mask_of, taken
+from interbed.ingest.formats.guessed.exact_arrays import SENT_NUMBERS, exact_arrays
+from interbed.ingest.formats.guessed.json_objects import json_text, parsed_json
+from interbed.ingest.tables.number_fit import (
+    FLOATS,
+    decimals_of_decimals,
+    decimals_of_texts,
+    floats_of_integers,
+    floats_of_texts,
+    sent_numbers,
+)
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.far_text import text_of_times
@@ -65,17 +74,21 @@ def fitted(values: Array, target: DataType) -> Array:
     return _atoms(values, target, arrow)
 
 
-def parsed(values: Array, target: DataType) -> Array:
-    """Guessed texts as the lists and objects of JSON that they are, where a column has such: beside a text in the same
-    field, all values of the field are texts. ValueError says why one of them is none.
+def fitted_guess(values: Array, target: DataType) -> Array:
+    """Values of a guessed type as those of a column. Texts are the lists and objects of JSON that they are, where the
+    column has such. ValueError says why one of them is none.
     """
     if not isinstance(target, RowType | ArrayType) or not pa.types.is_string(values.type):
-        return values
+        return fitted(values, target)
     # One by one: this happens where values of one field are of several kinds.
-    objects = [None if text is None else _json(text) for text in values.to_pylist()]
-    kind: Any = type_of(objects)
-    found: Array = pa.array(objects, kind.value_type)
-    return found
+    objects = {i: None if text is None else _json(text) for i, text in enumerate(values.to_pylist())}
+    parts, places = [], []
+    for numbers, array in exact_arrays(objects, target):
+        parts.append(fitted(array, target))
+        places.append(numbers)
+    if not parts:
+        return fitted(values, target)
+    return taken(pa.concat_arrays(parts), np.argsort(np.concatenate(places), kind="stable"))
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
@@ -108,7 +121,7 @@ def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str
 
 
 def _json(text: str) -> Any:
-    value = json.loads(text)
+    value = parsed_json(text.encode())
     if not isinstance(value, dict | list):
         raise ValueError(f"{text!r} is a single value")
     return value
@@ -118,6 +131,10 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     source: Any = values.type
     if target.root in STRINGS:
         return _texts(values, target, arrow)
+    if source == SENT_NUMBERS:
+        if target.root in _NUMBERS:
+            return sent_numbers(values, target, arrow)
+        raise ValueError(f"{_an_example(values)} is no {target}")
     if target.root in BINARIES:
         if not pa.types.is_binary(source):
             raise ValueError(f"{_an_example(values)} is no {target}: which bytes a text stands for is not known")
@@ -131,9 +148,19 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         # By the digits that it is written with: the binary fraction beside it has no end.
         digits = [None if v is None else Decimal(repr(v)) for v in values.to_pylist()]
         return pa.array(digits, pa.decimal256(76, 38)).cast(arrow)
+    if target.root in FLOATS and (pa.types.is_integer(source) or (pa.types.is_decimal(source) and not source.scale)):
+        return floats_of_integers(values, target, arrow)
+    if target.root in FLOATS and pa.types.is_string(source):
+        made_of_texts = floats_of_texts(values, target)
+        _check_finite(values, made_of_texts, target)
+        return made_of_texts
     if pa.types.is_integer(source) and target.root is TypeRoot.DECIMAL:
         # First with room for any integer, which Arrow asks for whatever the values are.
         return values.cast(pa.decimal256(76, target.scale or 0)).cast(arrow)
+    if target.root is TypeRoot.DECIMAL and pa.types.is_string(source):
+        return decimals_of_texts(values, target, arrow)
+    if target.root is TypeRoot.DECIMAL and pa.types.is_decimal(source):
+        return decimals_of_decimals(values, target, arrow)
     made: Any = None
     if pa.types.is_string(source) and target.root is TypeRoot.TIME:
         made = _clock_times(values)
@@ -151,7 +178,9 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
 
 
 def _clock_times(texts: Any) -> Any:
-    """Times of the day; Arrow reads them in timestamps alone."""
+    """Times of the day, with minutes; Arrow reads them in timestamps alone."""
+    if not mask_of(pc.match_substring(texts, ":").fill_null(True)).all():
+        raise ValueError("it is no time of the day with hours and minutes")
     moments: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, pa.scalar(" "))
     return moments.cast(pa.timestamp("ms")).cast(pa.time32("ms"))
 
@@ -187,7 +216,8 @@ def _rows(values: Array, target: RowType) -> Array:
         raise ValueError(f"{_an_example(values)} is no {target}")
     names = [field.name for field in given.type]
     parts = dict(zip(names, given.flatten(), strict=True))
-    unknown = [n for n in names if n not in target.names and known_type(parts[n].type) is not None]
+    others = (n for n in names if n not in target.names and known_type(parts[n].type) is not None)
+    unknown = [n for n in others if parts[n].null_count < len(values)]
     if unknown:
         raise ValueError(f"it has the field {unknown[0]!r}, which {target} has not")
     arrow: Any = type_to_arrow(target)
@@ -204,6 +234,8 @@ def _texts(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         # What JSON had as an object or a list goes into a text as JSON.
         written = [None if v is None else json_text(v) for v in values.to_pylist()]
         texts = pa.array(written, pa.string())
+    elif source == SENT_NUMBERS:
+        texts = texts.cast(pa.string())
     elif not pa.types.is_string(source):
         texts = text_of_times(values)
     _check_length(pc.utf8_length(texts), target)

@@ -181,7 +181,8 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     unsent = {name: each for name, each in changes.unsent.items() if name != column.name}
     if source is not None and source in changes.unsent:
         unsent[column.name] = changes.unsent[source]
-    changes = replace(changes, rows=rows, unsent=unsent)
+    sent = None if changes.sent is None else changes.sent.without(column.name)
+    changes = replace(changes, rows=rows, unsent=unsent, sent=sent)
     return changes.where(~np.isin(changes.messages, list(bad))) if errors else changes
 
 

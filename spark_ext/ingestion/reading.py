@@ -27,6 +27,7 @@ from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.names import check_refused
+from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
 from interbed.ingest.tables.table_sink import for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
@@ -166,6 +167,8 @@ class _ReadTask:
         self._see(name, changes, messages)
         tables = self._settings.tables
         changes, bad = with_computed(changes, tables.computed, () if target is None else target.columns)
+        changes, mixed = with_one_kind_of_numbers(changes, () if target is None else target.columns)
+        bad = [*bad, *mixed]
         if target is None:
             changes, refused = for_new_table(name, changes, tables)
             if len(changes.kinds):

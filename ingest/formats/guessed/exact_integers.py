@@ -1,12 +1,10 @@
 """Integers that a guessed DOUBLE does not hold exactly, beside numbers with a fraction in one field of JSON.
 
-A field is of the kind that its first such number has, so that the result does not depend on how many messages are
-decoded at once: after an integer beyond 2^53 a fraction is refused, and after a fraction such an integer.
+A new column is of the kind that its first such number has, so that the result does not depend on how many messages
+are decoded at once: after an integer beyond 2^53 a fraction is refused, and after a fraction such an integer.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import mask_of
+from interbed.ingest.formats.guessed.sent_number import SentNumber
 
 Path = tuple[str, ...]
 """The names of the fields on the way to a number; an element of a list is at `[]`."""
@@ -23,14 +22,6 @@ Path = tuple[str, ...]
 _ELEMENT = "[]"
 _EXACT_MAX = 2.0**53
 """Up to it every integer is a DOUBLE."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixedNumbers:
-    """The messages that are refused, and the outermost fields that have to be learned again from the others."""
-
-    bad: Sequence[BadMessage]
-    fields: frozenset[str]
 
 
 def rows_with_large_doubles(rows: pa.Table) -> npt.NDArray[np.int64]:
@@ -44,44 +35,45 @@ def has_inexact_integer(value: object) -> bool:
     return any(_is_inexact(number) for _, number in _numbers(value, ()))
 
 
-def mixed_numbers(objects: Mapping[int, object], alike: Collection[str]) -> MixedNumbers:
-    """Return what to do about the objects of a batch, in the order of their messages. Fields that are `alike` are of
-    one kind.
+def mixed_numbers(messages: Mapping[int, Sequence[object]]) -> tuple[list[BadMessage], frozenset[str]]:
+    """Return the messages that are refused, and the columns that have an integer that no DOUBLE is.
+
+    `messages` are the rows of each message, as objects, in the order of the messages.
     """
-    inexact: set[Path] = set()
-    fields: set[str] = set()
-    for value in objects.values():
-        for path, number in _numbers(value, ()):
-            if _is_inexact(number):
-                inexact.add(_common(path, alike))
-                fields |= set(alike) if path[0] in alike else {path[0]}
+    inexact = {path for rows in messages.values() for path, n in _numbers_of(rows) if _is_inexact(n)}
     kinds: dict[Path, type] = {}
     bad = []
-    for i, value in objects.items():
+    for i, rows in messages.items():
         # What a message alone would make of them; of a message that mixes the two, the second is refused.
         made = dict(kinds)
-        for path, number in _numbers(value, ()):
-            common = _common(path, alike)
-            if common in inexact and (isinstance(number, Decimal) or _is_inexact(number)):
-                kind = made.setdefault(common, type(number))
+        for path, number in _numbers_of(rows):
+            if path in inexact and (isinstance(number, SentNumber) or _is_inexact(number)):
+                kind = made.setdefault(path, type(number))
                 if kind is not type(number):
                     bad.append(BadMessage(i, _reason(path, number)))
                     break
         else:
             kinds = made
-    return MixedNumbers(bad=bad, fields=frozenset(fields))
+    return bad, frozenset(path[0] for path in inexact)
 
 
-def _reason(path: Path, number: "int | Decimal") -> str:
-    what = "after an integer that no DOUBLE holds" if isinstance(number, Decimal) else "which no DOUBLE holds exactly"
+def _reason(path: Path, number: "int | SentNumber") -> str:
+    what = (
+        "after an integer that no DOUBLE holds" if isinstance(number, SentNumber) else "which no DOUBLE holds exactly"
+    )
     return f"its field {'.'.join(path)} has {number}, {what}: create the column beforehand, as a DECIMAL"
 
 
-def _numbers(value: object, path: Path) -> "Iterator[tuple[Path, int | Decimal]]":
+def _numbers_of(rows: Sequence[object]) -> "Iterator[tuple[Path, int | SentNumber]]":
+    for row in rows:
+        yield from _numbers(row, ())
+
+
+def _numbers(value: object, path: Path) -> "Iterator[tuple[Path, int | SentNumber]]":
     match value:
         case bool():
             return
-        case int() | Decimal():
+        case int() | SentNumber():
             yield path, value
         case dict():
             for name, each in value.items():
@@ -91,17 +83,13 @@ def _numbers(value: object, path: Path) -> "Iterator[tuple[Path, int | Decimal]]
                 yield from _numbers(each, (*path, _ELEMENT))
 
 
-def _is_inexact(number: "int | Decimal") -> bool:
-    if isinstance(number, Decimal) or abs(number) <= _EXACT_MAX:
+def _is_inexact(number: "int | SentNumber") -> bool:
+    if isinstance(number, SentNumber) or abs(number) <= _EXACT_MAX:
         return False
     try:
         return int(float(number)) != number
     except OverflowError:
         return True
-
-
-def _common(path: Path, alike: Collection[str]) -> Path:
-    return ("", *path[1:]) if path[0] in alike else path
 
 
 def _large(values: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

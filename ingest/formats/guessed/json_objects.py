@@ -10,13 +10,14 @@ Arrow's reader trusts its input: several values in one text would be several row
 object ends the process. So a text goes to Arrow only if it begins and ends like an object, and if nothing in it looks
 as if a value followed an object without a comma; everything else is parsed in Python first, and written anew.
 
-Types that are learned: BIGINT (DECIMAL(38, 0) beyond 64 bits), DOUBLE, BOOLEAN, STRING, ROW, ARRAY.
+Types that are learned: BIGINT (DECIMAL(38, 0) beyond 64 bits), DOUBLE, BOOLEAN, STRING, ROW, ARRAY. A DOUBLE is the
+nearest to what the text has: `sent_json` reads the text again where a column holds more of it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -26,8 +27,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Mask, mask_of, one_array, taken
-from interbed.ingest.formats.guessed.exact_integers import has_inexact_integer, mixed_numbers, rows_with_large_doubles
+from interbed.ingest.formats.arrays import Mask, mask_of, one_array
+from interbed.ingest.formats.guessed.sent_number import SentNumber
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
 """After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
@@ -42,57 +43,47 @@ LARGE_INTEGER = pa.decimal128(_MOST_DIGITS, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadObjects:
-    """The objects of the texts with the indices `index`, as columns of the same length; and the texts that are none."""
+    """The objects of the texts with the indices `index`, as columns of the same length; and the texts that are none.
+
+    In `rewritten` objects a value of another kind became a text; None where there is no such object.
+    """
 
     rows: pa.Table
     index: npt.NDArray[np.int64]
     bad: Sequence[BadMessage]
+    rewritten: Mask | None = None
 
 
 class JsonShape:
     """The fields of objects, and their types. A `stated` shape is known from elsewhere, and learns nothing.
 
-    Fields that are `alike` have one type.
+    Fields that are `alike` have one type. Fields that are `texts` are lists of rows whose values are texts: of what is
+    none only truth values and integers of 64 bits are as they are.
     """
 
-    def __init__(self, fields: pa.Schema | None = None, *, stated: bool = False, alike: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        fields: pa.Schema | None = None,
+        *,
+        stated: bool = False,
+        alike: Sequence[str] = (),
+        texts: Sequence[str] = (),
+    ) -> None:
         self.fields = pa.schema([]) if fields is None else fields
         self._stated = stated
         self._alike = frozenset(alike)
+        self._texts = frozenset(texts)
 
     def read(self, texts: "pa.Array[Any]") -> ReadObjects:
         """The objects in the texts (binary, no nulls); fields that none of the objects has are null."""
         rows = self.read_known(texts)
         if rows is not None:
             return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
-        found = self._learned(texts)
-        if self._is_exact(found.rows, taken(texts, found.index)):
-            return found
-        return self._without_mixed_numbers(texts, found)
+        return self._learned(texts)
 
     def read_known(self, texts: "pa.Array[Any]") -> pa.Table | None:
         """The same, None where a text is bad, may be, or has something new."""
-        rows = read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
-        return rows if rows is not None and self._is_exact(rows, texts) else None
-
-    def _is_exact(self, rows: pa.Table, texts: "pa.Array[Any]") -> bool:
-        """Whether every integer in the texts is what the rows have, also where the type is guessed to be DOUBLE."""
-        if self._stated or not len(large := rows_with_large_doubles(rows)):
-            return True
-        return not any(has_inexact_integer(parsed_object(text)) for text in _bytes_of(taken(texts, large)))
-
-    def _without_mixed_numbers(self, texts: "pa.Array[Any]", found: ReadObjects) -> ReadObjects:
-        """Refuse the messages that would make a field DOUBLE after integers that it does not hold, and the reverse."""
-        given = _bytes_of(texts)
-        objects = {int(i): parsed_object(given[i]) for i in found.index}
-        mixed = mixed_numbers(objects, self._alike)
-        self.fields = pa.schema([f for f in self.fields if f.name not in mixed.fields])
-        refused = {each.index for each in (*found.bad, *mixed.bad)}
-        left = np.array([i for i in range(len(texts)) if i not in refused], np.int64)
-        again = self._learned(taken(texts, left))
-        bad = [*found.bad, *mixed.bad, *(BadMessage(int(left[each.index]), each.reason) for each in again.bad)]
-        bad.sort(key=lambda each: each.index)
-        return ReadObjects(rows=again.rows, index=left[again.index], bad=bad)
+        return read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
         """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
@@ -111,13 +102,18 @@ class JsonShape:
             for numbers in blocks:
                 objects |= self._parsed({int(i): given[int(i)] for i in numbers}, bad)
             kind = pa.struct(list(self.fields))
-            written = given | {i: json_text(_shaped(value, kind)).encode() for i, value in objects.items()}
+            shaped = {i: _shaped(value, kind) for i, value in objects.items()}
+            written = given | {i: json_text(value).encode() for i, value in shaped.items()}
+            rewritten = np.zeros(len(texts), bool)
+            rewritten[[i for i, value in shaped.items() if value != objects[i]]] = True
             for each in bad:
                 del written[each.index]
             rows = read_by_arrow(pa.array(list(written.values()), pa.binary()), self.fields)
             if rows is not None:
-                return ReadObjects(rows=rows, index=np.array(list(written), np.int64), bad=bad)
-        return self._one_by_one(written, bad)
+                index = np.array(list(written), np.int64)
+                return ReadObjects(rows=rows, index=index, bad=bad, rewritten=rewritten[index])
+        found = self._one_by_one(written, bad)
+        return replace(found, rewritten=rewritten[found.index])
 
     def _refused_blocks(self, texts: "pa.Array[Any]") -> Iterator[npt.NDArray[np.int64]]:
         """The numbers of the texts that stand among some that Arrow refuses with the fields as they are by then."""
@@ -138,7 +134,7 @@ class JsonShape:
         if not self._stated:
             shape: pa.DataType = pa.struct(list(self.fields))
             for value in objects.values():
-                shape = _merged(shape, type_of(value))
+                shape = merged(shape, _with_texts(type_of(value), self._texts))
             self.fields = self._made_alike([shape.field(i) for i in range(shape.num_fields)])
         return objects
 
@@ -159,23 +155,28 @@ class JsonShape:
         common: pa.DataType = pa.null()
         for field in fields:
             if field.name in self._alike:
-                common = _merged(common, field.type)
+                common = merged(common, field.type)
         return pa.schema([f.with_type(common) if f.name in self._alike else f for f in fields])
 
 
 def parsed_object(text: bytes) -> dict[str, Any]:
-    """The object that a text is, numbers with a fraction as Decimal; ValueError says why it is none."""
+    """The object that a text is, numbers with a fraction as SentNumber; ValueError says why it is none."""
+    value = parsed_json(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"it is JSON, but no object: {text[:40].decode(errors='replace')}")
+    return value
+
+
+def parsed_json(text: bytes) -> Any:
+    """The value that a text is, numbers with a fraction as SentNumber; ValueError says why it is none."""
     try:
-        value = json.loads(text.decode(), parse_float=Decimal, parse_constant=_no_constant)
+        return json.loads(text.decode(), parse_float=SentNumber, parse_constant=_no_constant)
     except RecursionError as error:
         raise ValueError("it is JSON that is nested too deeply") from error
     except UnicodeError as error:
         raise ValueError(f"it is no text in UTF-8: {error}") from error
     except ValueError as error:
         raise ValueError(f"it is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"it is JSON, but no object: {text[:40].decode(errors='replace')}")
-    return value
 
 
 def type_of(value: object) -> pa.DataType:
@@ -189,21 +190,22 @@ def type_of(value: object) -> pa.DataType:
             return pa.int64()
         case int():
             return LARGE_INTEGER if abs(value) < 10**_MOST_DIGITS else pa.string()
-        case Decimal() | float():
-            return pa.float64()
+        case SentNumber():
+            # Arrow reads no number that is larger than any DOUBLE.
+            return pa.string() if math.isinf(float(value.text)) else pa.float64()
         case str():
             return pa.string()
         case list():
             element: pa.DataType = pa.null()
             for each in value:
-                element = _merged(element, type_of(each))
+                element = merged(element, type_of(each))
             return pa.list_(element)
         case dict():
             return pa.struct([pa.field(name, type_of(each)) for name, each in value.items()])
     raise TypeError(f"{type(value)} does not come from JSON.")
 
 
-def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type that holds the values of both."""
     if one == other or pa.types.is_null(other):
         return one
@@ -212,14 +214,29 @@ def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         fields = {f.name: f.type for f in one}
         for field in other:
-            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
+            fields[field.name] = merged(fields.get(field.name, pa.null()), field.type)
         return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_merged(one.value_type, other.value_type))
+        return pa.list_(merged(one.value_type, other.value_type))
     both = {one, other}
     if both <= {pa.int64(), LARGE_INTEGER, pa.float64()}:
         return pa.float64() if pa.float64() in both else LARGE_INTEGER
     return pa.string()
+
+
+def _with_texts(kind: Any, names: Collection[str]) -> pa.DataType:
+    """The type of an object with texts for most values in the lists of rows of these names."""
+    if not names:
+        return kind  # type: ignore[no-any-return]
+    return pa.struct([f.with_type(_rows_of_texts(f.type)) if f.name in names else f for f in kind])
+
+
+def _rows_of_texts(kind: pa.DataType) -> pa.DataType:
+    rows = kind.value_type if isinstance(kind, pa.ListType) else None
+    if not isinstance(rows, pa.StructType):
+        return kind
+    as_they_are = (pa.null(), pa.bool_(), pa.int64(), pa.string())
+    return pa.list_(pa.struct([f if f.type in as_they_are else f.with_type(pa.string()) for f in rows]))
 
 
 def _shaped(value: Any, kind: pa.DataType) -> Any:
@@ -239,8 +256,8 @@ def _shaped(value: Any, kind: pa.DataType) -> Any:
 def json_text(value: object) -> str:
     """A value that was parsed from JSON as JSON, numbers with the digits that they had."""
     match value:
-        case Decimal():
-            return str(value)
+        case SentNumber():
+            return value.text
         case dict():
             return "{" + ",".join(f"{json.dumps(name)}:{json_text(each)}" for name, each in value.items()) + "}"
         case list():

@@ -74,13 +74,20 @@ class UnavailableValue:
         return UnavailableValue(binary)
 
     def resolved(
-        self, before: Any, after: Any, types: Mapping[str, pa.DataType] | None, *, updated: Mask
+        self,
+        before: Any,
+        after: Any,
+        types: Mapping[str, pa.DataType] | None,
+        *,
+        updated: Mask,
+        from_before: "dict[str, Mask] | None" = None,
     ) -> tuple[Any, Any, dict[str, Mask]]:
         """The rows before and after changes without placeholders, and which updates lack the value of a column.
 
         Both are arrays of structs of the same type, with values as messages have them. A value that the row after an
         update lacks is that of the row before it where that has it. `types` are those of the columns that values
-        become, None where they are guessed.
+        become, None where they are guessed. Which values of a column are those of the row before is added to
+        `from_before`.
         """
         names = [field.name for field in after.type]
         befores, afters = before.flatten(), after.flatten()
@@ -99,6 +106,8 @@ class UnavailableValue:
             is_changed = True
             known = valid(befores[i])
             if (absent & known).any():
+                if from_before is not None:
+                    from_before[name] = absent & known
                 afters[i] = pc.if_else(pa.array(absent & known), befores[i], afters[i])
             if (unknown := absent & ~known).any():
                 afters[i] = _without(afters[i], unknown)

@@ -289,7 +289,7 @@ def test_columns_without_a_stated_type_are_texts() -> None:
     table = one('{"data":[{"k":"1","v":null,"n":2,"o":{"a":[1.50]}}],"type":"INSERT","mysqlType":null}')
     assert table.source is None
     assert table.stated == frozenset()
-    assert table.rows.to_pylist() == [{"k": "1", "n": "2", "o": '{"a":[1.5]}'}]
+    assert table.rows.to_pylist() == [{"k": "1", "n": "2", "o": '{"a":[1.50]}'}]
 
 
 def test_a_stated_column_is_there_even_if_no_row_has_it() -> None:

@@ -4,12 +4,15 @@ import itertools
 import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.formats.guessed.json_objects import JsonShape
+from interbed.ingest.formats.debezium_json import DebeziumJson
+from interbed.ingest.formats.format import Decoder
+from interbed.ingest.formats.plain_json import PlainJson
+from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
+from tests.ingest.memory_source import messages_of
 from tests.support.examples import examples
 from tests.support.tally import Tally
 
@@ -17,11 +20,14 @@ LARGE = 2**53 + 1
 NUMBERS = (LARGE, -LARGE, 2**70 + 1, 1.5, 1e300, 10**400)
 
 
-def read(values: list[Any], shape: JsonShape | None = None) -> tuple[list[Any], list[int]]:
-    """The objects as they are read, and the numbers of the texts that are bad."""
-    texts = pa.array([json.dumps(value).encode() for value in values], pa.binary())
-    found = (shape or JsonShape()).read(texts)
-    return found.rows.to_pylist(), [each.index for each in found.bad]
+def read(values: list[Any], decoder: Decoder | None = None) -> tuple[list[Any], list[int]]:
+    """The rows that a new table gets of messages, and the numbers of the messages that are bad."""
+    decoded = (decoder or PlainJson()).decode(messages_of([json.dumps(value).encode() for value in values]))
+    if not decoded.changes:
+        return [], [each.index for each in decoded.bad]
+    [changes] = decoded.changes
+    changes, bad = with_one_kind_of_numbers(changes)
+    return changes.rows.to_pylist(), [each.index for each in (*decoded.bad, *bad)]
 
 
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"y": v}, lambda v: [v, 3], lambda v: [{"y": [None, v]}]])
@@ -45,33 +51,41 @@ def test_what_a_double_holds_is_one() -> None:
 
 
 def test_the_reason_names_field_value_and_way_out() -> None:
-    texts = pa.array([b'{"a":{"b":1.5}}', b'{"a":{"b":9007199254740993}}'], pa.binary())
-    [bad] = JsonShape().read(texts).bad
+    decoded = PlainJson().decode(messages_of([b'{"a":{"b":1.5}}', b'{"a":{"b":9007199254740993}}']))
+    _, [bad] = with_one_kind_of_numbers(decoded.changes[0])
     assert bad.index == 1
     assert "a.b has 9007199254740993" in bad.reason
     assert "DECIMAL" in bad.reason
 
 
+def test_a_column_that_a_table_has_takes_both_kinds() -> None:
+    decoded = PlainJson().decode(messages_of([b'{"a":1.5}', b'{"a":9007199254740993}']))
+    changes, bad = with_one_kind_of_numbers(decoded.changes[0], known=["a"])
+    assert (len(changes.kinds), bad) == (2, [])
+
+
 def test_a_later_batch_of_integers_is_no_batch_of_doubles() -> None:
-    shape = JsonShape()
-    read([{"x": 1.5}], shape)
-    assert read([{"x": LARGE}, {"x": 2}], shape) == ([{"x": LARGE}, {"x": 2}], [])
-    assert read([{"x": 2.5}, {"x": 2}], shape) == ([{"x": 2.5}, {"x": 2.0}], [])
+    decoder = PlainJson()
+    read([{"x": 1.5}], decoder)
+    assert read([{"x": LARGE}, {"x": 2}], decoder) == ([{"x": LARGE}, {"x": 2}], [])
+    assert read([{"x": 2.5}, {"x": 2}], decoder) == ([{"x": 2.5}, {"x": 2.0}], [])
 
 
 def test_rows_before_and_after_are_of_one_kind() -> None:
-    shape = JsonShape(alike=("before", "after"))
-    found, bad = read([{"after": {"x": LARGE}}, {"before": {"x": 1.5}, "after": {"x": 1}}], shape)
-    assert (bad, found[0]["after"]) == ([1], {"x": LARGE})
+    events = [
+        {"before": None, "after": {"x": LARGE}, "op": "c", "source": {"db": "shop", "table": "orders"}},
+        {"before": {"x": 1.5}, "after": {"x": 1}, "op": "u", "source": {"db": "shop", "table": "orders"}},
+    ]
+    assert read(events, DebeziumJson()) == ([{"x": LARGE}], [1])
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(NUMBERS), max_size=6), st.lists(st.integers(0, 6), max_size=3))
 def test_no_integer_changes_whatever_the_batches(values: list[Any], ends: list[int]) -> None:
-    shape = JsonShape()
+    decoder = PlainJson()
     for start, end in itertools.pairwise([0, *sorted(min(e, len(values)) for e in ends), len(values)]):
         part = values[start:end]
-        found, bad = read([{"i": i, "x": v} for i, v in enumerate(part)], shape)
+        found, bad = read([{"i": i, "x": v} for i, v in enumerate(part)], decoder)
         for each in found:
             given = part[int(each["i"])]
             assert each["x"] == (str(given) if isinstance(each["x"], str) and isinstance(given, int) else given) or (

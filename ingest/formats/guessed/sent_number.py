@@ -1,0 +1,13 @@
+"""A number of JSON with a fraction or an exponent, with the characters that the message has: 1.50 is not 1.5."""
+
+
+class SentNumber:
+    """The number as its text. It is equal to itself alone; whoever compares numbers makes them of texts."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text

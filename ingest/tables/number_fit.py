@@ -1,0 +1,123 @@
+"""Numbers as those of a column: a fraction becomes the nearest FLOAT or DOUBLE, and nothing else is rounded."""
+
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.ingest.formats.arrays import Array, mask_of
+from interbed.storage.base.types.data_type import INTEGERS, AtomicType, TypeRoot
+
+FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+_MOST_DIGITS = 400
+"""More digits than any number of a column has."""
+_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+_LARGEST_FLOAT = 3.4028234663852886e38
+
+
+def integers_from(root: TypeRoot) -> int:
+    """The first integer after which not all are values of the type."""
+    return 1 << (24 if root is TypeRoot.FLOAT else 53)
+
+
+def is_exact(number: int, root: TypeRoot) -> bool:
+    """Whether FLOAT or DOUBLE has an integer."""
+    try:
+        near = float(number)
+    except OverflowError:
+        return False
+    if root is TypeRoot.FLOAT:
+        if abs(near) > _LARGEST_FLOAT:
+            return False
+        near = float(np.float32(near))
+    return int(near) == number
+
+
+def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
+    """Numbers of JSON, as their texts, as values of a type of numbers."""
+    if target.root in FLOATS:
+        made: Any = floats_of_texts(texts.cast(pa.string()), target)
+        if mask_of(pc.is_inf(made).fill_null(False)).any():
+            raise ValueError(f"it is beyond the range of {target}")
+        return made  # type: ignore[no-any-return]
+    # One by one: these are numbers whose digits a DOUBLE may not have.
+    if target.root in INTEGERS:
+        return pa.array([None if t is None else _integer(t, target) for t in texts.to_pylist()], arrow)
+    return pa.array([None if t is None else _decimal(t, target) for t in texts.to_pylist()], arrow)
+
+
+def floats_of_texts(texts: Any, target: AtomicType) -> Array:
+    """Texts of numbers as FLOAT or DOUBLE: integers as themselves, others as the nearest DOUBLE, and its FLOAT."""
+    integers = pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")
+    for text in texts.filter(integers).drop_null().to_pylist():
+        if len(text) > _MOST_DIGITS or not is_exact(int(text), target.root):
+            raise ValueError(_not_held(text, target))
+    made: Any = texts.cast(pa.float64())
+    return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target, texts)
+
+
+def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
+    """Texts of numbers as DECIMAL. Arrow gets those alone whose digits surely fit: it wraps others."""
+    scale = target.scale or 0
+    digits = (target.precision or 0) - scale
+    short = rf"^[-+]?[0-9]{{1,{digits}}}(\.[0-9]{{0,{scale}}})?$" if digits else r"^0$"
+    if mask_of(pc.match_substring_regex(texts, short).fill_null(True)).all():
+        found: Array = texts.cast(arrow)
+        return found
+    if not mask_of(pc.match_substring_regex(texts, _NUMBER).fill_null(True)).all():
+        raise ValueError(f"it is no {target}")
+    # One by one: these are written with more digits than the type has, or with an exponent.
+    return pa.array([None if t is None else _decimal(t, target) for t in texts.to_pylist()], arrow)
+
+
+def decimals_of_decimals(values: Any, target: AtomicType, arrow: pa.DataType) -> Array:
+    """DECIMALs as those of another type, by way of one with room for all digits: Arrow wraps what has no room."""
+    scale = max(values.type.scale, target.scale or 0)
+    found: Array = values.cast(pa.decimal256(76, scale)).cast(arrow)
+    return found
+
+
+def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> Array:
+    """Integers, or decimals without a fraction, as FLOAT or DOUBLE."""
+    most = integers_from(target.root)
+    wide = values.cast(pa.decimal128(38, 0)) if pa.types.is_integer(values.type) else values
+    beyond = pc.greater(pc.abs(wide), pa.scalar(Decimal(most), pa.decimal128(38, 0)))
+    for number in wide.filter(beyond).drop_null().to_pylist():
+        if not is_exact(int(number), target.root):
+            raise ValueError(_not_held(number, target))
+    found: Array = values.cast(pa.float64(), safe=False).cast(arrow, safe=False)
+    return found
+
+
+def _checked(given: Any, made: Any, target: AtomicType, texts: Any) -> Array:
+    """FLOATs of DOUBLEs; ValueError where one became infinite."""
+    if mask_of(pc.and_(pc.is_inf(made), pc.is_finite(given)).fill_null(False)).any():
+        raise ValueError(f"it is beyond the range of {target}")
+    found: Array = made
+    return found
+
+
+def _not_held(number: object, target: AtomicType) -> str:
+    return f"no {target.root.value} is the integer {str(number)[:60]}"
+
+
+def _integer(text: str, target: AtomicType) -> int:
+    number = Decimal(text)
+    if number.adjusted() > _MOST_DIGITS or number != number.to_integral_value():
+        raise ValueError(f"{text} is no {target}")
+    return int(number)
+
+
+def _decimal(text: str, target: AtomicType) -> Decimal:
+    """The number without zeros at its end; ValueError where it has more digits than the type."""
+    # As many digits as the text has letters are enough to round nothing.
+    number = Decimal(text).normalize(Context(prec=len(text)))
+    _, _, exponent = number.as_tuple()
+    scale = target.scale or 0
+    if isinstance(exponent, int) and (-exponent > scale or number.adjusted() >= (target.precision or 0) - scale):
+        if number:
+            raise ValueError(f"it has more digits than {target}")
+        return Decimal(0)
+    return number
