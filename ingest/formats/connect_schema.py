@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, valid
+from interbed.ingest.formats.arrays import Array, true_of, valid
 from interbed.storage.base.errors import NotSupportedError
 
 Convert: TypeAlias = Callable[[Array], Array]
@@ -45,6 +45,16 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "string": pa.string(),
 }
+_UNZONED = (
+    ("(?i)inf", "an infinite time has no place in a table. Put a far date in its place at the source"),
+    (r"^[-+]|^[0-9]{5,}-|BC$", "it is outside of the years 1 to 9999"),
+    (
+        r"\.[0-9]{7,}",
+        "it has more than six digits after the second, and TIMESTAMP_LTZ(6) has six. Round it at the source",
+    ),
+    (r"[0-9]$", "it has no offset from UTC"),
+)
+"""Texts that are no TIMESTAMP_LTZ(6), and why."""
 _MOST_DIGITS = 38
 _DECIMAL_BYTES = 16
 
@@ -217,6 +227,20 @@ def _time_texts(unit: Literal["us", "ns"]) -> Convert:
     return convert
 
 
+def _zoned_moments(texts: Array) -> Array:
+    """Times of ISO 8601 with an offset; ValueError says of another text why it is none."""
+    whole: Any = texts
+    zeros = pc.replace_substring_regex(whole, r"(\.[0-9]{6})0+(Z|[-+])", r"\1\2")
+    try:
+        found: Array = zeros.cast(pa.timestamp("us", "UTC"))
+        return found
+    except pa.ArrowInvalid as error:
+        for form, why in _UNZONED:
+            if true_of(pc.match_substring_regex(whole, form)).any():
+                raise ValueError(why) from error
+        raise ValueError("it is no date and time of ISO 8601, such as 2024-01-31T10:20:30.123456Z") from error
+
+
 def _times(array: Array) -> Array:
     if not _within_a_day(array, 1000):
         raise ValueError("it is not a time within a day")
@@ -251,7 +275,7 @@ _NAMED: Mapping[tuple[str, Any], ConnectType] = {
     ("org.apache.kafka.connect.data.Timestamp", "int64"): _MILLIS,
     ("io.debezium.time.MicroTimestamp", "int64"): _named(pa.int64(), pa.timestamp("us")),
     ("io.debezium.time.NanoTimestamp", "int64"): _named(pa.int64(), pa.timestamp("ns")),
-    ("io.debezium.time.ZonedTimestamp", "string"): _named(pa.string(), pa.timestamp("us", "UTC")),
+    ("io.debezium.time.ZonedTimestamp", "string"): _named(pa.string(), pa.timestamp("us", "UTC"), _zoned_moments),
     ("io.debezium.time.Time", "int32"): _TIME,
     ("org.apache.kafka.connect.data.Time", "int32"): _TIME,
     ("io.debezium.time.MicroTime", "int64"): _named(pa.int64(), pa.string(), _time_texts("us")),

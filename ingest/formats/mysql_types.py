@@ -6,13 +6,15 @@
 | other integers | the smallest type for all their values; BIGINT UNSIGNED is DECIMAL(20, 0) | digits |
 | DECIMAL(p, s) | DECIMAL(p, s); STRING beyond 38 digits | digits |
 | DATETIME(n), TIMESTAMP(n) | TIMESTAMP(n) | 2023-03-23 14:30:05.123 |
+| TIME(n) | TIME; it has milliseconds, whatever n is | 14:30:05.123 |
 | BINARY, VARBINARY, BLOB, … | BYTES | a letter of Latin 1 for each byte |
 | BIT(n) | BYTES, the highest bits first | the bits as a decimal number |
 | ENUM, SET | STRING, ARRAY<STRING> | the number of the value from 1 on; the sum of 1, 2, 4, … for each |
 | CHAR, TEXT, JSON, … | STRING | itself |
 
 Sources: Paimon's documentation, page MySQL CDC, and the types that its `MySqlTypeUtils` gives; Canal's
-`LogEventConvert` for the texts. Spatial types have none here: Canal has MySQL's bytes, of which Paimon makes GeoJSON.
+`LogEventConvert` for the texts. Paimon's casts drop digits that a type has not; here such a text is bad.
+Spatial types have none here: Canal has MySQL's bytes, of which Paimon makes GeoJSON.
 """
 
 import re
@@ -27,9 +29,17 @@ import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array
 from interbed.ingest.formats.before_after import converted_values
+from interbed.ingest.formats.exact_floats import is_exact_integer
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+
+_DAY = r"[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}"
+_CLOCK = r"[0-9]{{1,2}}:[0-9]{{1,2}}(:[0-9]{{1,2}}(\.[0-9]{{0,{}}}0*)?)?"
+_NO_TIME = (
+    "a TIME of a table is a time of the day with three digits after the second. Let MySQL have time(3) and times of a "
+    "day alone, or leave the column out where Canal runs"
+)
 
 Convert = Callable[[Array], Array]
 
@@ -131,17 +141,59 @@ def _as_it_is(texts: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """Texts as values of a type in Paimon's grammar."""
+    """Texts as values of a type in Paimon's grammar, but for those of which a cast would lose something."""
 
     type: AtomicType
 
     def __call__(self, texts: Array) -> Array:
-        made = cast_values(texts, _TEXT, self.type)
+        self._check_form(texts)
+        made: Any
+        try:
+            made = cast_values(texts, _TEXT, self.type)
+        except ValueError as error:
+            # There it is called TIME(0), which says nothing of the digits that it has.
+            raise (ValueError(_NO_TIME) if self.type.root is TypeRoot.TIME else error) from error
         if made.null_count > texts.null_count:
             # A cast makes null of what has too many digits; here that value would be lost.
             lost: Any = texts.filter(pc.and_(made.is_null(), texts.is_valid()))
             raise ValueError(f"{lost[0].as_py()!r} has too many digits for {self.type.type}")
-        return made
+        if self.type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+            self._check_floats(texts, made)
+        return made  # type: ignore[no-any-return]
+
+    def _check_form(self, texts: Array) -> None:
+        """Refuse texts of which Paimon's cast drops digits, or takes numbers for dates."""
+        root, digits = self.type.root, self.type.precision or 0
+        match root:
+            case TypeRoot.TINYINT | TypeRoot.SMALLINT | TypeRoot.INT | TypeRoot.BIGINT:
+                form, why = "[-+]?[0-9]+", "it is no integer"
+            case TypeRoot.DECIMAL:
+                form, why = _decimal_form(self.type.scale or 0), f"it has too many digits for {self.type.type}"
+            case TypeRoot.DATE:
+                form, why = _DAY, "it is no date"
+            case TypeRoot.TIME:
+                form, why = _CLOCK.format(3), _NO_TIME
+            case TypeRoot.TIMESTAMP:
+                form = f"{_DAY}([ T]{_CLOCK.format(digits)})?"
+                why = f"it is no date and time, or has more than {digits} digits after the second"
+            case _:
+                return
+        others: Any = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({form})$")))
+        if len(others.drop_null()):
+            raise ValueError(why)
+
+    def _check_floats(self, texts: Any, made: Any) -> None:
+        """Refuse integers that the type does not hold, and numbers that became infinite."""
+        large = texts.filter(pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")).drop_null()
+        if not all(is_exact_integer(text, self.type.root) for text in large.to_pylist()):
+            raise ValueError(f"no {self.type.type} is this integer")
+        finite = pc.invert(pc.match_substring_regex(texts, "(?i)inf"))
+        if pc.any(pc.and_(pc.is_inf(made), finite)).as_py():
+            raise ValueError(f"it is beyond the range of {self.type.type}")
+
+
+def _decimal_form(scale: int) -> str:
+    return rf"[-+]?([0-9]+(\.[0-9]{{0,{scale}}}0*)?|\.[0-9]{{0,{scale}}}0*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +287,7 @@ def converted(column: Array, kind: MysqlType, name: str) -> tuple[Array, Mapping
     """Texts as values of the type; and, for those that are none, null and the reason."""
     made, errors = converted_values(column, kind.convert, kind.convert(pa.nulls(0, pa.string())).type)
     return made, {
-        i: f"its column {name!r} has {_short(column[i].as_py())}, which is no {kind.text}: {error}"
+        i: f"its column {name!r}, {kind.text} in MySQL, can't have {_short(column[i].as_py())}: {error}"
         for i, error in errors.items()
     }
 

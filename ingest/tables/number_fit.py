@@ -3,36 +3,22 @@
 from decimal import Context, Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, mask_of
+from interbed.ingest.formats.exact_floats import is_exact_integer
 from interbed.storage.base.types.data_type import INTEGERS, AtomicType, TypeRoot
 
 FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 _MOST_DIGITS = 400
 """More digits than any number of a column has."""
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-_LARGEST_FLOAT = 3.4028234663852886e38
 
 
 def integers_from(root: TypeRoot) -> int:
     """The first integer after which not all are values of the type."""
     return 1 << (24 if root is TypeRoot.FLOAT else 53)
-
-
-def is_exact(number: int, root: TypeRoot) -> bool:
-    """Whether FLOAT or DOUBLE has an integer."""
-    try:
-        near = float(number)
-    except OverflowError:
-        return False
-    if root is TypeRoot.FLOAT:
-        if abs(near) > _LARGEST_FLOAT:
-            return False
-        near = float(np.float32(near))
-    return int(near) == number
 
 
 def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
@@ -52,7 +38,7 @@ def floats_of_texts(texts: Any, target: AtomicType) -> Array:
     """Texts of numbers as FLOAT or DOUBLE: integers as themselves, others as the nearest DOUBLE, and its FLOAT."""
     integers = pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")
     for text in texts.filter(integers).drop_null().to_pylist():
-        if len(text) > _MOST_DIGITS or not is_exact(int(text), target.root):
+        if not is_exact_integer(text, target.root):
             raise ValueError(_not_held(text, target))
     made: Any = texts.cast(pa.float64())
     return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target, texts)
@@ -85,7 +71,7 @@ def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> A
     wide = values.cast(pa.decimal128(38, 0)) if pa.types.is_integer(values.type) else values
     beyond = pc.greater(pc.abs(wide), pa.scalar(Decimal(most), pa.decimal128(38, 0)))
     for number in wide.filter(beyond).drop_null().to_pylist():
-        if not is_exact(int(number), target.root):
+        if not is_exact_integer(int(number), target.root):
             raise ValueError(_not_held(number, target))
     found: Array = values.cast(pa.float64(), safe=False).cast(arrow, safe=False)
     return found

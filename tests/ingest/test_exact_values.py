@@ -160,11 +160,7 @@ def _exact(text: str, kind: str) -> Any:
         precision, scale = map(int, kind.removeprefix("DECIMAL(").removesuffix(")").split(","))
         steps = number.scaleb(scale) if abs(number.adjusted()) < 1000 else Decimal("0.5")
         fits = steps == steps.to_integral_value() and abs(steps) < Decimal(10) ** precision
-        return (
-            abs(number).quantize(Decimal(1).scaleb(-scale)).copy_sign(number or 1)
-            if fits
-            else BAD
-        )
+        return abs(number).quantize(Decimal(1).scaleb(-scale)).copy_sign(number or 1) if fits else BAD
     limit = {"TINYINT": 2**7, "INT": 2**31, "BIGINT": 2**63}[kind]
     fits = number == number.to_integral_value() and -limit <= number < limit
     return int(number) if fits else BAD

@@ -146,10 +146,17 @@ class JsonShape:
             try:
                 rows[i] = _read(pa.array([text], pa.binary()), self.fields)
             except pa.ArrowInvalid as error:
-                refused.append(BadMessage(i, _reason(error)))
+                refused.append(BadMessage(i, self._reason(text, error)))
         whole = pa.concat_tables(rows.values()) if rows else self.fields.empty_table()
         refused.sort(key=lambda each: each.index)
         return ReadObjects(rows=whole, index=np.array(list(rows), np.int64), bad=refused)
+
+    def _reason(self, text: bytes, error: pa.ArrowInvalid) -> str:
+        """Why Arrow refuses an object."""
+        name = _unexpected(parsed_object(text), pa.struct(list(self.fields)), ())
+        if name is not None:
+            return f"it has the field {name!r}, which its schema has not: mend the schema at the source"
+        return f"its values are not of the types of their fields: {str(error).removeprefix('JSON parse error: ')}"
 
     def _made_alike(self, fields: "Sequence[pa.Field[Any]]") -> pa.Schema:
         common: pa.DataType = pa.null()
@@ -356,5 +363,17 @@ def _side_by_side(texts: "pa.Array[Any]") -> pa.Buffer:
     return found
 
 
-def _reason(error: pa.ArrowInvalid) -> str:
-    return f"its values are not of the types of their fields: {str(error).removeprefix('JSON parse error: ')}"
+def _unexpected(value: object, kind: pa.DataType, path: tuple[str, ...]) -> str | None:
+    """A field that a value has and its type has not, by its path; None where there is none."""
+    if isinstance(value, dict) and isinstance(kind, pa.StructType):
+        types = {f.name: f.type for f in kind}
+        for name, each in value.items():
+            here = (*path, name)
+            found = _unexpected(each, types[name], here) if name in types else ".".join(here)
+            if found is not None:
+                return found
+    if isinstance(value, list) and isinstance(kind, pa.ListType):
+        for each in value:
+            if (found := _unexpected(each, kind.value_type, path)) is not None:
+                return found
+    return None

@@ -260,8 +260,20 @@ def test_types_are_those_of_paimon(kind: str, text: str, value: object, arrow: p
     ("kind", "text"),
     [
         ("int(11)", "x"),
+        ("int(11)", "1.5"),
+        ("year", "2020.5"),
         ("tinyint(4)", "128"),
         ("decimal(4,2)", "123.45"),
+        ("decimal(5,2)", "1.239"),
+        ("decimal(38,2)", "1" * 38),
+        ("float", "16777217"),
+        ("float", "1e39"),
+        ("double", "9007199254740993"),
+        ("date", "2023-01-31 10:00:00"),
+        ("date", "20230131"),
+        ("datetime", "2023-01-31 10:00:00.5"),
+        ("datetime(3)", "2023-01-31 10:00:00.1234"),
+        ("time(6)", "23:59:59.999999"),
         ("date", "2023-02-30"),
         ("datetime", "0000-00-00 00:00:00"),
         ("time", "25:00:00"),
@@ -280,9 +292,32 @@ def test_a_value_that_is_none_of_its_type_makes_its_message_bad_and_no_other(kin
     decoded = CanalJson().decode(messages_of([each.encode() for each in texts]))
     [bad] = decoded.bad
     assert bad.index == 1
-    assert bad.reason.startswith(f"its column 'c' has {text!r}, which is no {kind}")
+    assert bad.reason.startswith(f"its column 'c', {kind} in MySQL, can't have {text!r}: ")
     [table] = decoded.changes
     assert table.messages.tolist() == [0, 0, 2, 2]
+
+
+@pytest.mark.parametrize("text", ["23:59:59.999999", "24:00:00", "-838:59:59"])
+def test_a_time_that_no_time_of_a_table_is_has_the_reason_and_the_way_out(text: str) -> None:
+    message = {"table": "t", "type": "INSERT", "data": [{"c": text}], "mysqlType": {"c": "time(6)"}}
+    [bad] = CanalJson().decode(messages_of([json.dumps(message).encode()])).bad
+    assert bad.reason == (
+        f"its column 'c', time(6) in MySQL, can't have {text!r}: a TIME of a table is a time of the day with three "
+        "digits after the second. Let MySQL have time(3) and times of a day alone, or leave the column out where "
+        "Canal runs"
+    )
+
+
+@pytest.mark.parametrize("text", ["23:59:59.999000", "23:59:59.999", "23:59:59", "23:59"])
+def test_a_time_with_microseconds_is_one_where_they_are_zero(text: str) -> None:
+    [value] = inserted("time(6)", text).rows.column("c").to_pylist()
+    assert str(value) in ("23:59:59.999000", "23:59:59", "23:59:00")
+
+
+@pytest.mark.parametrize("text", ["0.50", "12345678901234567.89", "1E2", "100000000000000000001", '[1.50,{"a":1e2}]'])
+def test_a_number_without_a_stated_type_is_the_text_that_was_sent(text: str) -> None:
+    table = one(f'{{"data":[{{"k":{text}}},{{"k":"0012"}}],"type":"INSERT"}}')
+    assert table.rows.to_pylist() == [{"k": text}, {"k": "0012"}]
 
 
 def test_columns_without_a_stated_type_are_texts() -> None:

@@ -376,3 +376,35 @@ def test_what_postgresql_was_only_told_is_passed_over() -> None:
     decoded = decode([(None, {"op": "m", "message": {"prefix": "x"}}), event("c", None, {"id": 1})])
     assert decoded.bad == []
     assert np.concatenate([c.messages for c in decoded.changes]).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("infinity", "an infinite time has no place in a table. Put a far date in its place at the source"),
+        ("-infinity", "an infinite time has no place in a table. Put a far date in its place at the source"),
+        ("-0044-03-15T00:00:00Z", "it is outside of the years 1 to 9999"),
+        ("+12024-01-31T00:00:00Z", "it is outside of the years 1 to 9999"),
+        (
+            "2024-01-31T00:00:00.123456789Z",
+            "it has more than six digits after the second, and TIMESTAMP_LTZ(6) has six. Round it at the source",
+        ),
+        ("2024-01-31T00:00:00", "it has no offset from UTC"),
+        ("yesterday", "it is no date and time of ISO 8601, such as 2024-01-31T10:20:30.123456Z"),
+    ],
+)
+def test_a_zoned_time_that_is_refused_has_the_reason(text: str, reason: str) -> None:
+    fields = [{"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp", "field": "z"}]
+    events = [payload("c", None, {"z": each}) for each in ("2024-01-31T00:00:00.123456000Z", text)]
+    decoded = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events]))
+    [bad] = decoded.bad
+    assert (bad.index, bad.reason) == (1, f"its column 'z' has {text!r}, which is no value of it: {reason}")
+    assert decoded.changes[0].rows.column("z")[0].as_py().isoformat() == "2024-01-31T00:00:00.123456+00:00"
+
+
+def test_a_field_that_the_schema_lacks_is_named() -> None:
+    fields = [{"type": "string", "optional": True, "field": "a"}]
+    events = [payload("c", None, row) for row in ({"a": "x"}, {"a": "x", "b": {"c": 1}})]
+    [bad] = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events])).bad
+    assert bad.index == 1
+    assert bad.reason == "it has the field 'after.b', which its schema has not: mend the schema at the source"
