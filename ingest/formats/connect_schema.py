@@ -102,6 +102,8 @@ def connect_type(
     if isinstance(kind, str) and kind in _PLAIN:
         if spelled and pa.types.is_floating(_PLAIN[kind]):
             return _named(pa.string(), _PLAIN[kind])
+        if _PLAIN[kind] == pa.float32() and not binary:
+            return _named(pa.float64(), pa.float32(), _floats)
         return ConnectType(wire=_PLAIN[kind], type=_PLAIN[kind])
     raise NotSupportedError(
         f"The field {path or 'at the top'} of a message has the type {kind!r} of Kafka Connect, which becomes no "
@@ -225,6 +227,15 @@ def _time_texts(unit: Literal["us", "ns"]) -> Convert:
         return pa.array([None if v is None else _clock(v, digits) for v in array.to_pylist()], pa.string())
 
     return convert
+
+
+def _floats(array: Array) -> Array:
+    """Numbers of JSON as FLOAT; ValueError for one that is beyond its range: Arrow reads it as an infinite one."""
+    made: Any = array.cast(pa.float32())
+    if true_of(pc.and_(pc.is_inf(made), pc.is_finite(array))).any():
+        raise ValueError("it is beyond the range of FLOAT")
+    found: Array = made
+    return found
 
 
 def _zoned_moments(texts: Array) -> Array:

@@ -151,11 +151,14 @@ class _Cast:
         try:
             made = cast_values(texts, _TEXT, self.type)
         except ValueError as error:
-            # There it is called TIME(0), which says nothing of the digits that it has.
-            raise (ValueError(_NO_TIME) if self.type.root is TypeRoot.TIME else error) from error
+            if self.type.root is not TypeRoot.TIME:
+                raise
+            # The cast calls it TIME(0), which says nothing of the digits that it has.
+            raise ValueError(_NO_TIME) from error
         if made.null_count > texts.null_count:
             # A cast makes null of what has too many digits; here that value would be lost.
-            lost: Any = texts.filter(pc.and_(made.is_null(), texts.is_valid()))
+            is_lost: Any = pc.and_(made.is_null(), texts.is_valid())
+            lost: Any = texts.filter(is_lost)
             raise ValueError(f"{lost[0].as_py()!r} has too many digits for {self.type.type}")
         if self.type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
             self._check_floats(texts, made)

@@ -208,7 +208,7 @@ def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
     grown: pa.DataType = arrow
     for row in sorted(unfit):
         kind = type_from_arrow(grown) if grown != arrow else known
-        grown = _grown(column.alone(row, kind), kind)
+        grown = _grown(column.alone(row), kind)
     return grown
 
 

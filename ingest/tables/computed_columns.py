@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.formats.arrays import Array, one_array
+from interbed.ingest.formats.arrays import Array, one_array, valid
 from interbed.ingest.formats.before_after import MISFITS, converted_values
+from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.python_values import shown_value
@@ -49,6 +50,7 @@ _COUNTS: Mapping[str, range] = {
     "truncate": range(2, 3),
     "cast": range(2, 3),
 }
+_TEXT_FUNCTIONS = (*_OF_TEXT, "substring")
 _FUNCTIONS = (*_PARTS, *_OF_TEXT, *_COUNTS)
 
 
@@ -170,7 +172,7 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
         values = pa.nulls(rows.num_rows)
     else:
         kind = _type_of(column, source, changes)
-        given = one_array(rows.column(source))
+        given = _texts_sent(changes, source) if column.function in _TEXT_FUNCTIONS else one_array(rows.column(source))
         values, errors = converted_values(given, lambda part: column.computed(pa.table({source: part})), kind)
         for i, error in errors.items():
             of = f"its column {source!r}, which has {shown_value(given, i)}"
@@ -184,6 +186,17 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     sent = None if changes.sent is None else changes.sent.without(column.name)
     changes = replace(changes, rows=rows, unsent=unsent, sent=sent)
     return changes.where(~np.isin(changes.messages, list(bad))) if errors else changes
+
+
+def _texts_sent(changes: RowChanges, name: str) -> Array:
+    """The values of a column, numbers of a guessed type as the texts that messages have."""
+    values = one_array(changes.rows.column(name))
+    sent = changes.sent
+    is_number = pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
+    if sent is None or name in sent.computed or not is_number:
+        return values
+    texts = [json_text(sent.value(i, name)) if there else None for i, there in enumerate(valid(values))]
+    return pa.array(texts, pa.string())
 
 
 def _type_of(column: ComputedColumn, source: str, changes: RowChanges) -> pa.DataType:

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.sent_rows import SentRows
 from interbed.ingest.formats.arrays import Array, Mask, mask_of, taken, true_of, valid
 from interbed.ingest.formats.before_after import converted_values
-from interbed.ingest.formats.guessed.exact_arrays import exact_arrays
-from interbed.ingest.formats.guessed.json_objects import LARGE_INTEGER, json_text
+from interbed.ingest.formats.guessed.exact_arrays import doubles, exact_arrays
+from interbed.ingest.formats.guessed.json_objects import LARGE_INTEGER, json_text, type_of
 from interbed.ingest.tables.number_fit import FLOATS, integers_from
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -79,12 +79,14 @@ class GuessedColumn:
         whole = pa.concat_arrays([part if part.type == kind else part.cast(kind) for part in parts])
         return taken(whole, np.argsort(np.concatenate(places), kind="stable")), reasons
 
-    def alone(self, row: int, target: DataType) -> Array:
-        """The value of a row with the type that it has alone; that of the column where its message is not known."""
+    def alone(self, row: int) -> Array:
+        """The value of a row with the guessed type that it has alone; that of the column where its message is not
+        known.
+        """
         if self._sent is None:
             return self._values.slice(row, 1)
-        [(_, array)] = exact_arrays({0: self._sent.value(row, self._name)}, target)
-        return array
+        value = self._sent.value(row, self._name)
+        return doubles([value], type_of(value))
 
     def _reason(self, value: str, error: Exception) -> str:
         return f"its column {self._name!r} has {value}, which is no value of it: {error}"

@@ -4,6 +4,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.plain_json import PlainJson
+from interbed.ingest.job import BadMessages
 from interbed.ingest.tables.change_fit import ChangeFit
+from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.table.table import Table
+from tests.ingest.every_format import Written, ingested
 from tests.ingest.memory_source import messages_of
-from tests.ingest.shop import lake
+from tests.ingest.shop import lake, rows_of
 from tests.support.examples import examples
 from tests.support.tally import Tally
 
@@ -213,3 +217,68 @@ def inner(wrap: str, value: Any) -> str:
     """The value of a column that has it."""
     within = {"alone": value, "in a ROW": {"y": value}, "in an ARRAY": [value]}
     return repr(within.get(wrap, [None, {"y": value}]))
+
+
+@pytest.mark.parametrize("sizes", [[1], [10]])
+@pytest.mark.parametrize(
+    ("x", "other", "kind"),
+    [
+        ("16777217", "0.5", "FLOAT"),
+        ("9007199254740993", '"1"', "DOUBLE"),
+        ('"9007199254740993"', "null", "DOUBLE"),
+        ("9007199254740993", "true", "DOUBLE"),
+        ("9007199254740993", "0.5", "DOUBLE"),
+        ("0.5", "9007199254740993", "BIGINT"),
+        ("1e-400", "1.25", "DECIMAL(38, 2)"),
+        ('"11111111111111111111111111111111111111"', "1", "DECIMAL(38, 2)"),
+    ],
+)
+def test_a_run_passes_over_one_value_alone(tmp_path: Path, sizes: Sequence[int], x: str, other: str, kind: str) -> None:
+    catalog = lake(tmp_path)
+    catalog.create_database("shop")
+    fields = [
+        DataField(id=0, name="id", type=data_type("BIGINT NOT NULL")),
+        DataField(id=1, name="x", type=data_type(kind)),
+    ]
+    catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["id"], options={"bucket": "1"}))
+    messages = [(None, f'{{"id":{i},"x":{value}}}'.encode()) for i, value in enumerate((x, other, "null"))]
+    is_other_bad = other == "true"
+    run = ingested(
+        catalog,
+        Written(messages=messages, decoder=PlainJson),
+        sizes=sizes,
+        bad_messages=BadMessages.SKIP,
+    )
+    assert run.result.bad == 1 + is_other_bad
+    assert [row["id"] for row in rows_of(catalog)] == ([2] if is_other_bad else [1, 2])
+    assert str(catalog.get_table("shop.orders").fields[1].type) == kind
+
+
+@pytest.mark.parametrize("sizes", [[1], [10]])
+def test_a_column_of_integers_grows_by_its_first_value_that_does_not_fit(tmp_path: Path, sizes: Sequence[int]) -> None:
+    for number, values, kind, bad in (
+        (0, ("1", "1099511627776", "0.5"), "BIGINT", 1),
+        (1, ("1", "0.5", "1099511627776"), "DOUBLE", 0),
+        (2, ("0.5", "9007199254740993"), "DOUBLE", 1),
+        (3, ("9223372036854775808", "0.5", "1"), "DECIMAL(38, 0)", 1),
+    ):
+        catalog = lake(tmp_path / str(number))
+        catalog.create_database("shop")
+        fields = [
+            DataField(id=0, name="id", type=data_type("BIGINT NOT NULL")),
+            DataField(id=1, name="x", type=data_type("INT")),
+        ]
+        catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["id"], options={"bucket": "1"}))
+        messages = [(None, f'{{"id":{i},"x":{value}}}'.encode()) for i, value in enumerate(values)]
+        stream = Written(messages=messages, decoder=PlainJson)
+        run = ingested(catalog, stream, sizes=sizes, bad_messages=BadMessages.SKIP)
+        assert (run.result.bad, str(catalog.get_table("shop.orders").fields[1].type)) == (bad, kind), values
+
+
+def test_a_text_made_of_a_number_is_made_of_what_was_sent() -> None:
+    [column] = [ComputedColumn.parse("y=substring(x,0,4)")]
+    for values in (["1.50"], ["1.50", '"abcdef"'], ["1.50", "7"], ["12345678901234567890", "1.50"]):
+        [changes] = PlainJson().decode(messages_of([f'{{"x":{x}}}'.encode() for x in values])).changes
+        computed, bad = with_computed(changes, [column])
+        wanted = [x.strip('"')[:4] for x in values]
+        assert (computed.rows.column("y").to_pylist(), bad) == (wanted, [])

@@ -408,3 +408,11 @@ def test_a_field_that_the_schema_lacks_is_named() -> None:
     [bad] = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events])).bad
     assert bad.index == 1
     assert bad.reason == "it has the field 'after.b', which its schema has not: mend the schema at the source"
+
+
+def test_a_number_beyond_the_range_of_float_is_bad() -> None:
+    fields = [{"type": "float", "optional": True, "field": "f"}]
+    events = [payload("c", None, {"f": f}) for f in (0.1, 1e39)]
+    decoded = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events]))
+    assert [each.index for each in decoded.bad] == [1]
+    assert decoded.changes[0].rows.column("f").to_pylist() == [float(np.float32(0.1))]

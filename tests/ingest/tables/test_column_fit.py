@@ -43,7 +43,7 @@ from interbed.ingest.tables.column_fit import fitted
         ([1, 2], "STRING", "[1,2]"),
     ],
 )
-def test_a_value_is_cast(value: object, kind: str, wanted: object) -> None:
+def test_a_value_is_cast(value: Any, kind: str, wanted: object) -> None:
     array: Any = pa.array([value, None])
     assert fitted(array, data_type(kind)).to_pylist() == [wanted, None]
 
@@ -93,7 +93,7 @@ def test_a_value_is_cast(value: object, kind: str, wanted: object) -> None:
         (5, "MAP<STRING, INT>"),
     ],
 )
-def test_a_value_that_would_lose_something_is_refused(value: object, kind: str) -> None:
+def test_a_value_that_would_lose_something_is_refused(value: Any, kind: str) -> None:
     array: Any = pa.array([value])
     with pytest.raises(ValueError, match=r"."):
         fitted(array, data_type(kind))
