@@ -13,7 +13,7 @@ from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import MISFITS
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, impossible_columns, known_type
-from interbed.ingest.tables.guessed_fit import GuessedColumn
+from interbed.ingest.tables.guessed_fit import SentColumn
 from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
@@ -84,7 +84,7 @@ class ChangeFit:
         reasons: dict[int, str] = {}
         for n in names:
             target, is_stated = fields[n].type, n in changes.stated
-            column = GuessedColumn(n, one_array(rows.column(n)), None if is_stated else changes.sent)
+            column = SentColumn(n, one_array(rows.column(n)), None if is_stated else changes.sent)
             convert = _converter(target, n, is_stated=is_stated, is_fixed=n in fixed)
             columns[n], more = column.fitted(target, convert)
             reasons = {**more, **reasons}
@@ -202,7 +202,7 @@ def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
     """The type that a column has to have for guessed values, by those that its type does not have, one after the other:
     each has the type that it has alone.
     """
-    column = GuessedColumn(name, one_array(changes.rows.column(name)), changes.sent)
+    column = SentColumn(name, one_array(changes.rows.column(name)), changes.sent)
     _, unfit = column.fitted(known, lambda values: fitted_guess(values, known))
     arrow = type_to_arrow(known)
     grown: pa.DataType = arrow

@@ -44,7 +44,7 @@ _LONG = r"[0-9.]{16}|[eE]-[0-9]{3}"
 _SHOWN_MAX = 100
 
 
-class GuessedColumn:
+class SentColumn:
     """The values of a column, with a guessed type, and the rows of the messages that they are from."""
 
     def __init__(self, name: str, values: Array, sent: SentRows | None) -> None:
