@@ -282,3 +282,19 @@ def test_a_text_made_of_a_number_is_made_of_what_was_sent() -> None:
         computed, bad = with_computed(changes, [column])
         wanted = [x.strip('"')[:4] for x in values]
         assert (computed.rows.column("y").to_pylist(), bad) == (wanted, [])
+
+
+def test_a_value_of_the_row_before_has_its_digits_too(catalog: Catalog) -> None:
+    source = '"source":{"db":"shop","schema":"public","table":"orders"}'
+    number, other = "12345678901234567.89", "0.25"
+    messages = [
+        f'{{"before":null,"after":{{"id":1,"x":{other},"z":1}},{source},"op":"c"}}',
+        f'{{"before":{{"id":1,"x":{number},"z":1}},"after":{{"id":1,"z":null}},{source},"op":"u"}}',
+        f'{{"before":{{"id":1,"x":{other},"z":1}},"after":{{"id":1,"x":{number},"z":1}},{source},"op":"u"}}',
+        f'{{"before":{{"id":1,"x":{number},"z":1}},"after":null,{source},"op":"d"}}',
+    ]
+    [changes] = DebeziumJson().decode(messages_of([each.encode() for each in messages])).changes
+    fitted = ChangeFit(table_of(catalog, "DECIMAL(38, 2)")).fit(changes)
+    assert not fitted.bad
+    wanted = [other, number, number, other, number, number]
+    assert [str(x) for x in fitted.rows.column("x").to_pylist()] == wanted

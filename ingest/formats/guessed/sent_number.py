@@ -2,7 +2,7 @@
 
 
 class SentNumber:
-    """The number as its text. It is equal to itself alone; whoever compares numbers makes them of texts."""
+    """The number as its text. Two objects are never equal: compare what their texts become."""
 
     __slots__ = ("text",)
 
