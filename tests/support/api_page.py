@@ -188,8 +188,8 @@ row (counted from 0) and the value. The same holds for the parts of lists, maps 
 | floats | integers | whole numbers |
 | floats | DECIMAL | by their shortest text: `0.1` is 0.1; `1.239` into DECIMAL(5, 2) is refused |
 | floats, decimals | FLOAT, DOUBLE | the nearest value; a finite number beyond the range is refused |
-| text | text | never parsed: cast the column first |
-| bytes | BYTES; text, if they are UTF-8 | never parsed |
+| text | text | never parsed: cast the column first; more characters than CHAR(n) or VARCHAR(n) says are refused |
+| bytes | BYTES; text, if they are UTF-8 | never parsed; more than BINARY(n) or VARBINARY(n) says are refused |
 | timestamps without a zone | TIMESTAMP; TIMESTAMP WITH LOCAL TIME ZONE, taken for UTC | if no digits are lost |
 | timestamps with a zone | TIMESTAMP WITH LOCAL TIME ZONE | refused for TIMESTAMP and DATE, which have no zone |
 | timestamps without a zone | DATE | at midnight |

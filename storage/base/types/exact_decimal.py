@@ -7,7 +7,6 @@ and of its text, in a `decimal128(38, 2)`: it does not look whether the product 
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _DIGITS = 76
 _TOLERANCE = 1e-9
@@ -20,6 +19,9 @@ def exact_decimals(array: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any
     wide = array.cast(pa.decimal256(_DIGITS, kind.scale), safe=True)
     # Texts and decimals of up to 76 digits may have no room in 256 bits, either.
     if not isinstance(array.type, pa.Decimal128Type | pa.Decimal64Type | pa.Decimal32Type):
+        # Reading needs types of Arrow, and none of its functions.
+        import pyarrow.compute as pc
+
         given: Any = array.cast(pa.float64(), safe=False)
         difference: Any = pc.abs(pc.subtract(given, wide.cast(pa.float64(), safe=False)))
         if pc.any(pc.greater(difference, pc.multiply(pc.abs(given), pa.scalar(_TOLERANCE)))).as_py():

@@ -15,7 +15,7 @@ NAME = "__DEFAULT_PARTITION__"
 def make(tmp_path: Path, *, keyed: bool, **options: str) -> interbed.Table:
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.create_database("d")
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string())))
     keys = ["id", "dt"] if keyed else None
     return lake.create_table("d.t", schema, partition_keys=["dt"], primary_keys=keys, options=options)
 

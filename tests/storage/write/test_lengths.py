@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import interbed
 from interbed.catalog.cli.table import table as command
 from interbed.storage.base.errors import SchemaMismatchError
-from interbed.storage.meta.schema.change import ModifyColumnType
+from interbed.storage.meta.schema.change import UpdateColumnType
 
 TYPES = {"CHAR(3)": "abc", "VARCHAR(3)": "äöü", "BINARY(3)": b"abc", "VARBINARY(3)": b"\xc3\xa4\x00"}
 
@@ -55,6 +55,6 @@ def test_longer_texts_that_are_there_can_be_deleted_and_compacted(
 def test_a_longer_type_takes_it(tmp_path: Path) -> None:
     make(tmp_path, "VARCHAR(3)")
     lake = interbed.load_catalog(warehouse=tmp_path)
-    lake.alter_table("d.t", ModifyColumnType("x", interbed.data_type("VARCHAR(4)")))
+    lake.alter_table("d.t", UpdateColumnType("x", interbed.data_type("VARCHAR(4)")))
     lake.get_table("d.t").upsert([{"id": 1, "x": "abcd"}])
     assert lake.get_table("d.t").scan().count() == 1

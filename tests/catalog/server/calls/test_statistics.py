@@ -274,3 +274,18 @@ def test_each_change_is_in_the_log(raw: Client, measured: str) -> None:
         "DELETE_PARTITION_COLUMN_STAT",
         "DELETE_TABLE_COLUMN_STAT",
     ]
+
+
+def test_columns_that_changed_with_cascade_are_forgotten_of_partitions(raw: Client, measured: str) -> None:
+    raw.update_table_column_statistics(statistics(measured, 1))
+    raw.update_partition_column_statistics(statistics(measured, 1, "p=1"))
+    altered = raw.get_table(measured, "s")
+    without = [column for column in altered.sd.cols if column.name != "i"]
+    for columns in (without, [*without, ttypes.FieldSchema("i", "string")]):
+        altered.sd.cols = columns
+        context = ttypes.EnvironmentContext({"CASCADE": "true"})
+        raw.alter_table_with_environment_context(measured, "s", altered, context)
+        left = sorted(set(NAMES) - {"i"})
+        assert [each.colName for each in of_table(raw, measured, *NAMES)] == [name for name in NAMES if name != "i"]
+        assert of_partitions(raw, measured, "p=1") == {"p=1": left}
+    assert "i" not in aggregated(raw, measured, "p=1")[0]

@@ -53,16 +53,15 @@ def test_a_decimal_is_the_same_number_or_refused(unscaled: int, scale: int, targ
 def test_no_way_in_wraps_a_number_around(tmp_path: Path, text: str, precision: int, scale: int, tally: Tally) -> None:
     lake = interbed.load_catalog(warehouse=tmp_path / "lake")
     lake.create_database("d")
-    arrow = pa.decimal128(precision, scale)
+    arrow: Any = pa.decimal128(precision, scale)
     table = lake.create_table("d.t", pa.schema([("k", pa.int64()), ("x", arrow), ("l", pa.list_(arrow))]))
     value = Decimal(text)
     ids = pa.array([1, 2], pa.int64())
     decimals: Any = pa.array([value, Decimal(0)], pa.decimal128(38, 0))
+    wide: Any = pa.array([value, Decimal(0)], pa.decimal256(76, 0))
     ways: dict[str, Any] = {
         "decimals": lambda: table.append(pa.table({"k": ids, "x": decimals})),
-        "wide decimals": lambda: table.append(
-            pa.table({"k": ids, "x": pa.array([value, Decimal(0)], pa.decimal256(76, 0))})
-        ),
+        "wide decimals": lambda: table.append(pa.table({"k": ids, "x": wide})),
         "elements": lambda: table.append(pa.table({"k": ids, "l": pa.array([[value], []], pa.list_(decimals.type))})),
         "floats": lambda: table.append(pa.table({"k": ids, "x": [float(value), 0.0]})),
         "dicts": lambda: table.append([{"k": 1, "x": value}, {"k": 2, "x": Decimal(0)}]),
@@ -89,9 +88,9 @@ def test_no_way_in_wraps_a_number_around(tmp_path: Path, text: str, precision: i
 def test_no_question_is_wrapped_around(tmp_path: Path, text: str, precision: int, scale: int) -> None:
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.create_database("d")
-    arrow = pa.decimal128(precision, scale)
+    arrow: Any = pa.decimal128(precision, scale)
     wrong: Any = pa.array([Decimal(text)], pa.decimal128(38, 0)).cast(arrow)
-    schema = pa.schema([pa.field("x", arrow, nullable=False), ("v", pa.int64())])
+    schema = pa.schema([pa.field("x", arrow, nullable=False), pa.field("v", pa.int64())])
     table = lake.create_table("d.t", schema, primary_keys=["x"], options={"bucket": "1"})
     table.upsert(pa.table({"x": wrong, "v": [1]}, schema=schema))
     assert table.scan(filter=f"x = {text}").count() == 0

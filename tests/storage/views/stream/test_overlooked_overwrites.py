@@ -71,3 +71,17 @@ def test_the_option_that_is_refused_says_what_streams_do_not_tell(tmp_path: Path
     assert f"can't be combined with 'changelog-producer' = '{producer}'" in str(caught.value)
     assert "would come twice" in str(caught.value)
     assert "rows that an overwrite takes away are in no changelog" in str(caught.value)
+
+
+def test_a_stream_warns_of_rows_that_another_producer_wrote(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = create(tmp_path, changelog_producer="input")
+    table.upsert(rows(0))
+    table.copy({"changelog-producer": "none"}).upsert(rows(1))
+    table.upsert(rows(2))
+    with caplog.at_level(logging.WARNING):
+        told = [change["id"] for c in table.stream(1, idle_seconds=0) for change in c.to_arrow().to_pylist()]
+    assert told == [0, 2]
+    [warned] = [r.getMessage() for r in caplog.records if "without a changelog" in r.getMessage()]
+    assert f"Snapshot 2 of {table.location} " in warned
+    assert "table.changes(2, 2, mode='diff')" in warned
+    assert [change["id"] for change in table.changes(2, 2, mode="diff").to_arrow().to_pylist()] == [1]
