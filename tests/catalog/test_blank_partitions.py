@@ -49,10 +49,14 @@ def test_a_null_may_be_named_by_itself(catalog: Catalog) -> None:
     assert left(catalog) == ["", "  ", "\t", "x"]
 
 
-def test_a_text_that_is_the_name_of_null_is_deleted_by_a_filter(catalog: Catalog) -> None:
-    """As in Paimon, a specification can't tell it from null."""
+def test_a_text_that_is_the_name_of_null_is_deleted_by_a_filter(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Paimon, a specification can't tell it from null; Paimon takes such rows, and interbed refuses new ones."""
     table = catalog.get_table("d.t")
-    table.append(pa.table({"id": [len(VALUES)], "p": [NULL]}))
+    with monkeypatch.context() as java:
+        java.setattr("interbed.storage.write.incoming.IncomingRows.check_partitions", lambda *_: None)
+        table.append(pa.table({"id": [len(VALUES)], "p": [NULL]}))
     assert left(catalog) == [*VALUES, NULL]
     table.delete_partitions(f"p = '{NULL}'")
     assert left(catalog) == VALUES

@@ -128,8 +128,8 @@ def data_file_errors(path: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise FileGoneError(
-            f"The data file {path} is gone: its snapshot has expired, or its table was dropped or renamed. Plan the "
-            "read again."
+            f"The data file {path} is gone: the snapshot that names it has expired, or the table was dropped or "
+            "renamed. Plan the read again."
         ) from error
     except pa.ArrowNotImplementedError as error:
         raise NotSupportedError(f"The data file {path} can't be read by this version: {error}") from error
