@@ -144,12 +144,18 @@ class _SpilledRows:
 
 
 def sample_of(batches: Iterator[pa.RecordBatch], part: float, weight: float = 1.0) -> Sample:
-    """About such a part of the rows of at least one batch, all of the same weight."""
+    """About such a part of the rows of at least one batch, at least one row if there are any, all of one weight."""
     chosen: list[pa.RecordBatch] = []
+    first: pa.RecordBatch | None = None
     for number, batch in enumerate(batches):
+        if first is None and batch.num_rows:
+            first = batch.slice(0, 1)
         kept = chosen_rows(batch.num_rows, part, number)
         chosen.append(batch if kept is None else batch.filter(from_numpy(kept)))
     rows = _joined(chosen)
+    if first is not None and not rows.num_rows:
+        # Without any, the rows would be taken for equal ones.
+        rows = first
     return Sample(rows, np.full(rows.num_rows, weight))
 
 

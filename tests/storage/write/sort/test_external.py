@@ -57,6 +57,12 @@ def test_rows_of_any_type_are_ordered_as_keys_are_with_nulls_first(data: st.Data
     assert [rank(row) for row in found] == sorted(rank(row) for row in range(len(drawn)))
 
 
+def test_few_rows_are_sorted_even_where_the_sample_would_have_none() -> None:
+    key = SortKey(SortOrder(strategy=OrderStrategy.ORDER, columns=("a",)))
+    rows = GivenRows(pa.table({"a": [5, 3]}))
+    assert externally_sorted(key, rows, 1).column("a").to_pylist() == [3, 5]
+
+
 @pytest.mark.parametrize("strategy", [OrderStrategy.ZORDER, OrderStrategy.HILBERT])
 @given(points=st.lists(st.tuples(st.integers(-9, 9) | st.none(), st.text(max_size=3)), min_size=1, max_size=80))
 @settings(max_examples=examples(30), deadline=None)
