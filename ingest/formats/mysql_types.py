@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array
 from interbed.ingest.formats.before_after import converted_values
-from interbed.ingest.formats.exact_floats import is_exact_integer
+from interbed.ingest.formats.exact_floats import inexact_integer
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -187,8 +187,7 @@ class _Cast:
 
     def _check_floats(self, texts: Any, made: Any) -> None:
         """Refuse integers that the type does not hold, and numbers that became infinite."""
-        large = texts.filter(pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")).drop_null()
-        if not all(is_exact_integer(text, self.type.root) for text in large.to_pylist()):
+        if inexact_integer(texts, self.type.root) is not None:
             raise ValueError(f"no {self.type.type} is this integer")
         finite = pc.invert(pc.match_substring_regex(texts, "(?i)inf"))
         if pc.any(pc.and_(pc.is_inf(made), finite)).as_py():

@@ -19,7 +19,6 @@ from interbed.ingest.formats.guessed.exact_arrays import SENT_NUMBERS, exact_arr
 from interbed.ingest.formats.guessed.json_objects import json_text, parsed_json
 from interbed.ingest.tables.number_fit import (
     FLOATS,
-    decimals_of_decimals,
     decimals_of_texts,
     floats_of_integers,
     floats_of_texts,
@@ -38,6 +37,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.base.types.exact_decimal import exact_decimals
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SYSTEM_COLUMNS
 
 _NUMBERS = frozenset(
@@ -160,7 +160,7 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     if target.root is TypeRoot.DECIMAL and pa.types.is_string(source):
         return decimals_of_texts(values, target, arrow)
     if target.root is TypeRoot.DECIMAL and pa.types.is_decimal(source):
-        return decimals_of_decimals(values, target, arrow)
+        return exact_decimals(values, arrow)
     made: Any = None
     if pa.types.is_string(source) and target.root is TypeRoot.TIME:
         made = _clock_times(values)

@@ -7,18 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, mask_of
-from interbed.ingest.formats.exact_floats import is_exact_integer
+from interbed.ingest.formats.exact_floats import MOST_DIGITS, inexact_integer, integers_from, is_exact_integer
 from interbed.storage.base.types.data_type import INTEGERS, AtomicType, TypeRoot
 
 FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-_MOST_DIGITS = 400
-"""More digits than any number of a column has."""
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-
-
-def integers_from(root: TypeRoot) -> int:
-    """The first integer after which not all are values of the type."""
-    return 1 << (24 if root is TypeRoot.FLOAT else 53)
 
 
 def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
@@ -36,12 +29,11 @@ def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
 
 def floats_of_texts(texts: Any, target: AtomicType) -> Array:
     """Texts of numbers as FLOAT or DOUBLE: integers as themselves, others as the nearest DOUBLE, and its FLOAT."""
-    integers = pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")
-    for text in texts.filter(integers).drop_null().to_pylist():
-        if not is_exact_integer(text, target.root):
-            raise ValueError(_not_held(text, target))
+    inexact = inexact_integer(texts, target.root)
+    if inexact is not None:
+        raise ValueError(_not_held(inexact, target))
     made: Any = texts.cast(pa.float64())
-    return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target, texts)
+    return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target)
 
 
 def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
@@ -58,13 +50,6 @@ def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Arr
     return pa.array([None if t is None else _decimal(t, target) for t in texts.to_pylist()], arrow)
 
 
-def decimals_of_decimals(values: Any, target: AtomicType, arrow: pa.DataType) -> Array:
-    """DECIMALs as those of another type, by way of one with room for all digits: Arrow wraps what has no room."""
-    scale = max(values.type.scale, target.scale or 0)
-    found: Array = values.cast(pa.decimal256(76, scale)).cast(arrow)
-    return found
-
-
 def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> Array:
     """Integers, or decimals without a fraction, as FLOAT or DOUBLE."""
     most = integers_from(target.root)
@@ -77,7 +62,7 @@ def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> A
     return found
 
 
-def _checked(given: Any, made: Any, target: AtomicType, texts: Any) -> Array:
+def _checked(given: Any, made: Any, target: AtomicType) -> Array:
     """FLOATs of DOUBLEs; ValueError where one became infinite."""
     if mask_of(pc.and_(pc.is_inf(made), pc.is_finite(given)).fill_null(False)).any():
         raise ValueError(f"it is beyond the range of {target}")
@@ -91,7 +76,7 @@ def _not_held(number: object, target: AtomicType) -> str:
 
 def _integer(text: str, target: AtomicType) -> int:
     number = Decimal(text)
-    if number.adjusted() > _MOST_DIGITS or number != number.to_integral_value():
+    if number.adjusted() > MOST_DIGITS or number != number.to_integral_value():
         raise ValueError(f"{text} is no {target}")
     return int(number)
 

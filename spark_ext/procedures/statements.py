@@ -17,7 +17,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.table_schema import Schema
 
@@ -76,11 +76,9 @@ def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataFiel
     typed: dict[str, Any] = {}
     for field in fields:
         if field.name in spec:
-            value: Any = pa.scalar(spec[field.name], pa.string())
+            value: Any = pa.array([spec[field.name]], pa.string())
             try:
-                arrow = type_to_arrow(field.type)
-                cast = exact_decimals(pa.array([value]), arrow)[0] if pa.types.is_decimal(arrow) else value.cast(arrow)
-                typed[field.name] = cast.as_py()
+                typed[field.name] = cast_exactly(value, type_to_arrow(field.type))[0].as_py()
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise InvalidInputError(
                     f"'{spec[field.name]}' is no value of the partition column '{field.name}' of '{table}': {error}"

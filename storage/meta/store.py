@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import (
@@ -140,8 +141,8 @@ class TableStore:
     def newest_snapshot(self) -> "Snapshot | None":
         """The newest snapshot; None when the table has none yet.
 
-        Raises SnapshotNotFoundError when the table was dropped or renamed since it was opened: its rows are not gone,
-        or not for want of a snapshot.
+        Raises SnapshotNotFoundError when the table was dropped or renamed since it was opened: it must not be read as
+        an empty one.
         """
         newest = self.snapshots.latest()
         if newest is None and self.is_gone():
@@ -155,8 +156,8 @@ class TableStore:
     def changing(self) -> Iterator[None]:
         """Run a change: when it fails because the table was dropped or renamed meanwhile, raise CommitFailedError.
 
-        To a writer that reads files by their old paths, such a table looks damaged. An error that tells what became of
-        the commit stays.
+        To a writer that reads files by their old paths, such a table looks damaged. An error that reports the outcome
+        of the commit stays.
         """
         try:
             yield
@@ -416,3 +417,29 @@ def _reopened(
 def _resolved(location: str, file_io: FileIO | None, options: Mapping[str, str] | None) -> tuple[FileIO, str]:
     resolved, path = file_io_for(location, options)
     return (resolved if file_io is None else file_io), path
+
+
+# -- methods that change a table ---------------------------------------------------------------------------------------
+
+
+class _HasStore(Protocol):
+    @property
+    def store(self) -> TableStore: ...
+
+
+_Table = TypeVar("_Table", bound=_HasStore)
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def changes_table(
+    method: Callable[Concatenate[_Table, _Arguments], _Result],
+) -> Callable[Concatenate[_Table, _Arguments], _Result]:
+    """Decorate a method that changes the table of its object: see TableStore.changing."""
+
+    @wraps(method)
+    def changing(table: _Table, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        with table.store.changing():
+            return method(table, *arguments, **named)
+
+    return changing

@@ -21,7 +21,7 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import SimpleStats
@@ -170,7 +170,6 @@ def _widened(column: Array, target: pa.DataType) -> "Array | None":
     if column.type == target:
         return column
     try:
-        is_decimal = pa.types.is_decimal(column.type) and pa.types.is_decimal(target)
-        return exact_decimals(column, target) if is_decimal else column.cast(target)
+        return cast_exactly(column, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None

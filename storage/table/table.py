@@ -11,8 +11,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
-from interbed.storage.table.changing import changes_table
+from interbed.storage.meta.store import TableStore, changes_table
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_names import PypaimonNames

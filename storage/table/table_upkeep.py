@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.table.changing import changes_table
+from interbed.storage.meta.store import changes_table
 
 if TYPE_CHECKING:
     from interbed.storage.meta.store import TableStore

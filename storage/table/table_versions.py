@@ -14,7 +14,7 @@ from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.table.changing import changes_table
+from interbed.storage.meta.store import changes_table
 from interbed.storage.table.table_access import TableAccess
 
 if TYPE_CHECKING:

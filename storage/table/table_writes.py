@@ -11,8 +11,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.store import TableStore
-from interbed.storage.table.changing import changes_table
+from interbed.storage.meta.store import TableStore, changes_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

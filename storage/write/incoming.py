@@ -63,18 +63,28 @@ class IncomingRows:
             filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
         return filled
 
-    def check_lengths(self, batch: pa.RecordBatch, kinds: "Kinds | None", first_row: int = 0) -> None:
-        """Raise SchemaMismatchError for a text or bytes of a new row longer than its column's type says, as Spark does.
+    def check_new_rows(self, batch: pa.RecordBatch, kinds: "Kinds | None", default_name: str, first_row: int) -> None:
+        """Raise SchemaMismatchError for rows that are inserted or updated and that the table must not have.
 
-        Characters are counted, bytes of binary types. Rows are counted from `first_row` on.
+        Rows that are deleted may be what another system has written. Null partitions are called `default_name`. Rows
+        are counted from `first_row` on.
+        """
+        is_new = None if kinds is None else pc.is_in(kinds, array_of([int(kind) for kind in _NEW], pa.int8()))
+        self.check_lengths(batch, is_new, first_row)
+        self.check_partitions(batch, is_new, default_name, first_row)
+
+    def check_lengths(self, batch: pa.RecordBatch, is_new: Any, first_row: int) -> None:
+        """Raise SchemaMismatchError for a text or bytes longer than its column's type says, as Spark does.
+
+        Characters are counted, bytes of binary types.
         """
         for name, kind in self._limited:
             is_text = kind.root in STRINGS
             column: Any = batch.column(name)
             lengths: Any = (pc.utf8_length if is_text else pc.binary_length)(column)
             is_longer: Any = pc.greater(lengths, scalar_of(kind.length, lengths.type))
-            if kinds is not None:
-                is_longer = pc.and_(is_longer, _is_new(kinds))
+            if is_new is not None:
+                is_longer = pc.and_(is_longer, is_new)
             if pc.any(is_longer).as_py():
                 at = pc.index(is_longer, True).as_py()
                 unit = "characters" if is_text else "bytes"
@@ -83,20 +93,17 @@ class IncomingRows:
                     f"from 0) has {lengths[at].as_py()} {unit}. Give the column a longer type, or shorten the value."
                 )
 
-    def check_partitions(
-        self, batch: pa.RecordBatch, kinds: "Kinds | None", default_name: str, first_row: int = 0
-    ) -> None:
-        """Raise SchemaMismatchError for a new row whose partition would have the name of another one.
+    def check_partitions(self, batch: pa.RecordBatch, is_new: Any, default_name: str, first_row: int) -> None:
+        """Raise SchemaMismatchError for a partition value that is the name of the null partitions.
 
-        Null partitions are called `default_name`: whoever lists partitions could not tell that text from null. Rows are
-        counted from `first_row` on.
+        In a list of partitions that text and null look alike.
         """
         for f in self._schema.partition_fields:
             if not isinstance(f.type, AtomicType) or f.type.root not in STRINGS:
                 continue
             is_name: Any = pc.equal(batch.column(f.name), scalar_of(default_name, pa.string()))
-            if kinds is not None:
-                is_name = pc.and_(is_name, _is_new(kinds))
+            if is_new is not None:
+                is_name = pc.and_(is_name, is_new)
             if pc.any(is_name).as_py():
                 row = first_row + pc.index(is_name, True).as_py()
                 raise SchemaMismatchError(
@@ -131,7 +138,3 @@ class IncomingRows:
                     raise SchemaMismatchError(str(error)) from error
                 schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema, defaults
-
-
-def _is_new(kinds: "Kinds") -> Any:
-    return pc.is_in(kinds, array_of([int(kind) for kind in _NEW], pa.int8()))

@@ -83,9 +83,7 @@ class TableWrite:
         self._buckets = strategy(store, commit_user, self._latest)
         self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
-        self._checks_lengths = not rewrites
-        has_partitions = bool(store.schema.partition_keys) and not rewrites
-        self._default_name = store.options.partition_default_name if has_partitions else None
+        self._rewrites = rewrites
         self._incoming = IncomingRows(
             store.schema, f"table {store.location}" if name is None else f"the table '{name}'"
         )
@@ -126,10 +124,9 @@ class TableWrite:
             for batch in batches:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
-                if self._checks_lengths:
-                    self._incoming.check_lengths(batch, part, offset - batch.num_rows)
-                if self._default_name is not None:
-                    self._incoming.check_partitions(batch, part, self._default_name, offset - batch.num_rows)
+                if not self._rewrites:
+                    first_row = offset - batch.num_rows
+                    self._incoming.check_new_rows(batch, part, self._options.partition_default_name, first_row)
                 batch, part = self._kinds.apply(batch, part)
                 for routed in self._buckets.route(batch, part):
                     self._buffer(routed)

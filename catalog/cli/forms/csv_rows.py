@@ -21,7 +21,7 @@ from interbed.catalog.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.cli.forms.text_values import VALUE_ERRORS, is_doubtful, value_of_text
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Layout:
             table = self._read(data, {**self.types, **dict.fromkeys(decimals, pa.string())})
             for name in decimals:
                 texts: Any = table.column(name).combine_chunks()
-                column: Any = exact_decimals(texts, self.types[name])
+                column: Any = cast_exactly(texts, self.types[name])
                 table = table.set_column(table.schema.get_field_index(name), name, column)
         except pa.ArrowInvalid:
             return None
@@ -230,7 +230,7 @@ def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tupl
         return texts, {}
     if kind.root not in BINARIES:
         try:
-            whole = exact_decimals(texts, target) if pa.types.is_decimal(target) else texts.cast(target)
+            whole: Any = cast_exactly(texts, target)
         except VALUE_ERRORS:
             pass
         else:

@@ -11,6 +11,7 @@ from interbed.catalog.cli.forms.duckdb_tables import quoted
 from interbed.catalog.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
 from interbed.catalog.cli.statements.parse import MergeClause, MergeStatement
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.kept_updates import UpdateCheck
@@ -116,7 +117,7 @@ class MergeStatementPlan:
         for name in self._table.primary_keys:
             if name in result.column_names:
                 new: Any = self._values.fitting(result.column(name).combine_chunks(), name)
-                if not pc.all(pc.equal(new.cast(batch.column(name).type), batch.column(name))).as_py():
+                if not pc.all(pc.equal(cast_exactly(new, batch.column(name).type), batch.column(name))).as_py():
                     raise NotSupportedError(
                         f"The MERGE would change '{name}', a column of the primary key of {self.name}; let ON compare "
                         "the whole key, or name the columns to be set."

@@ -26,7 +26,7 @@ from interbed.storage.base.types.data_type import (
     DataType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
@@ -132,8 +132,7 @@ def in_arrow_form(column: Column, data_type: DataType) -> Array:
     array: Any = one_array(column)
     if not array.type.equals(target) and isinstance(data_type, AtomicType):
         try:
-            is_decimal = pa.types.is_decimal(array.type) and pa.types.is_decimal(target)
-            array = exact_decimals(array, target) if is_decimal else array.cast(target)
+            array = cast_exactly(array, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(f"A column of {array.type} is not {type_name(data_type)}: {error}") from error
     result: Array = array

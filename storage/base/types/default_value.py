@@ -25,7 +25,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 
 _BOOLEANS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
@@ -84,10 +84,7 @@ def _atomic(text: str, data_type: AtomicType) -> Any:
     if root is TypeRoot.TIMESTAMP_LTZ:
         # A time without a zone is meant in that of the machine, as Java Paimon takes it.
         return instant_of(datetime.fromisoformat(text))
-    arrow = type_to_arrow(data_type)
-    if root is TypeRoot.DECIMAL:
-        return exact_decimals(pa.array([text]), arrow)[0].as_py()
-    return pa.scalar(text).cast(arrow).as_py()
+    return cast_exactly(pa.array([text]), type_to_arrow(data_type))[0].as_py()
 
 
 def _part(text: str, data_type: DataType) -> Any:

@@ -13,6 +13,13 @@ _TOLERANCE = 1e-9
 """Relative difference of two doubles that stand for one number; a number that was wrapped around is far away."""
 
 
+def cast_exactly(array: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any]":
+    """The array in another type by Arrow's safe cast; texts and decimals become decimals by `exact_decimals`."""
+    kind = array.type
+    is_exact = pa.types.is_decimal(target) and (pa.types.is_decimal(kind) or pa.types.is_string(kind))
+    return exact_decimals(array, target) if is_exact else array.cast(target)
+
+
 def exact_decimals(array: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any]":
     """Texts or decimals in a decimal type; raises pa.ArrowInvalid for a number that the type does not hold."""
     kind: Any = target

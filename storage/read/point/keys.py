@@ -10,7 +10,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import exact_decimals
+from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Key = Mapping[str, object] | Sequence[object] | object
@@ -64,8 +64,7 @@ def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -
         if column.null_count:
             raise InvalidInputError(f"The keys have a null in {field.name!r}; no key column is ever null.")
         try:
-            exact = exact_decimals if pa.types.is_decimal(field.type) and pa.types.is_decimal(column.type) else _cast
-            columns.append(column if column.type == field.type else exact(column, field.type))
+            columns.append(column if column.type == field.type else cast_exactly(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
                 f"The keys' column {field.name!r} is {column.type} and does not fit {field.type}: {error}"
@@ -105,7 +104,3 @@ def _mismatch(missing: Sequence[str], unknown: Sequence[str], fields: Sequence[D
 
 def _names(fields: Sequence[DataField]) -> str:
     return ", ".join(f.name for f in fields)
-
-
-def _cast(column: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any]":
-    return column.cast(target)

@@ -3,7 +3,7 @@
 A result beyond the column's type is an error that names the column. Paimon 2.0 raises one for integers, too
 (FieldSumAgg, FieldProductAgg); for decimals it makes null, or a number with more digits than the type has. Neither is
 followed here: after a null the next sum would begin with nothing, so that the result depended on past compactions.
-A sum counts when all rows of a merge are added, so that a row that takes back what was too much makes the key readable
+A sum counts when all rows of a merge are added, so that a row that compensates what was too much makes the key readable
 again. Floats become infinite, as IEEE 754 says.
 """
 
