@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import cast_to_schema
-from interbed.storage.base.types.data_type import BINARIES, MAX_LENGTH, STRINGS, AtomicType
+from interbed.storage.base.types.data_type import STRINGS, AtomicType
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.write.lengths import limited_values
 from interbed.storage.write.row_kinds import Kinds, kinds_of
 
 _NEW = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -25,11 +25,7 @@ class IncomingRows:
     def __init__(self, schema: TableSchema, table: str) -> None:
         self._schema = schema
         self._table = table
-        self._limited = [
-            (f.name, f.type)
-            for f in schema.fields
-            if isinstance(f.type, AtomicType) and f.type.root in STRINGS | BINARIES and f.type.length != MAX_LENGTH
-        ]
+        self._limited = limited_values(schema)
 
     def batches(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
         """The rows with the table's columns; all are checked before any is handed out.
@@ -74,24 +70,9 @@ class IncomingRows:
         self.check_partitions(batch, is_new, default_name, first_row)
 
     def check_lengths(self, batch: pa.RecordBatch, is_new: Any, first_row: int) -> None:
-        """Raise SchemaMismatchError for a text or bytes longer than its column's type says, as Spark does.
-
-        Characters are counted, bytes of binary types.
-        """
-        for name, kind in self._limited:
-            is_text = kind.root in STRINGS
-            column: Any = batch.column(name)
-            lengths: Any = (pc.utf8_length if is_text else pc.binary_length)(column)
-            is_longer: Any = pc.greater(lengths, scalar_of(kind.length, lengths.type))
-            if is_new is not None:
-                is_longer = pc.and_(is_longer, is_new)
-            if pc.any(is_longer).as_py():
-                at = pc.index(is_longer, True).as_py()
-                unit = "characters" if is_text else "bytes"
-                raise SchemaMismatchError(
-                    f"The column {name!r} of {self._table} is {type_name(kind)}, and row {first_row + at} (counted "
-                    f"from 0) has {lengths[at].as_py()} {unit}. Give the column a longer type, or shorten the value."
-                )
+        """Raise SchemaMismatchError for a text or bytes longer than the type says, as Spark does."""
+        for values in self._limited:
+            values.check(batch, is_new, self._table, first_row)
 
     def check_partitions(self, batch: pa.RecordBatch, is_new: Any, default_name: str, first_row: int) -> None:
         """Raise SchemaMismatchError for a partition value that is the name of the null partitions.

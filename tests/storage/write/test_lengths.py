@@ -58,3 +58,44 @@ def test_a_longer_type_takes_it(tmp_path: Path) -> None:
     lake.alter_table("d.t", UpdateColumnType("x", interbed.data_type("VARCHAR(4)")))
     lake.get_table("d.t").upsert([{"id": 1, "x": "abcd"}])
     assert lake.get_table("d.t").scan().count() == 1
+
+
+WITHIN: dict[str, tuple[str, Any, Any]] = {
+    "ARRAY<VARCHAR(3)>": ("x.element", ["abc", None], ["a", "abcd"]),
+    "ARRAY<BINARY(3)>": ("x.element", [b"abc"], [None, b"abcd"]),
+    "MULTISET<CHAR(3)>": ("x.key", [("abc", 1)], [("a", 1), ("abcd", 2)]),
+    "MAP<VARCHAR(3), INT>": ("x.key", [("abc", 1)], [("a", None), ("abcd", 2)]),
+    "MAP<STRING, VARCHAR(3)>": ("x.value", [("abcdef", "abc")], [("a", None), ("b", "abcd")]),
+    "ROW<a INT, b VARCHAR(3)>": ("x.b", {"a": 1, "b": "abc"}, {"a": 1, "b": "abcd"}),
+    "ROW<a ARRAY<ROW<b VARCHAR(3)>>>": ("x.a.element.b", {"a": [{"b": "abc"}, None]}, {"a": [None, {"b": "abcd"}]}),
+    "MAP<STRING, ARRAY<VARCHAR(3)>>": ("x.value.element", [("k", ["abc"])], [("k", []), ("l", ["a", "abcd"])]),
+}
+"""Type: the path in the error, a value that fits, one that does not."""
+
+
+@pytest.mark.parametrize("kind", WITHIN)
+def test_what_is_longer_within_a_value_is_refused_by_path_and_row(tmp_path: Path, kind: str) -> None:
+    table, (path, fits, longer) = make(tmp_path, kind), WITHIN[kind]
+    table.upsert([{"id": 1, "x": fits}, {"id": 2, "x": None}])
+    before = table.scan().to_arrow()
+    for rows in ([None, fits, longer], [fits, None, longer, fits]):
+        at = rows.index(longer)
+        with pytest.raises(SchemaMismatchError, match=rf"column '{path}' of .*\(3\), and row {at} .* has 4 "):
+            table.upsert([{"id": 4 + number, "x": value} for number, value in enumerate(rows)])
+    assert table.scan().to_arrow().equals(before)
+
+
+@pytest.mark.parametrize("kind", WITHIN)
+def test_rows_with_longer_values_within_can_be_deleted(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, (_, fits, longer) = make(tmp_path, kind), WITHIN[kind]
+    with monkeypatch.context() as java:
+        # Java Paimon takes such rows.
+        java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
+        table.upsert([{"id": 1, "x": fits}, {"id": 2, "x": longer}])
+    rows = table.scan().to_arrow()
+    deleted = rows.append_column("_row_kind", pa.array(["-D"] * rows.num_rows))
+    # The rows of a slice have offsets of their own.
+    table.write_changes(deleted.slice(1, 1))
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == [1]

@@ -1,0 +1,112 @@
+"""Declared lengths of CHAR, VARCHAR, BINARY and VARBINARY: new values that are longer are refused, as in Spark.
+
+Lengths count characters of texts and bytes of binary values. Values within ARRAY, MULTISET, MAP and ROW are checked,
+too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.base.row.values import type_name
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    MAX_LENGTH,
+    STRINGS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from interbed.storage.base.types.nested import entries_of, offsets_of
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+Array = Any
+_ELEMENT, _KEY, _VALUE = "element", "key", "value"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedValues:
+    """The values of a column that have a declared length, and the steps from the column to them."""
+
+    column: str
+    steps: tuple[str, ...]
+    kind: AtomicType
+
+    @property
+    def name(self) -> str:
+        """The column, or the path to the values within it, as in `tags.element`."""
+        return ".".join((self.column, *self.steps))
+
+    def check(self, batch: pa.RecordBatch, is_new: Array | None, table: str, first_row: int) -> None:
+        """Raise SchemaMismatchError for the first value that is too long in a row for which `is_new` is true.
+
+        `is_new` is None where all rows are new. Rows are counted from `first_row` on.
+        """
+        values: Array = batch.column(self.column)
+        rows: Array | None = None
+        for step in self.steps:
+            values, rows = _inner(values, step, rows)
+        is_text = self.kind.root in STRINGS
+        lengths: Array = (pc.utf8_length if is_text else pc.binary_length)(values)
+        is_longer: Array = pc.greater(lengths, scalar_of(self.kind.length, lengths.type))
+        if is_new is not None:
+            is_longer = pc.and_(is_longer, is_new if rows is None else pc.take(is_new, rows))
+        if not pc.any(is_longer).as_py():
+            return
+        at = pc.index(is_longer, True).as_py()
+        row = first_row + (at if rows is None else rows[at].as_py())
+        unit = "characters" if is_text else "bytes"
+        raise SchemaMismatchError(
+            f"The column {self.name!r} of {table} is {type_name(self.kind)}, and row {row} (counted from 0) has "
+            f"{lengths[at].as_py()} {unit}. Give the column a longer type, or shorten the value."
+        )
+
+
+def limited_values(schema: TableSchema) -> list[LimitedValues]:
+    """Return all values of the schema's columns that have a declared length."""
+    return [
+        LimitedValues(field.name, steps, kind) for field in schema.fields for steps, kind in _limited(field.type, ())
+    ]
+
+
+def _limited(kind: DataType, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], AtomicType]]:
+    match kind:
+        case AtomicType():
+            if kind.root in STRINGS | BINARIES and kind.length != MAX_LENGTH:
+                yield steps, kind
+        case ArrayType():
+            yield from _limited(kind.element, (*steps, _ELEMENT))
+        case MultisetType():
+            yield from _limited(kind.element, (*steps, _KEY))
+        case MapType():
+            yield from _limited(kind.key, (*steps, _KEY))
+            yield from _limited(kind.value, (*steps, _VALUE))
+        case RowType():
+            for field in kind.fields:
+                yield from _limited(field.type, (*steps, field.name))
+        case _:
+            pass
+
+
+def _inner(values: Array, step: str, rows: Array | None) -> tuple[Array, Array | None]:
+    """Return the values that a step leads to, and the row of each; `rows` has those of `values`, if they differ."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        # Flattened, a field is null wherever the struct is.
+        return values.flatten()[kind.get_field_index(step)], rows
+    as_list = entries_of(values) if pa.types.is_map(kind) else values
+    counts = np.diff(to_numpy(offsets_of(as_list)))
+    parents = from_numpy(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
+    inside = as_list.flatten()
+    if pa.types.is_map(kind):
+        inside = inside.field(0 if step == _KEY else 1)
+    return inside, parents if rows is None else rows.take(parents)
