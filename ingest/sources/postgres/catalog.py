@@ -52,6 +52,7 @@ _PRIMARY_KEY = """
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = %s AND i.indisprimary
+    WHERE i.indrelid = %s AND i.indisprimary AND i.indimmediate
     ORDER BY k.place
 """
+"""A DEFERRABLE key is none: see refusals.py."""

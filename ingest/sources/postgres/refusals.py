@@ -1,6 +1,11 @@
-"""Tables of a database that can't become tables of a lake, found before anything is read."""
+"""Tables of a database that can't become tables of a lake, and columns that are not sent, before anything is read.
 
-from collections.abc import Callable, Iterable, Mapping
+PostgreSQL sends no generated columns (documentation: Logical Replication, Restrictions; version 18 has an option).
+A DEFERRABLE key may belong to two rows within a transaction, and a deletion does not say which of them it deletes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,16 +17,38 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.schema.table_schema import Schema
 
 
-def refused_tables(
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """Why tables can't be taken, and which generated columns the others lack in the lake."""
+
+    refused: dict[SourceTable, str] = field(default_factory=dict)
+    generated: dict[SourceTable, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A row of _COLUMNS; `dimensions` are those of a declared array, 0 for other types."""
+
+    name: str
+    oid: int
+    modifier: int
+    dimensions: int
+    shown_type: str
+    is_key: bool
+    is_generated: bool
+    is_of_deferrable_key: bool
+
+
+def check_tables(
     connections: Connections,
     connection: Any,
     publication: str,
     tables: Iterable[SourceTable],
     is_wanted: Callable[[SourceTable], bool],
     lookup: TypeLookup,
-) -> Mapping[SourceTable, str]:
-    """Why tables that are wanted can't be taken; of a publication's column list only its columns count."""
-    refused: dict[SourceTable, str] = {}
+) -> TableCheck:
+    """Check the tables that are wanted; of a publication's column list only its columns count."""
+    check = TableCheck()
     wanted: list[SourceTable] = []
     for table in tables:
         try:
@@ -29,9 +56,9 @@ def refused_tables(
                 wanted.append(table)
         except InvalidInputError as error:
             # A name that no table of a lake can have.
-            refused[table] = str(error)
+            check.refused[table] = str(error)
     if not wanted:
-        return refused
+        return check
     # Publications choose columns since version 15.
     chosen = "pt.attnames::text[]" if connection.info.server_version >= 150000 else "NULL::text[]"
     with connections.errors("The tables can't be looked at"):
@@ -39,28 +66,44 @@ def refused_tables(
             _COLUMNS.replace("CHOSEN", chosen).encode(),
             [publication, [t.database for t in wanted], [t.name for t in wanted]],
         ).fetchall()
-    columns: dict[SourceTable, list[tuple[Any, ...]]] = {table: [] for table in wanted}
+    columns: Mapping[SourceTable, list[_Column]] = {table: [] for table in wanted}
     for schema, name, *column in found:
-        columns[SourceTable(schema, name)].append(tuple(column))
+        columns[SourceTable(schema, name)].append(_Column(*column))
     for table, of_table in columns.items():
-        if (why := _whats_wrong(of_table, lookup)) is not None:
-            refused[table] = why
-    return refused
+        if (why := _reason(of_table, lookup)) is not None:
+            check.refused[table] = why
+        elif generated := [column.name for column in of_table if column.is_generated]:
+            check.generated[table] = generated
+    return check
 
 
-def _whats_wrong(columns: "list[tuple[Any, ...]]", lookup: TypeLookup) -> str | None:
+def _reason(columns: Sequence[_Column], lookup: TypeLookup) -> str | None:
+    """Return why a table with these columns can't be taken, None if it can."""
     fields = []
     keys = []
     lower: dict[str, str] = {}
-    for name, oid, modifier, dimensions, shown, is_key in columns:
-        if dimensions > 1:
-            return f"its column {name!r} is a {shown}, an array of {dimensions} dimensions, which becomes no column"
+    for column in columns:
+        name = column.name
+        if column.is_of_deferrable_key:
+            return (
+                f"its primary key ({name!r}) is DEFERRABLE: two rows may have one key within a transaction, and "
+                "changes don't say which of them they are of. Make the key NOT DEFERRABLE"
+            )
+        if column.is_generated:
+            if column.is_key:
+                return f"its key has the generated column {name!r}, which PostgreSQL does not send"
+            continue
+        if column.dimensions > 1:
+            return (
+                f"its column {name!r} is a {column.shown_type}, an array of {column.dimensions} dimensions, which "
+                "becomes no column"
+            )
         if (other := lower.setdefault(name.lower(), name)) != name:
             return (
                 f"its columns {other!r} and {name!r} differ by case alone, which metastores and SQL don't distinguish"
             )
-        fields.append(pa.field(name, column_type(oid, modifier, lookup).type, nullable=not is_key))
-        keys += [name] if is_key else []
+        fields.append(pa.field(name, column_type(column.oid, column.modifier, lookup).type, nullable=not column.is_key))
+        keys += [name] if column.is_key else []
     try:
         Schema.from_pyarrow_schema(pa.schema(fields), primary_keys=keys).to_table_schema()
     except InvalidInputError as error:
@@ -71,16 +114,18 @@ def _whats_wrong(columns: "list[tuple[Any, ...]]", lookup: TypeLookup) -> str | 
 _COLUMNS = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid::int8, a.atttypmod, GREATEST(a.attndims, t.typndims),
     format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attndims > 1 THEN repeat('[]', a.attndims - 1) ELSE '' END,
-    EXISTS (
-        SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
-        AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
-    )
+    COALESCE(key.is_there, false), a.attgenerated <> '', COALESCE(NOT key.is_immediate, false)
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there, i.indimmediate AS is_immediate
+        FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
+        AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+    ) key ON true
     LEFT JOIN pg_publication_tables pt ON pt.pubname = %s AND pt.schemaname = n.nspname AND pt.tablename = c.relname
     WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
-    AND (CHOSEN IS NULL OR a.attname = ANY (CHOSEN))
+    AND (CHOSEN IS NULL OR a.attname = ANY (CHOSEN) OR a.attgenerated <> '')
     ORDER BY 1, 2, a.attnum
 """

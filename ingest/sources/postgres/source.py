@@ -23,7 +23,7 @@ from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.catalog import DatabaseCatalog
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of
-from interbed.ingest.sources.postgres.refusals import refused_tables
+from interbed.ingest.sources.postgres.refusals import check_tables
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication
 from interbed.ingest.sources.postgres.rights import check_rights
 from interbed.ingest.sources.postgres.slot import Slot
@@ -62,6 +62,7 @@ class PostgresSource:
         self._is_wanted = is_wanted
         self._may_skip = may_skip
         self._left_out: Mapping[SourceTable, str] = {}
+        self._warned_of: set[SourceTable] = set()
         self._clock = clock
         self._pause = pause
         self._asking: Any = None
@@ -86,10 +87,10 @@ class PostgresSource:
         possible = {} if is_there else self._publication.publishable(connection)
         found = self._publication.tables(connection) if is_there else list(possible)
         without_key = {table: NO_KEY for table, has_key in possible.items() if not has_key and self._may_skip(table)}
-        refused = refused_tables(
+        check = check_tables(
             self._connections, connection, self._publication.name, found, self._is_wanted, self.catalog
         )
-        refused = {**without_key, **refused}
+        refused = {**without_key, **check.refused}
         for table, why in refused.items():
             if not self._may_skip(table):
                 raise InvalidInputError(
@@ -99,6 +100,11 @@ class PostgresSource:
             if table not in self._left_out:
                 _log.warning("The table %s is passed over: %s", table, why)
         self._left_out = refused
+        for table, columns in check.generated.items():
+            if table not in self._warned_of:
+                self._warned_of.add(table)
+                names = ", ".join(repr(name) for name in columns)
+                _log.warning("The table %s gets no column %s: PostgreSQL does not send what it generates", table, names)
         return list(refused)
 
     def begin(self, known: Mapping[str, Positions]) -> None:

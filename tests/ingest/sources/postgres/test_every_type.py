@@ -201,6 +201,14 @@ REFUSED = {
     "columns that differ by case": ('id int PRIMARY KEY, "ID" int', "'id' and 'ID' differ by case alone"),
     "a name of the format": ('id int PRIMARY KEY, "_KEY_id" int', "'_KEY_id' is reserved"),
     "a key that is an array": ("id int[] PRIMARY KEY", "'id', whose nested type can't be part of a key"),
+    "a key that may be there twice": (
+        "id int PRIMARY KEY DEFERRABLE",
+        r"its primary key \('id'\) is DEFERRABLE: .*NOT DEFERRABLE",
+    ),
+    "a key that is not sent": (
+        "n int, id int GENERATED ALWAYS AS (n * 2) STORED PRIMARY KEY",
+        "its key has the generated column 'id'",
+    ),
     "no columns": ("", "at least one column"),
 }
 
@@ -210,7 +218,7 @@ def test_a_table_that_cannot_be_taken_is_named_at_the_start(database: Database, 
     columns, reason = REFUSED[kind]
     database.execute("CREATE DOMAIN matrix AS int[][]", "CREATE TABLE good (id int PRIMARY KEY)")
     database.execute("INSERT INTO good VALUES (1)", f"CREATE TABLE odd ({columns})")
-    if not columns:
+    if not columns or "DEFERRABLE" in columns:
         database.execute("ALTER TABLE odd REPLICA IDENTITY FULL")
     with pytest.raises(
         InvalidInputError, match=rf"public\.odd can't be taken: .*{reason}.* --excluding-tables, or by --skip-t"
@@ -223,7 +231,7 @@ def test_a_table_that_cannot_be_taken_is_named_at_the_start(database: Database, 
     database.read(catalog, names=names)
     assert catalog.list_tables("shop") == ["good"]
     # It may be published all the same, and changes.
-    if columns and "int[] PRIMARY" not in columns:
+    if columns and "int[] PRIMARY" not in columns and "GENERATED" not in columns:
         database.execute("ALTER PUBLICATION interbed ADD TABLE odd", "INSERT INTO odd (id) VALUES (1)")
     database.execute("INSERT INTO good VALUES (2)")
     database.read(catalog, names=names)
@@ -253,6 +261,34 @@ def test_columns_that_a_publication_leaves_out_are_no_hindrance(database: Databa
     database.execute("CREATE PUBLICATION interbed FOR TABLE odd (id)")
     database.read(catalog)
     assert rows_of(catalog, "shop.odd") == [{"id": 1}]
+
+
+def test_columns_that_the_database_generates_are_named_at_the_start(
+    database: Database, catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    generated = "GENERATED ALWAYS AS (upper(n)) STORED"
+    database.execute(
+        f"CREATE TABLE t (id int PRIMARY KEY, n text, u text {generated})", "INSERT INTO t VALUES (1, 'a')"
+    )
+    for at in range(2):
+        caplog.clear()
+        database.read(catalog)
+        [warning] = [r.getMessage() for r in caplog.records if "generates" in r.getMessage()]
+        assert warning == "The table public.t gets no column 'u': PostgreSQL does not send what it generates"
+        database.execute(f"UPDATE t SET n = 'b{at}'")
+    database.read(catalog)
+    assert rows_of(catalog, "shop.t") == [{"id": 1, "n": "b1"}]
+
+
+def test_a_key_that_becomes_deferrable_ends_the_run(database: Database, catalog: Catalog) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    database.read(catalog)
+    database.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id) DEFERRABLE")
+    database.execute("UPDATE t SET id = id + 1")
+    with pytest.raises(InvalidInputError, match="is DEFERRABLE"):
+        database.read(catalog)
+    assert rows_of(catalog, "shop.t") == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 
 
 def test_a_table_that_could_not_be_changed_any_more_may_be_skipped(database: Database, catalog: Catalog) -> None:
