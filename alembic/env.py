@@ -7,8 +7,8 @@ This folder has no __init__.py on purpose: as a package named alembic it would h
 from alembic import context
 from sqlalchemy import Connection
 
-from interbed.catalog.repository.engine import open_engine
-from interbed.catalog.repository.models import Base
+from interbed.catalog.server.database.engine import open_engine
+from interbed.catalog.server.database.models import Base
 
 
 def run_migrations() -> None:

@@ -1,1 +1,1 @@
-"""Databases and tables by name: in a file system, or in a Hive metastore, which can be our own server."""
+"""Databases and tables by name: `client` finds them in a file system or a Hive metastore, `server` is a metastore."""

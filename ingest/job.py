@@ -24,8 +24,8 @@ from typing import Protocol
 
 import numpy as np
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import CatalogUnavailableError, LockError
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from interbed.catalog.cli.long_run import served_metrics, shown_line
+from interbed.catalog.client.cli.long_run import served_metrics, shown_line
 from interbed.ingest.job import Ingestion
-from interbed.storage.base.plain_text import escaped
+from interbed.storage.base.shown_text import escaped
 
 
 class IngestMetrics:

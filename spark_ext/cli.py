@@ -5,8 +5,8 @@ import shlex
 
 import click
 
-from interbed.catalog.command_group import SuggestingGroup
 from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, REDACTION, SESSION_CATALOG_CLASS, spark_settings
+from interbed.storage.base.terminal import SuggestingGroup
 
 
 @click.group("spark", cls=SuggestingGroup)

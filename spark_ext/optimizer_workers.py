@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from interbed.catalog.cli.group import pairs
+from interbed.catalog.client.cli.group import pairs
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.service.local_worker import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient

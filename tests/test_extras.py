@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import interbed
 from interbed import MissingExtraError
-from interbed.catalog.repository.session import SqlStore
+from interbed.catalog.server.database.session import SqlStore
 from interbed.cli import main
 from interbed.storage.base.extras import EXTRAS, load_extra
 

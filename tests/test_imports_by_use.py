@@ -92,8 +92,8 @@ def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tu
     assert {name for name in libraries if not name.startswith("_")} == {"interbed"}
     assert not opened & {"concurrent.futures", "difflib", "hashlib", "shutil"}
     assert not opened & {
-        "interbed.catalog.configuration",
-        "interbed.catalog.partition",
+        "interbed.catalog.client.configuration",
+        "interbed.catalog.client.partition",
         "interbed.storage.base.predicate.expr",
         "interbed.storage.base.row.values",
         "interbed.storage.base.types.arrow",

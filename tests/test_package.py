@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,8 +90,8 @@ def test_the_folder_of_migrations_does_not_hide_the_library_of_its_name() -> Non
     [
         ("interbed", {"pyarrow", "thrift", "sqlalchemy", "pyspark", "interbed.storage", "interbed.catalog"}),
         ("interbed.storage.table.table", {"thrift", "sqlalchemy", "alembic", "pyspark", "interbed.catalog"}),
-        ("interbed.catalog.factory", {"sqlalchemy", "alembic", "pyspark", "interbed.catalog.server"}),
-        ("interbed.catalog.server.start.main", {"pyspark", "pyarrow"}),
+        ("interbed.catalog.client.factory", {"sqlalchemy", "alembic", "pyspark", "interbed.catalog.server"}),
+        ("interbed.catalog.server.process.main", {"pyspark", "pyarrow"}),
     ],
 )
 def test_an_import_brings_along_nothing_that_it_does_not_need(module: str, unwanted: set[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 import interbed
 from interbed import testing
-from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError
 from tests.support.servers.http_servers import moto_python
 from tests.support.servers.metastore import table

@@ -1,1 +1,5 @@
-"""The Thrift edge of the catalog server: bytes to calls, calls to the metastore's rules, errors to exceptions."""
+"""The catalog server, which answers as a Hive metastore.
+
+A request goes through thrift (edge, calls, structs) to the rules in service and to the state in database. `process`
+starts all of it, `ops` watches it, `migration` copies metadata between metastores, `cli` is for operators.
+"""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from interbed.catalog.metastore.locks import DISCONNECT_SECONDS
 from interbed.catalog.server import hive_site
+from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
 from interbed.catalog.server.setting_kinds import (
     BYTES,
     MESSAGE_BYTES,
@@ -407,7 +407,7 @@ def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     if not settings.trash_seconds:
         return
     # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.metastore.warehouse import file_system_of, normalized_location, renames_directories
+    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location, renames_directories
 
     if not renames_directories(settings.warehouse):
         raise ServerSettingsError(
@@ -425,8 +425,8 @@ def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
 
 def _check_locations(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.metastore.directories.guard import DATABASES, WAREHOUSE
-    from interbed.catalog.metastore.directories.locations import InvalidLocationError, parsed
+    from interbed.catalog.server.service.directories.guard import DATABASES, WAREHOUSE
+    from interbed.catalog.server.service.directories.locations import InvalidLocationError, parsed
 
     for name, words in (("deletion_roots", (WAREHOUSE, DATABASES)), ("allowed_locations", ())):
         for location in listed(getattr(settings, name)):

@@ -6,7 +6,7 @@ object on a line of standard output, and so is the end. SIGTERM and SIGINT end a
 
 import click
 
-from interbed.catalog.cli.group import CatalogGroup
+from interbed.catalog.client.cli.group import CatalogGroup
 from interbed.ingest.cli.kafka import kafka
 from interbed.ingest.cli.postgres import postgres
 from interbed.ingest.cli.verify import verify

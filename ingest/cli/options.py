@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.catalog.cli.common import names as listed
-from interbed.catalog.cli.group import pairs
+from interbed.catalog.client.cli.common import names as listed
+from interbed.catalog.client.cli.group import pairs
 
 if TYPE_CHECKING:
     from interbed.ingest.job import IngestSettings

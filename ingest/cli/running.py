@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.printing import print_line
+from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.ingest.job import Ingestion

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.printing import print_line
+from interbed.catalog.client.cli.group import CatalogChoice
 from interbed.ingest.cli.options import Seconds
+from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.ingest.tables.comparison import TableComparison

@@ -1,6 +1,6 @@
 """The rows that a table of the source has before any of its changes."""
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.changes import BadMessage, Decoded
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.tables.computed_columns import with_computed

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.identifier import check_table_name
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.identifier import check_table_name
 from interbed.ingest.flow.changes import RefusedTable, SourceTable
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.flow.source_identity import identities_of, source_to_json, topic_ids_of

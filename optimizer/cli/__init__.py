@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from interbed.catalog.cli.group import CatalogGroup, with_catalog
+from interbed.catalog.client.cli.group import CatalogGroup, with_catalog
 
 _COMMANDS = {
     "run": ("interbed.optimizer.cli.run:run", "Keep all tables of a catalog in shape, until it is told to end."),

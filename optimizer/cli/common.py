@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.printing import escaped
+from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.storage.base.terminal import escaped
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from interbed.catalog.api import Catalog
+    from interbed.catalog.client.api import Catalog
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.api import Journal
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.group import CatalogChoice, pairs
-from interbed.catalog.printing import print_line
+from interbed.catalog.client.cli.group import CatalogChoice, pairs
 from interbed.optimizer.cli.common import db_option
+from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.optimizer.flow.process import Process
@@ -106,7 +106,7 @@ def run(
 
     import logging
 
-    from interbed.catalog.cli.long_run import served_metrics
+    from interbed.catalog.client.cli.long_run import served_metrics
     from interbed.optimizer.cli.ending import stop_with_stdin, told_to_end
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.opening import journal_url

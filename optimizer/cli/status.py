@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.cli.common import json_flag, show_json
-from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.printing import print_line
+from interbed.catalog.client.cli.common import json_flag, show_json
+from interbed.catalog.client.cli.group import CatalogChoice
 from interbed.optimizer.cli.common import (
     Cell,
     db_option,
@@ -18,6 +17,7 @@ from interbed.optimizer.cli.common import (
     size_cell,
 )
 from interbed.storage.base.clock import now_millis
+from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.optimizer.views.status import OptimizerStatus, TableLine

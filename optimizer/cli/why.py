@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.cli.common import json_flag, show_json, table_name
-from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.printing import print_line
+from interbed.catalog.client.cli.common import json_flag, show_json, table_name
+from interbed.catalog.client.cli.group import CatalogChoice
 from interbed.optimizer.cli.common import (
     Cell,
     ago,
@@ -20,9 +19,10 @@ from interbed.optimizer.cli.common import (
     size_cell,
 )
 from interbed.storage.base.clock import now_millis
+from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
-    from interbed.catalog.api import Catalog
+    from interbed.catalog.client.api import Catalog
     from interbed.optimizer.journal.api import Journal
     from interbed.optimizer.views.dry_run import DryProcess
     from interbed.optimizer.views.explanation import KindExplained, TableExplanation

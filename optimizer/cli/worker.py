@@ -4,7 +4,7 @@ from contextlib import closing
 
 import click
 
-from interbed.catalog.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice
 from interbed.optimizer.cli.run import log_level as with_log_level
 
 
@@ -79,6 +79,6 @@ def _own_options(chosen: CatalogChoice) -> dict[str, str]:
     """What was given here; the default catalog is not meant where none is named."""
     if chosen.name is None:
         return chosen.options
-    from interbed.catalog.configuration import load_configuration
+    from interbed.catalog.client.configuration import load_configuration
 
     return load_configuration().resolved(chosen.name, chosen.options)[1]

@@ -19,7 +19,7 @@ from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis, parse_memory
-from interbed.storage.base.suggestion import did_you_mean
+from interbed.storage.base.shown_text import did_you_mean
 
 DEFAULT_GROUP = "default"
 

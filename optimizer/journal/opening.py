@@ -12,9 +12,9 @@ from typing import Protocol
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from interbed.catalog.options import CatalogOptions, MetastoreKind
-from interbed.catalog.repository import schema
-from interbed.catalog.repository.engine import DatabaseError, open_engine
+from interbed.catalog.client.options import CatalogOptions, MetastoreKind
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.engine import DatabaseError, open_engine
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.journal.memory import MemoryJournal

@@ -13,8 +13,8 @@ from typing import TypeVar
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from interbed.catalog.repository import schema
-from interbed.catalog.repository.engine import DatabaseError, SqlUnits, open_engine
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.engine import DatabaseError, SqlUnits, open_engine
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.orm import DeclarativeBase
 
-from interbed.catalog.repository.insert import insert_or_replace
-from interbed.catalog.repository.models import (
+from interbed.catalog.server.database.insert import insert_or_replace
+from interbed.catalog.server.database.models import (
     OptimizerGroupRow,
     OptimizerLeaseRow,
     OptimizerProcessRow,

@@ -15,7 +15,7 @@ from interbed.optimizer.service.wire import (
     verdict_to_wire,
 )
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.masking import masked
+from interbed.storage.base.shown_text import masked
 from interbed.thrift_idl.optimizing import constants, ttypes
 
 THREADS_MAX = 1024

@@ -13,7 +13,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.duty import Duty
-from interbed.storage.base.plain_text import escaped
+from interbed.storage.base.shown_text import escaped
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
 """Ranges of scores, by their greatest; 100 is a table in perfect shape."""

@@ -15,8 +15,8 @@ from typing import Any
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.edge.codec import BinaryCodec
-from interbed.catalog.server.edge.transport import BAD_INPUT, listen, prepare, shut_down
+from interbed.catalog.server.thrift.edge.codec import BinaryCodec
+from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, listen, prepare, shut_down
 from interbed.optimizer.service.calls import SchedulerCalls
 from interbed.optimizer.service.socket_source import SocketSource
 from interbed.thrift_idl.optimizing import Optimizer

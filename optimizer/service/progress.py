@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from interbed.catalog.cli.long_run import shown_line
+from interbed.catalog.client.cli.long_run import shown_line
 from interbed.optimizer.errors import NotOnDutyError
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.duty import Duty

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.errors import JournalError, NotOnDutyError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process
@@ -179,11 +179,11 @@ class OptimizerService:
         return None
 
     def _watch(self, sweep: SnapshotSweep) -> Watch:
-        from interbed.catalog.options import MetastoreKind
+        from interbed.catalog.client.options import MetastoreKind
 
         if self._catalog.options.metastore is MetastoreKind.HIVE:
             # As the catalog itself: the metastore's interface is large.
-            from interbed.catalog.hive.catalog import HiveCatalog
+            from interbed.catalog.client.hive.catalog import HiveCatalog
             from interbed.optimizer.watch.hive_watch import HiveWatch
 
             assert isinstance(self._catalog, HiveCatalog)

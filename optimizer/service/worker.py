@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict

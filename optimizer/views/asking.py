@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.views.naming import known_name

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.work.lake_tables import compaction_tasks
 from interbed.storage.table.table import Table

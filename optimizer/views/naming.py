@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.identifier import parse_table_name
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.identifier import parse_table_name
 
 
 def known_name(catalog: Catalog, name: str) -> str:

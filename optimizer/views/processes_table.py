@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from interbed.catalog.global_tables import GlobalTableKind, ShownCatalog
+from interbed.catalog.client.global_tables import GlobalTableKind, ShownCatalog
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.journal.opening import journal_to_read, journal_url
 from interbed.storage.views.system.column import Row, bigint, integer, text

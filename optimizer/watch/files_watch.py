@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import DatabaseNotFoundError
-from interbed.catalog.identifier import SYSTEM_DATABASE
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import DatabaseNotFoundError
+from interbed.catalog.client.identifier import SYSTEM_DATABASE
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch.sweep import SnapshotSweep
 

@@ -7,8 +7,8 @@ that was cut, or that the metastore does not keep, is made up for by listing all
 import logging
 from collections.abc import Callable
 
-from interbed.catalog.errors import CatalogError, CatalogUnavailableError, DatabaseNotFoundError
-from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, DatabaseNotFoundError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch import files_watch
 from interbed.optimizer.watch.sweep import SnapshotSweep

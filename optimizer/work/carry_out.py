@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome
 from interbed.optimizer.work.memory import memory_options
 from interbed.optimizer.work.payload import Payload, decode_messages, encode_messages, encode_snapshot

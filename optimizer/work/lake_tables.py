@@ -6,8 +6,8 @@ Iceberg's are in iceberg_tables, which is imported by use: pyiceberg loads slowl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import NotAnInterbedTableError
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import NotAnInterbedTableError
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.maintenance import carry_out_maintenance

@@ -4,9 +4,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.table.table import Table

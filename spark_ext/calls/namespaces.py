@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interbed.catalog.api import Database
+from interbed.catalog.client.api import Database
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED
 from interbed.thrift_idl.planner.ttypes import Namespace

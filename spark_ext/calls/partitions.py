@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.partition import partitions_of
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from interbed.catalog.identifier import DEFAULT_DATABASE
+from interbed.catalog.client.identifier import DEFAULT_DATABASE
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.calls.tables import system_table_info, table_info
 from interbed.spark_ext.handle.clustering import without_functions

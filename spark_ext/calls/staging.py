@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier
-from interbed.catalog.staging import Fill, StagedTable
+from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
+from interbed.catalog.client.staging import Fill, StagedTable
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.ddl import schema_to_create

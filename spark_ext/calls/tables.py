@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from interbed.catalog.api import system_table
-from interbed.catalog.errors import DatabaseNotFoundError
-from interbed.catalog.global_tables import GlobalTable
-from interbed.catalog.identifier import (
+from interbed.catalog.client.api import system_table
+from interbed.catalog.client.errors import DatabaseNotFoundError
+from interbed.catalog.client.global_tables import GlobalTable
+from interbed.catalog.client.identifier import (
     DB_SUFFIX,
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,

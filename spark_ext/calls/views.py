@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from interbed.catalog.errors import ViewNotFoundError
-from interbed.catalog.hive.type_name import hive_type_name
-from interbed.catalog.identifier import Identifier
-from interbed.catalog.views import View, ViewColumn
+from interbed.catalog.client.errors import ViewNotFoundError
+from interbed.catalog.client.hive.type_name import hive_type_name
+from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.views import View, ViewColumn
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.values.spark_types import type_from_spark
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError

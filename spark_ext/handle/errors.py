@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from interbed.catalog.errors import (
+from interbed.catalog.client.errors import (
     CatalogUnavailableError,
     DatabaseExistsError,
     DatabaseNotEmptyError,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from interbed.catalog.api import system_table
-from interbed.catalog.identifier import SYSTEM_DATABASE, TableName
+from interbed.catalog.client.api import system_table
+from interbed.catalog.client.identifier import SYSTEM_DATABASE, TableName
 from interbed.spark_ext.handle.hidden_columns import hidden_fields
 from interbed.spark_ext.handle.schema_merging import RowsToCome
 from interbed.spark_ext.handle.session_options import without_pins

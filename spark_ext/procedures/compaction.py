@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from interbed.catalog.errors import CatalogError
-from interbed.catalog.table_compaction import TablePatterns, tables_meant
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.table_compaction import TablePatterns, tables_meant
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     RESULT,

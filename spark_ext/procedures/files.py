@@ -5,7 +5,7 @@ Documentation pages `spark/procedures`, `maintenance/manage-snapshots`.
 
 from collections.abc import Sequence
 
-from interbed.catalog.errors import TableNotFoundError
+from interbed.catalog.client.errors import TableNotFoundError
 from interbed.spark_ext.procedures.procedure import (
     TABLE,
     Answer,

@@ -1,6 +1,6 @@
 """The arguments of sys.ingest_kafka as settings of a run; they mean what options of `interbed ingest kafka` do."""
 
-from interbed.catalog.identifier import TableName
+from interbed.catalog.client.identifier import TableName
 from interbed.ingest.formats.format import FORMATS, WITH_PLACEHOLDER, WITH_SCHEMAS
 from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
 from interbed.ingest.job import BadMessages

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.catalog.identifier import TableName
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.client.identifier import TableName
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.table.table import Table
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.partition import partitions_of
+from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
 from interbed.spark_ext.values.partition_values import agrees

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.global_tables import GlobalTable
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.global_tables import GlobalTable
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.predicates import conjunction_of
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit

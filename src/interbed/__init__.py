@@ -73,8 +73,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interbed.catalog.api import Catalog, Database
-    from interbed.catalog.errors import (
+    from interbed.catalog.client.api import Catalog, Database
+    from interbed.catalog.client.errors import (
         CatalogError,
         CatalogUnavailableError,
         DatabaseExistsError,
@@ -88,15 +88,15 @@ if TYPE_CHECKING:
         UnregisteredTableError,
         ViewNotFoundError,
     )
-    from interbed.catalog.factory import CatalogFactory, load_catalog
-    from interbed.catalog.filesystem import FileSystemCatalog
-    from interbed.catalog.hive.catalog import HiveCatalog
-    from interbed.catalog.hive.client import LockGoneError, TableModifiedError
-    from interbed.catalog.hive.connection import CallStateUnknownError
-    from interbed.catalog.identifier import Identifier
-    from interbed.catalog.migration.connection import ObjectGoneError
-    from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
-    from interbed.catalog.partition import Partition
+    from interbed.catalog.client.factory import CatalogFactory, load_catalog
+    from interbed.catalog.client.filesystem import FileSystemCatalog
+    from interbed.catalog.client.hive.catalog import HiveCatalog
+    from interbed.catalog.client.hive.client import LockGoneError, TableModifiedError
+    from interbed.catalog.client.hive.connection import CallStateUnknownError
+    from interbed.catalog.client.identifier import Identifier
+    from interbed.catalog.client.partition import Partition
+    from interbed.catalog.server.migration.connection import ObjectGoneError
+    from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.settings import ServerSettingsError
     from interbed.iceberg.explanation import IcebergExplanation
     from interbed.iceberg.opening import load_iceberg_table
@@ -309,21 +309,21 @@ __all__ = [
 
 # Module -> the public names that it holds.
 _HOLDS = {
-    "interbed.catalog.api": "Catalog Database",
-    "interbed.catalog.errors": (
+    "interbed.catalog.client.api": "Catalog Database",
+    "interbed.catalog.client.errors": (
         "CatalogError CatalogUnavailableError DatabaseExistsError DatabaseNotEmptyError DatabaseNotFoundError "
         "LockError NotAnInterbedTableError PartitionExistsError TableExistsError TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"
     ),
-    "interbed.catalog.factory": "CatalogFactory load_catalog",
-    "interbed.catalog.filesystem": "FileSystemCatalog",
-    "interbed.catalog.hive.catalog": "HiveCatalog",
-    "interbed.catalog.hive.client": "LockGoneError TableModifiedError",
-    "interbed.catalog.hive.connection": "CallStateUnknownError",
-    "interbed.catalog.identifier": "Identifier",
-    "interbed.catalog.migration.connection": "ObjectGoneError",
-    "interbed.catalog.migration.errors": "MigrationError MissingMethodError RefusedError",
-    "interbed.catalog.partition": "Partition",
+    "interbed.catalog.client.factory": "CatalogFactory load_catalog",
+    "interbed.catalog.client.filesystem": "FileSystemCatalog",
+    "interbed.catalog.client.hive.catalog": "HiveCatalog",
+    "interbed.catalog.client.hive.client": "LockGoneError TableModifiedError",
+    "interbed.catalog.client.hive.connection": "CallStateUnknownError",
+    "interbed.catalog.client.identifier": "Identifier",
+    "interbed.catalog.server.migration.connection": "ObjectGoneError",
+    "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",
+    "interbed.catalog.client.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.iceberg.explanation": "IcebergExplanation",
     "interbed.iceberg.optimize.expire": "IcebergExpiry",

@@ -12,23 +12,25 @@ from typing import Any
 import click
 
 import interbed
-from interbed.catalog.cli.group import with_catalog
-from interbed.catalog.command_group import SuggestingGroup
-from interbed.catalog.printing import readable
+from interbed.catalog.client.cli.group import with_catalog
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.terminal import SuggestingGroup, readable
 
 _COMMANDS = {
-    "catalog": ("interbed.catalog.cli.catalog:catalog", "Databases of a catalog."),
-    "compact": ("interbed.catalog.cli.compact:compact", "Compact the tables of databases or of the whole catalog."),
+    "catalog": ("interbed.catalog.client.cli.catalog:catalog", "Databases of a catalog."),
+    "compact": (
+        "interbed.catalog.client.cli.compact:compact",
+        "Compact the tables of databases or of the whole catalog.",
+    ),
     "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),
-    "locks": ("interbed.catalog.cli.locks:locks", "Look at the locks of a metastore and release them."),
-    "metastore": ("interbed.catalog.migration.command:metastore", "Move metadata between metastores."),
+    "locks": ("interbed.catalog.server.cli.locks:locks", "Look at the locks of a metastore and release them."),
+    "metastore": ("interbed.catalog.server.migration.command:metastore", "Move metadata between metastores."),
     "optimizer": ("interbed.optimizer.cli:optimizer", "Keep the tables of a catalog in shape, by a service."),
-    "server": ("interbed.catalog.server.start.command:server", "Run the catalog server, a Hive metastore."),
-    "simulate": ("interbed.catalog.cli.simulate:simulate_group", "Try out options without a table."),
+    "server": ("interbed.catalog.server.process.command:server", "Run the catalog server, a Hive metastore."),
+    "simulate": ("interbed.catalog.client.cli.simulate:simulate_group", "Try out options without a table."),
     "spark": ("interbed.spark_ext.cli:spark", "Settings of Spark applications, and a planner for them."),
-    "sql": ("interbed.catalog.cli.sql:sql", "Query tables in SQL, by DuckDB."),
-    "table": ("interbed.catalog.cli.table:table", "Create, read, write, change and maintain tables."),
+    "sql": ("interbed.catalog.client.cli.sql:sql", "Query tables in SQL, by DuckDB."),
+    "table": ("interbed.catalog.client.cli.table:table", "Create, read, write, change and maintain tables."),
 }
 """Where each command is, and what the list of commands says of it. They are imported on use: a server must not wait for
 what only tables need, and `--help` for nothing."""

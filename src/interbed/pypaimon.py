@@ -8,17 +8,17 @@ docs/pypaimon.md.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interbed.catalog.api import Catalog, Database
-from interbed.catalog.errors import (
+from interbed.catalog.client.api import Catalog, Database
+from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     TableExistsError,
     TableNotFoundError,
     ViewNotFoundError,
 )
-from interbed.catalog.factory import CatalogFactory
-from interbed.catalog.identifier import Identifier
-from interbed.catalog.partition import PagedList, PartitionStatistics
+from interbed.catalog.client.factory import CatalogFactory
+from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.partition import PagedList, PartitionStatistics
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     InterbedError,

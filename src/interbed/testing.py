@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from interbed.catalog.server.start.embedded import metastore
+from interbed.catalog.server.process.embedded import metastore
 from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError
 from interbed.storage.base.extras import is_installed
 

@@ -22,7 +22,7 @@ InterbedError
 │   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
 │   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
 ├── CommitStateUnknownError      it is not known whether the snapshot exists; nothing was cleaned up
-└── CatalogError                 see interbed.catalog.errors
+└── CatalogError                 see interbed.catalog.client.errors
 
 Many derive from a built-in error as well, above all where pypaimon raises that one: callers written for it catch
 ValueError for wrong input and for versions that are not there, RuntimeError for commits, NotImplementedError for what

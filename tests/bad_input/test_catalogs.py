@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import (
+from interbed.catalog.client.errors import (
     CatalogError,
     CatalogUnavailableError,
     NotAnInterbedTableError,
     TableExistsError,
 )
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.errors import (
     InvalidInputError,
     InvalidOptionError,

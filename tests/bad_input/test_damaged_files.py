@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.errors import (
+from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.storage.base.errors import (

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import (
+from interbed.catalog.client.errors import (
     TableExistsError,
 )
 from interbed.storage.base.errors import (

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import psutil
 
-from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import plain_client, table
 from tests.support.servers.raw_thrift import call, reluctant, text

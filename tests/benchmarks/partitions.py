@@ -21,8 +21,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.start.embedded import start_server, stop_server
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.catalog.server.raw_client import raw_client

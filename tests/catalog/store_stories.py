@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.version.orphans import remove_orphan_files

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 
 VALUES = ["", None, "  ", "\t", "x"]
 NULL = "__DEFAULT_PARTITION__"

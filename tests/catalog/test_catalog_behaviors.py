@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import (
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,

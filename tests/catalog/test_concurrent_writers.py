@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS

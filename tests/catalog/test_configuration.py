@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.catalog.configuration import Configuration, ConfiguredOption, load_configuration
-from interbed.catalog.options import KNOWN
+from interbed.catalog.client.configuration import Configuration, ConfiguredOption, load_configuration
+from interbed.catalog.client.options import KNOWN
 from interbed.storage.base.errors import InvalidOptionError
 
 

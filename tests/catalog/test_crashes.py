@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import own_key
 from tests.support.servers.metastore import lock_component, lock_request, metastore_under_test

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import (
+from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     TableNotFoundError,
 )
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.wrapped import WrappedFileIO

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog import filesystem
+from interbed.catalog.client import filesystem
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from tests.support.power_cut import PowerCutDisk

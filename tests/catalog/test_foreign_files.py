@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import DatabaseNotEmptyError
-from interbed.catalog.files import table_files
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.errors import DatabaseNotEmptyError
+from interbed.catalog.client.files import table_files
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.fileio.deleting import check_deletable
 from interbed.storage.base.fileio.local import LocalFileIO

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
-from interbed.catalog.errors import CatalogError
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.cli import main
 from interbed.storage.base.errors import InterbedError
 from interbed.testing import metastore

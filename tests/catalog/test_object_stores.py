@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.catalog.hive.registration import MANAGED_AS
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import MANAGED_AS
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO

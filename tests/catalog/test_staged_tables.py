@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import TableExistsError, TableNotFoundError
-from interbed.catalog.staging import Fill
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
+from interbed.catalog.client.staging import Fill
 from interbed.storage.base.errors import CommitConflictError, InterbedError, InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import CatalogError, DatabaseNotEmptyError, TableExistsError
-from interbed.catalog.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
-from interbed.catalog.filesystem import FileSystemCatalog
-from interbed.catalog.staging import Fill
+from interbed.catalog.client.errors import CatalogError, DatabaseNotEmptyError, TableExistsError
+from interbed.catalog.client.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
+from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.catalog.client.staging import Fill
 from interbed.storage.base.clock import now_millis
 from interbed.storage.meta.schema.table_schema import Schema
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from tests.catalog.store_stories import KINDS, catalogs_through, check_afterwards, create, tell
 from tests.support.shares import LONG, each_run
 from tests.support.stalling_files import StallingFiles

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.cli.long_run import StoreMetrics
+from interbed.catalog.client.cli.long_run import StoreMetrics
 from interbed.cli import main
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores.tally import counted_requests, requests_so_far

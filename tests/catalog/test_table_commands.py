@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
-from interbed.catalog.table_compaction import CompactionScope, TablePatterns, compact_tables, tables_meant
+from interbed.catalog.client.table_compaction import CompactionScope, TablePatterns, compact_tables, tables_meant
 from interbed.cli import main
 from interbed.storage.base.errors import InvalidInputError
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import UNREADABLE, TableNotFoundError
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import UNREADABLE, TableNotFoundError
 from interbed.cli import main
 from interbed.storage.base.errors import StorageAccessError
 from interbed.testing import metastore

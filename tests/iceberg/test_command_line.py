@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import interbed
 import interbed.testing
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.cli import main
 from tests.support.servers.metastore import table as hive_table
 

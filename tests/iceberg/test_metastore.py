@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 
 import interbed
 import interbed.testing
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 
 
 @pytest.fixture

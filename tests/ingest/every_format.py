@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.ingest.formats.debezium_json import DebeziumJson

@@ -3,7 +3,7 @@
 from typing import Any
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.job import DeadLetters, Ingestion, IngestSettings
 from interbed.ingest.sources.source import MessageSource

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.job import BadMessages
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.every_format import GUESSED, Change, Row, ingested, written

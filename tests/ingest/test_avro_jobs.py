@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.cli import main
 from interbed.ingest.errors import BadMessageError, SchemaRegistryError, SourceUnavailableError
 from interbed.ingest.formats.format import decoder_of

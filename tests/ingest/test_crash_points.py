@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.ingest.tables.names import TableNames
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, rows_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from tests.ingest.process import DEADLINE_SECONDS, Run, ingesting
 from tests.ingest.shop import Row, lake
 from tests.support.peers.java import JavaPaimon

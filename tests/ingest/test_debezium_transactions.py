@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from psycopg import sql
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.commit.positions import POSITION_PROPERTY
 from tests.ingest.process import DEADLINE_SECONDS, ingesting
 from tests.ingest.shop import lake

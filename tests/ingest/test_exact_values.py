@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.formats.format import Decoder

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.job import BadMessages

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from tests.ingest.shop import Event, Row, event, lake, rows_of
 from tests.support.servers.kafka import KafkaServer
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import SourceChangedError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_json import DebeziumJson

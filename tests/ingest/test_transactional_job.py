@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
 from interbed.ingest.sources.transactions import TransactionalSource
 from tests.ingest.memory_source import MemorySource

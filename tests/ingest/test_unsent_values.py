@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
 from interbed.ingest.job import BadMessages

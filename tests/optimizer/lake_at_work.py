@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.tables import Watch
 from interbed.optimizer.flow.task import TaskOutcome

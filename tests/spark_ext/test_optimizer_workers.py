@@ -6,7 +6,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.factory import open_catalog
 from interbed.spark_ext.optimizer_workers import SparkWorkers, run_workers
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import optimizing

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interbed.spark_ext.session import SECRETS
-from interbed.storage.base.masking import is_secret
+from interbed.storage.base.shown_text import is_secret
 
 JAR = Path(__file__).parents[2] / "spark_ext" / "jvm" / "src"
 

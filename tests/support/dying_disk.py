@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, cast
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.disk import LocalDisk
 from interbed.storage.base.fileio.local import LocalFileIO

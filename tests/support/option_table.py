@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
-from interbed.catalog.options import CatalogOptions
+from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.meanings import READ_ELSEWHERE

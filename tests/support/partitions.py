@@ -5,10 +5,10 @@ from datetime import date, timedelta
 
 from sqlalchemy import text
 
-from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.repository.session import SqlStore
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.service.filters.partition_values import kind_of_type, search_form
+from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
+from interbed.catalog.server.service.partition_names import partition_name
 
 KEYS = (("dt", "string"), ("hour", "int"), ("region", "string"))
 HOURS = 24

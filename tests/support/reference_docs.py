@@ -17,14 +17,14 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 import interbed
-from interbed.catalog.server.edge.call import Call, CallOutcome, ClientSession
-from interbed.catalog.server.operate.metrics import (
+from interbed.catalog.server.ops.metrics import (
     CacheFigures,
     DatabaseFigures,
     MetricsPage,
     PoolFigures,
     ServerMetrics,
 )
+from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 from interbed.storage.base.errors import InterbedError
 from tests.support.decisions import DECISIONS, ROOT, Decision, decisions
 from tests.support.option_table import OptionRow, catalog_options, harmless_options, refused_options, table_options

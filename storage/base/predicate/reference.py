@@ -7,7 +7,7 @@ from typing import TypeAlias
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import locate
 from interbed.storage.base.row.values import type_name
-from interbed.storage.base.suggestion import did_you_mean
+from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, MapType, RowType
 
 

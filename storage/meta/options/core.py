@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.frozen import plain_errors
-from interbed.storage.base.masking import all_masked
+from interbed.storage.base.shown_text import all_masked
 from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
 from interbed.storage.meta.options.log import LogOptions

@@ -16,7 +16,7 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
 )
 from interbed.storage.base.frozen import plain_errors
-from interbed.storage.base.masking import all_masked
+from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,

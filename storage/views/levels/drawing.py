@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from interbed.storage.base.plain_text import escaped
+from interbed.storage.base.shown_text import escaped
 from interbed.storage.views.levels.tree import BucketTree, TreeRun
 from interbed.storage.views.levels.words import age_text, size_text
 

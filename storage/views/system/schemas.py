@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from interbed.storage.base.masking import all_masked
+from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.json import field_to_json, type_to_json
 from interbed.storage.meta.store import TableStore
 from interbed.storage.views.system.column import Row, SystemTableKind, bigint, moment, text, wall_clock

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.metastore import (
     BACKENDS,

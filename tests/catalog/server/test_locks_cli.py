@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.cli import main
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, metastore_under_test

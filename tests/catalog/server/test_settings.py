@@ -10,9 +10,9 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from interbed.catalog.server.process.command import server
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
-from interbed.catalog.server.start.command import server
 from tests.support.servers.metastore import metastore_under_test
 
 
@@ -226,7 +226,7 @@ def test_the_effective_settings_are_printed_with_their_sources(tmp_path: Path) -
 
 def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "interbed.catalog.server.start.main"],
+        [sys.executable, "-m", "interbed.catalog.server.process.main"],
         env={**os.environ, "INTERBED_SERVER_PORT": "none"},
         capture_output=True,
         text=True,

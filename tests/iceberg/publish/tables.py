@@ -10,7 +10,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.puffin import PuffinFile
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.iceberg.meta.live_file import live_file
 from interbed.iceberg.meta.manifest_entries import entries_of
 from interbed.iceberg.meta.snappy import use_arrow_snappy

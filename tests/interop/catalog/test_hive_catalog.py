@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import (
     AddColumn,

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.cli import main
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.lake_at_work import make_orders, rows, work

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interbed.catalog.repository.engine import open_engine
+from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal

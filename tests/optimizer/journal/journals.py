@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Engine, delete, text, update
 
-from interbed.catalog.repository.engine import open_engine
-from interbed.catalog.repository.models import Base, OptimizerLeaseRow
+from interbed.catalog.server.database.engine import open_engine
+from interbed.catalog.server.database.models import Base, OptimizerLeaseRow
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import Process, ProcessState, TableStanding
 from interbed.optimizer.flow.task import Task

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import Engine
 
-from interbed.catalog.repository.engine import open_engine
+from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.request import TableRequest
 from interbed.optimizer.flow.worker import Worker

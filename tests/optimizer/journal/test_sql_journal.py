@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, text
 
-from interbed.catalog.repository import schema
-from interbed.catalog.repository.engine import open_engine
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.optimizer.flow.table_state import TableState

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from interbed.catalog.errors import TableNotFoundError
+from interbed.catalog.client.errors import TableNotFoundError
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.catalog.errors import NotAnInterbedTableError
+from interbed.catalog.client.errors import NotAnInterbedTableError
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.tables import ChangedTables

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.scheduling.needs import answers_of, needs_of

@@ -20,10 +20,10 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
-from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.catalog.server.start.embedded import start_server, stop_server
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
 from interbed.optimizer.flow.request import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table

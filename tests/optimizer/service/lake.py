@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import Schema

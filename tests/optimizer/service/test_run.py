@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 import interbed.testing
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import (
     DEADLINE_SECONDS,

@@ -9,9 +9,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.cli.long_run import served_metrics
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.cli.long_run import served_metrics
+from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process

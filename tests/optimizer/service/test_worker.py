@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState

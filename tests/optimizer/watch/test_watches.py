@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import interbed.testing
-from interbed.catalog.api import Catalog
-from interbed.catalog.factory import open_catalog
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.factory import open_catalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.optimizer.flow.tables import Watch
 from interbed.optimizer.watch import files_watch, hive_watch
 from interbed.optimizer.watch.files_watch import FilesWatch

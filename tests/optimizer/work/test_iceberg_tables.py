@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 
 import interbed
 import interbed.testing
-from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.iceberg.optimize.orphans import named_files
 from interbed.iceberg.table import IcebergTable
 from interbed.optimizer.flow.kind import WorkKind

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interbed.catalog.api import Catalog
-from interbed.catalog.errors import TableNotFoundError
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.errors import TableNotFoundError
+from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.need import Need
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding

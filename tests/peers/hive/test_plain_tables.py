@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.errors import NotAnInterbedTableError
+from interbed.catalog.client.errors import NotAnInterbedTableError
 from tests.support.peers.hive import HiveServer2
 from tests.support.peers.process import PeerError
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database

@@ -190,7 +190,7 @@ def next_lock(metastore: MetastoreUnderTest) -> int:
     return lock_id
 
 
-# In each run clients take locks in turn and swap values at once in tests/catalog/server/calls/test_locks.py.
+# In each run clients take locks in turn and swap values at once in tests/catalog/server/thrift/calls/test_locks.py.
 @pytest.mark.long
 @pytest.mark.parametrize("catalog", ["ice", "cas"])
 def test_commits_of_two_processes_at_once_are_all_kept(

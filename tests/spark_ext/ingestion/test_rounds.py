@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceGapError
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion, IngestSettings

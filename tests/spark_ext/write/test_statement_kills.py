@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
 from tests.support.shares import each_run

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.schema.change import RemoveOption, SetOption
 from interbed.storage.table.table import Table

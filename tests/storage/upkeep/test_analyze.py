@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 _ROWS = pa.table(

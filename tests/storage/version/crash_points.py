@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio import disk
 from interbed.storage.base.fileio.api import FileIO

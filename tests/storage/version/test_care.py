@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import CommitKind

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import TableExistsError
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.errors import TableExistsError
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import (

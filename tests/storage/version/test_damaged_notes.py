@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.table.opening import open_store

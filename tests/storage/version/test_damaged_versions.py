@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.cli.table import table as table_command
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.cli.table import table as table_command
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks
 from interbed.storage.table.table import Table

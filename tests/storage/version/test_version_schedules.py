@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.snapshot import line_journal

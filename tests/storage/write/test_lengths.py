@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.cli.table import table as command
+from interbed.catalog.client.cli.table import table as command
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.meta.schema.change import UpdateColumnType
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from urllib.parse import quote
 
 from interbed.storage.base.errors import AccessRefusedError, StorageAccessError
-from interbed.storage.base.masking import MASK
+from interbed.storage.base.shown_text import MASK
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.base.masking import is_secret
-from interbed.storage.base.suggestion import did_you_mean
+from interbed.storage.base.shown_text import did_you_mean, is_secret
 from interbed.storage.meta.options.known.families import family_of, is_note, resembles
 from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.honoured import HONOURED, OWN

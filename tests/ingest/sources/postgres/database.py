@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import psycopg
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.job import Ingestion, IngestSettings
 from interbed.ingest.sources.postgres.source import PostgresSource

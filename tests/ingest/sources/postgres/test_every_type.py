@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.tables.names import TableNames
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import lake, rows_of

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.process import Run
 from tests.ingest.shop import lake

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import BadMessageError
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import SourceChangedError, SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.sources.postgres.source import PostgresSource

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.sources.postgres.table_rows import PostgresTable
 from interbed.ingest.tables import comparison

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import InvalidInputError, NotSupportedError, load_catalog, load_table
-from interbed.catalog.api import Catalog
+from interbed.catalog.client.api import Catalog
 from interbed.storage.meta.options.reader import LONG_INTEGERS
 from tests.support.option_table import OptionRow, table_options
 from tests.support.tally import Tally

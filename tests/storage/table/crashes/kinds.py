@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.table.table import Table
 
 LATER = 4_102_444_800

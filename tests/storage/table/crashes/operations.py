@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import interbed
-from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.commit.epochs import EpochCommit
 from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from interbed.catalog.errors import TableNotFoundError
+from interbed.catalog.client.errors import TableNotFoundError
 from interbed.storage.base.errors import CommitError, CommitStateUnknownError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO

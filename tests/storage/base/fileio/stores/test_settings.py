@@ -10,7 +10,7 @@ from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.stores.settings import store_settings
 from interbed.storage.base.fileio.stores.values import StoreSettings
-from interbed.storage.base.masking import masked
+from interbed.storage.base.shown_text import masked
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
 OAUTH = "fs.azure.account.oauth"

@@ -1,0 +1,256 @@
+"""The commands that make and change tables: `interbed table create | alter | drop | rename`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from interbed.catalog.client.cli.common import done, json_flag, names, table_name
+from interbed.catalog.client.cli.group import CatalogChoice, pairs
+from interbed.storage.base.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from interbed.storage.base.types.data_type import DataField
+    from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.schema.table_schema import Schema
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@table_name
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="'NAME TYPE'",
+    help="Such as 'id BIGINT NOT NULL'; beside --from it corrects a column of the file.",
+)
+@click.option("--from", "sample", type=_file, metavar="FILE", help="Take the columns of a file that `import` reads.")
+@click.option("--schema", "schema_file", type=_file, metavar="FILE", help="Take what `schema --json` prints.")
+@click.option("--primary-key", multiple=True, metavar="NAMES", help="Columns of the primary key, with commas.")
+@click.option("--partition-key", multiple=True, metavar="NAMES", help="Columns of the partition key, with commas.")
+@click.option(
+    "--option", "--table-option", "table_options", multiple=True, metavar="KEY=VALUE", help="An option of the table."
+)
+@click.option("--comment", metavar="TEXT", help="What the table is for.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing when there is one of that name.")
+@json_flag
+@click.pass_obj
+def create(
+    chosen: CatalogChoice,
+    name: str,
+    columns: Sequence[str],
+    sample: Path | None,
+    schema_file: Path | None,
+    primary_key: Sequence[str],
+    partition_key: Sequence[str],
+    table_options: Sequence[str],
+    comment: str | None,
+    if_not_exists: bool,
+    as_json: bool,
+) -> None:
+    """Create a table of columns, with those of a data file, or like another one.
+
+    Types of CSV and JSON are guesses: beside --from, --column says what a column is.
+
+    interbed table create shop.orders --column 'id BIGINT NOT NULL' --column 'amount DOUBLE' --primary-key id
+    """
+    if sum((bool(columns), sample is not None, schema_file is not None)) != 1 and not (columns and sample):
+        raise click.UsageError("Give one of --column, --from and --schema; beside --from, --column corrects columns.")
+    options = pairs(table_options, hint="--option")
+    _check_of_table(options)
+    with chosen.catalog(name) as catalog:
+        made = not (if_not_exists and catalog.table_exists(name))
+        if made:
+            schema = _schema(columns, sample, schema_file)
+            catalog.create_table(
+                name, _with(schema, names(primary_key), names(partition_key), options, comment), if_not_exists
+            )
+    text = f"created the table {name}" if made else f"there is a table {name} already"
+    done(text, {"table": name, "created": made}, as_json)
+
+
+@click.command()
+@table_name
+@click.option("--add-column", multiple=True, metavar="'NAME TYPE'", help="Such as \"note STRING COMMENT 'free text'\".")
+@click.option("--drop-column", multiple=True, metavar="NAME", help="A column that goes, with its values.")
+@click.option("--rename-column", multiple=True, metavar="OLD=NEW", help="Another name for a column.")
+@click.option("--change-type", multiple=True, metavar="'NAME TYPE'", help="A wider type: 'amount DECIMAL(20, 2)'.")
+@click.option("--set-option", multiple=True, metavar="KEY=VALUE", help="An option of the table.")
+@click.option("--remove-option", multiple=True, metavar="KEY", help="An option that gets its default again.")
+@click.option("--comment", metavar="TEXT", help="What the table is for; an empty text removes it.")
+@json_flag
+@click.pass_obj
+def alter(
+    chosen: CatalogChoice,
+    name: str,
+    add_column: Sequence[str],
+    drop_column: Sequence[str],
+    rename_column: Sequence[str],
+    change_type: Sequence[str],
+    set_option: Sequence[str],
+    remove_option: Sequence[str],
+    comment: str | None,
+    as_json: bool,
+) -> None:
+    """Change the columns, the options or the comment of a table: all that is given, or nothing.
+
+    Columns are renamed first, then dropped, changed and added. Files are not written anew.
+    """
+    from interbed.catalog.client.cli.forms.column_text import parse_column
+    from interbed.catalog.client.cli.near_names import check_columns
+    from interbed.storage.meta.schema import change
+
+    renamed = pairs(rename_column, form="OLD=NEW", hint="--rename-column")
+    options = pairs(set_option, hint="--set-option")
+    _check_of_table(options)
+    typed = [parse_column(text) for text in change_type]
+    changes: list[SchemaChange] = [change.RenameColumn(old, new) for old, new in renamed.items()]
+    changes += [change.DropColumn(column) for column in drop_column]
+    changes += [change.UpdateColumnType(column.name, column.type) for column in typed]
+    for column in map(parse_column, add_column):
+        changes.append(change.AddColumn(column.name, column.type, column.description))
+    changes += [change.SetOption(key, value) for key, value in options.items()]
+    changes += [change.RemoveOption(key) for key in remove_option]
+    if comment is not None:
+        changes.append(change.UpdateComment(comment or None))
+    if not changes:
+        raise click.UsageError("Give at least one change, such as --add-column 'note STRING'.")
+    with chosen.catalog(name) as catalog:
+        before = list(catalog.get_table(name).arrow_schema.names)
+        check_columns(name, before, renamed)
+        after = [renamed.get(column, column) for column in before]
+        check_columns(name, after, [*drop_column, *(column.name for column in typed)])
+        catalog.alter_table(name, changes)
+        schema_id = catalog.get_table(name).schema.id
+    done(f"{name} has schema {schema_id}", {"table": name, "schema": schema_id}, as_json)
+
+
+@click.command()
+@table_name
+@click.option("--if-exists", is_flag=True, help="Do nothing when there is none of that name.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_flag
+@click.pass_obj
+def drop(chosen: CatalogChoice, name: str, if_exists: bool, yes: bool, as_json: bool) -> None:
+    """Drop a table with its files; of an external table of a Hive catalog the files stay."""
+    with chosen.catalog(name) as catalog:
+        dropped = not if_exists or catalog.table_exists(name)
+        if dropped:
+            if not yes:
+                # A table that is not there is no question.
+                catalog.get_table(name)
+                click.confirm(f"This deletes {name} with all rows and versions. Go on?", abort=True, err=True)
+            catalog.drop_table(name, if_exists)
+    done(
+        f"dropped the table {name}" if dropped else f"there is no table {name}",
+        {"table": name, "dropped": dropped},
+        as_json,
+    )
+
+
+@click.command()
+@table_name
+@click.argument("new_name", metavar="DATABASE.NEW_NAME")
+@json_flag
+@click.pass_obj
+def rename(chosen: CatalogChoice, name: str, new_name: str, as_json: bool) -> None:
+    """Give a table another name, perhaps in another database."""
+    with chosen.catalog(name) as catalog:
+        catalog.rename_table(name, new_name)
+    done(f"{name} is {new_name} now", {"table": name, "renamed_to": new_name}, as_json)
+
+
+def _schema(columns: Sequence[str], sample: Path | None, schema_file: Path | None) -> "Schema":
+    from interbed.storage.meta.schema.table_schema import Schema
+
+    if sample is not None:
+        from interbed.catalog.client.cli.forms.column_text import parse_column
+        from interbed.catalog.client.cli.forms.file_rows import FileRows
+
+        given = {parse_column(text).name for text in columns}
+        found = Schema.from_pyarrow_schema(FileRows.of(sample).inferred_schema(given))
+        return _corrected(found, columns, sample) if columns else found
+    if schema_file is not None:
+        return _schema_of_json(schema_file)
+    from interbed.catalog.client.cli.forms.column_text import numbered_columns, parse_column
+
+    return Schema(fields=numbered_columns(map(parse_column, columns)))
+
+
+def _corrected(found: "Schema", columns: Sequence[str], sample: Path) -> "Schema":
+    """The columns of a file, of which some are as people say."""
+    from dataclasses import replace
+
+    from interbed.catalog.client.cli.forms.column_text import numbered_columns, parse_column
+    from interbed.storage.base.shown_text import did_you_mean
+
+    given = {column.name: column for column in map(parse_column, columns)}
+    known = [field.name for field in found.fields]
+    for name in given:
+        if name not in known:
+            raise InvalidInputError(
+                f"--column corrects columns of {sample}, which has no '{name}'; it has {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
+    return replace(found, fields=numbered_columns(given.get(field.name, field) for field in found.fields))
+
+
+def _schema_of_json(file: Path) -> "Schema":
+    import json
+
+    from interbed.storage.base.errors import CorruptFileError
+    from interbed.storage.meta.schema.table_schema import CURRENT_VERSION, Schema, TableSchema
+
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        # What people write by hand has no numbers that only files of schemas need.
+        value.setdefault("version", CURRENT_VERSION)
+        value.setdefault("id", 0)
+        for number, field in enumerate(value["fields"]):
+            field.setdefault("id", number)
+        given = TableSchema.from_json(json.dumps(value), source=str(file))
+    except (ValueError, KeyError, TypeError, AttributeError, CorruptFileError) as error:
+        raise InvalidInputError(
+            f"{file} holds no schema: {error}. It is an object with 'fields', each with 'name' and 'type', as "
+            "`interbed table schema --json` prints it."
+        ) from error
+    fields: tuple[DataField, ...] = given.fields
+    return Schema(
+        fields=fields,
+        partition_keys=given.partition_keys,
+        primary_keys=given.primary_keys,
+        options=given.options,
+        comment=given.comment,
+    )
+
+
+def _with(
+    schema: "Schema",
+    primary_key: Sequence[str],
+    partition_key: Sequence[str],
+    options: dict[str, str],
+    comment: str | None,
+) -> "Schema":
+    """The schema with what the command's options say on top."""
+    from dataclasses import replace
+
+    return replace(
+        schema,
+        primary_keys=tuple(primary_key) or schema.primary_keys,
+        partition_keys=tuple(partition_key) or schema.partition_keys,
+        options={**schema.options, **options},
+        comment=schema.comment if comment is None else comment,
+    )
+
+
+def _check_of_table(options: dict[str, str]) -> None:
+    for key in ("warehouse", "metastore", "uri", "hive-conf-dir"):
+        if key in options:
+            raise click.UsageError(f"'{key}' is an option of the catalog; give it by -o {key}=….")
+
+
+DEFINITION_COMMANDS: tuple[click.Command, ...] = (create, alter, drop, rename)
+"""What `interbed table` has to make and change tables with."""

@@ -1,0 +1,275 @@
+"""The rows of a CSV file as batches with the types of a table, and the lines that hold none.
+
+A block of records is read by Arrow as a whole. Where it refuses one, or rounds a number, the block is read again as
+texts, and each value of the columns in question is looked at by itself; far dates and timestamps come in that way, too.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from interbed.catalog.client.cli.forms.bad_lines import BadLine, BadLines, shortened
+from interbed.catalog.client.cli.forms.csv_records import CsvBlock, CsvRecord, blocks
+from interbed.catalog.client.cli.forms.file_batch import FileBatch
+from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
+from interbed.catalog.client.cli.forms.text_values import VALUE_ERRORS, is_doubtful, value_of_text
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
+from interbed.storage.base.types.exact_decimal import cast_exactly
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of the file, in its order, and the columns of the table that they are, with their Arrow types."""
+
+    names: Sequence[str]
+    fields: dict[str, AtomicType]
+    types: dict[str, pa.DataType]
+    delimiter: str
+
+    def typed(self, data: bytes) -> pa.RecordBatch | None:
+        """The rows of whole records; None where Arrow refuses one of them, or a number has to be looked at."""
+        if any(kind.root in BINARIES for kind in self.fields.values()):
+            return None
+        # Arrow wraps around decimals that have no room for the digits of their scale.
+        decimals = [name for name, kind in self.types.items() if pa.types.is_decimal(kind)]
+        try:
+            table = self._read(data, {**self.types, **dict.fromkeys(decimals, pa.string())})
+            for name in decimals:
+                texts: Any = table.column(name).combine_chunks()
+                column: Any = cast_exactly(texts, self.types[name])
+                table = table.set_column(table.schema.get_field_index(name), name, column)
+        except pa.ArrowInvalid:
+            return None
+        if any(is_doubtful(table.column(name), kind) for name, kind in self.fields.items()):
+            return None
+        return _one_batch(table)
+
+    def texts(self, data: bytes) -> pa.RecordBatch:
+        """The same with all columns as texts."""
+        return _one_batch(self._read(data, dict.fromkeys(self.names, pa.string())))
+
+    def guessed(self, data: bytes, columns: dict[str, GuessedColumn]) -> tuple[pa.RecordBatch, pa.Schema] | None:
+        """The rows as texts, and the types that Arrow takes them for; None where it refuses a record."""
+        try:
+            texts = self.texts(data)
+            known: dict[str, pa.DataType] = {name: pa.string() for name, column in columns.items() if column.is_text}
+            return texts, texts.schema if len(known) == len(columns) else self._read(data, known).schema
+        except pa.ArrowInvalid:
+            return None
+
+    def _read(self, data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+        return pyarrow.csv.read_csv(
+            io.BytesIO(data),
+            read_options=pyarrow.csv.ReadOptions(column_names=list(self.names), block_size=max(len(data), 1 << 20) + 1),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=len(self.names) > 1
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=types,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+            ),
+        )
+
+
+def csv_batches(
+    source: Any, path: Path, delimiter: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines
+) -> Iterator[FileBatch]:
+    """The rows of a file with a header, for columns of which `schema` has the Arrow types.
+
+    The first batch has all columns of the file, and may have no rows. Raises InvalidInputError for a header that names
+    no columns, and what BadLines.add raises.
+    """
+    names, found = _with_header(source, path, delimiter)
+    known = {f.name: f.type for f in fields}
+    for name in names:
+        if name in known and not isinstance(known[name], AtomicType):
+            raise InvalidInputError(f"{path}: CSV can't hold the nested column '{name}'; use JSON lines or Parquet.")
+    atomic = {n: t for n in names if isinstance(t := known.get(n), AtomicType)}
+    types: dict[str, pa.DataType] = {n: schema.field(n).type if n in atomic else pa.string() for n in names}
+    yield FileBatch.without_rows(path, pa.schema([(n, types[n]) for n in names]))
+    layout = _Layout(names, atomic, types, delimiter)
+    for block in found:
+        yield from _block_batches(block, layout, path, bad)
+
+
+def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
+    """The columns of a file with types that hold all its texts; lines that are no records are passed over."""
+    names, found = _with_header(source, path, delimiter)
+    columns = {name: GuessedColumn() for name in names}
+    layout = _Layout(names, {}, {}, delimiter)
+    rows = 0
+    for block in found:
+        read = None if block.is_open else layout.guessed(block.data, columns)
+        if read is None:
+            records = [record.data for record in block.records() if _problem(record, len(names)) is None]
+            read = layout.guessed(b"\n".join(records) + b"\n", columns) if records else None
+        if read is not None:
+            texts, kinds = read
+            rows += texts.num_rows
+            for name, column in columns.items():
+                column.add(texts.column(name), kinds.field(name).type)
+    if not rows:
+        raise InvalidInputError(f"{path} has no rows to take columns of.")
+    return pa.schema([(name, column.type) for name, column in columns.items()])
+
+
+def _with_header(source: Any, path: Path, delimiter: str) -> tuple[list[str], Iterator[CsvBlock]]:
+    """The names of the columns of a file, and the blocks of its records."""
+    found = blocks(source, delimiter)
+    first = next(found, None)
+    names, rest = _header(first, path, delimiter)
+    if first is not None:
+        first.syntax.has_one_field = len(names) == 1
+    return names, found if rest is None else chain((rest,), found)
+
+
+def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[str], CsvBlock | None]:
+    """The names of the columns, and what follows the header in the first block."""
+    header = None if first is None else next(first.records(), None)
+    if first is None or header is None:
+        raise InvalidInputError(f"{path} is empty; the first line of a CSV file names its columns.")
+    if header.is_open:
+        raise InvalidInputError(f"{path}, line {header.line}: the header has a quote that is never closed.")
+    try:
+        header.data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path}, line {header.line}: the header is {_not_utf8(error)}.") from None
+    table = pyarrow.csv.read_csv(
+        io.BytesIO(header.data + b"\n"),
+        read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=True, block_size=len(header.data) + 2),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={f"f{i}": pa.string() for i in range(header.fields)}, strings_can_be_null=False
+        ),
+    )
+    names = [str(value) for [value] in (column.to_pylist() for column in table.columns)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(f"{path}, line {header.line}: the header names the column {twice!r} twice.")
+    # Empty lines before the header count as lines.
+    end = first.data.find(header.data) + len(header.data)
+    end += 2 if first.data[end : end + 2] == b"\r\n" else 1
+    rest = first.data[end:]
+    if not rest:
+        return names, None
+    before = CsvBlock(first.data[:end], first.first_line, first.syntax)
+    return names, CsvBlock(rest, first.first_line + before.lines, first.syntax)
+
+
+def _block_batches(block: CsvBlock, layout: _Layout, path: Path, bad: BadLines) -> Iterator[FileBatch]:
+    typed = None if block.is_open else layout.typed(block.data)
+    if typed is not None:
+        yield FileBatch(batch=typed, path=path, unit="line", find=lambda: list(block.records()))
+        return
+    found: list[BadLine] = []
+    good: list[CsvRecord] = []
+    for record in block.records():
+        problem = _problem(record, len(layout.names))
+        if problem is None:
+            good.append(record)
+        else:
+            found.append(BadLine(path=path, number=record.line, reason=problem, text=_text(record)))
+    if not good:
+        bad.add(found)
+        return
+    texts = layout.texts(b"\n".join(record.data for record in good) + b"\n")
+    columns: list[Any] = []
+    is_good = [True] * len(good)
+    for name in layout.names:
+        column, refused = _converted(texts.column(name), layout.fields.get(name), layout.types[name])
+        columns.append(column)
+        for row, reason in refused.items():
+            if is_good[row]:
+                record = good[row]
+                found.append(BadLine(path=path, number=record.line, column=name, reason=reason, text=_text(record)))
+            is_good[row] = False
+    bad.add(found)
+    batch = pa.RecordBatch.from_arrays(columns, names=list(layout.names))
+    if not all(is_good):
+        batch = batch.filter(pa.array(is_good))
+        good = [record for record, whole in zip(good, is_good, strict=True) if whole]
+    yield FileBatch(batch=batch, path=path, unit="line", find=lambda: good)
+
+
+def _problem(record: CsvRecord, columns: int) -> str | None:
+    """What makes a record none of the file's; None if nothing does."""
+    if record.is_open:
+        return "a quote is opened and never closed"
+    if record.fields != columns:
+        fields = "1 field" if record.fields == 1 else f"{record.fields} fields"
+        lines = record.data.count(b"\n")
+        spans = f"; it goes on to line {record.line + lines}, because of a quote" if lines else ""
+        return f"it has {fields}, and the header {columns}{spans}"
+    try:
+        record.data.decode()
+    except UnicodeDecodeError as error:
+        return f"it is {_not_utf8(error)}"
+    return None
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}"
+
+
+def _text(record: CsvRecord) -> str:
+    return record.data.decode(errors="backslashreplace")
+
+
+def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tuple[Any, dict[int, str]]:
+    """The column with the type of the table, and why rows have no value of it, which are null there."""
+    if kind is None or target == pa.string():
+        return texts, {}
+    if kind.root not in BINARIES:
+        try:
+            whole: Any = cast_exactly(texts, target)
+        except VALUE_ERRORS:
+            pass
+        else:
+            if not is_doubtful(whole, kind):
+                return whole, {}
+    # Value by value, but each text once.
+    encoded = texts.dictionary_encode()
+    values: list[Any] = []
+    reasons: dict[int, str] = {}
+    for place, text in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            values.append(value_of_text(text, kind))
+        except ValueError as error:
+            values.append(None)
+            reasons[place] = str(error) if text else f"the text is empty, and no value of type {kind}"
+    try:
+        distinct: Any = pa.array(values, target)
+    except VALUE_ERRORS:
+        distinct = _one_by_one(values, target, encoded.dictionary, reasons)
+    column = distinct.take(encoded.indices)
+    if not reasons:
+        return column, {}
+    rows = enumerate(encoded.indices.to_pylist())
+    return column, {row: reasons[place] for row, place in rows if place in reasons}
+
+
+def _one_by_one(values: list[Any], target: pa.DataType, texts: Any, reasons: dict[int, str]) -> Any:
+    """The values that Arrow takes; `reasons` gets those that it does not."""
+    taken: list[Any] = []
+    for place, value in enumerate(values):
+        try:
+            pa.array([value], target)
+        except VALUE_ERRORS:
+            reasons.setdefault(place, f"{shortened(texts[place].as_py())} is not a value of type {target}")
+            value = None
+        taken.append(value)
+    return pa.array(taken, target)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    found = table.combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=table.schema)

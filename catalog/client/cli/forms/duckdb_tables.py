@@ -1,0 +1,115 @@
+"""Tables of a catalog in DuckDB: a view for each that a query names, which reads what DuckDB asks it for."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.cli.near_names import suggesting
+from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    import duckdb
+
+_OWN = frozenset({"information_schema", "pg_catalog", "main", "temp"})
+"""Schemas of DuckDB itself."""
+
+
+class CatalogTables:
+    """Defines the tables that a query names, on one connection.
+
+    `failures` are the errors that reading tables and files ended with; DuckDB raises errors of its own for them.
+    """
+
+    def __init__(self, catalog: Catalog, connection: "duckdb.DuckDBPyConnection") -> None:
+        self.catalog = catalog
+        self.connection = connection
+        self.failures: list[InterbedError] = []
+
+    def define(self, query: str) -> None:
+        """Make a view of each table that the query names; raises InvalidInputError for anything but one SELECT, and
+        what Catalog.get_table raises.
+        """
+        parsed = self._parsed(query)
+        if len(parsed["statements"]) != 1:
+            raise InvalidInputError(f"`interbed sql` takes one SELECT, not {len(parsed['statements'])} statements.")
+        nodes = list(_objects(parsed))
+        subqueries = {node["key"] for node in nodes if "key" in node}
+        tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+        for number, (database, table) in enumerate(sorted(tables)):
+            if database and database.lower() not in _OWN:
+                self._define(database, table, f"interbed_{number}")
+            elif not database and table not in subqueries and re.fullmatch(r"\w+", table):
+                raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
+
+    def _parsed(self, query: str) -> dict[str, Any]:
+        """The syntax tree of a query, as DuckDB returns it."""
+        [(answer,)] = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        parsed: dict[str, Any] = json.loads(answer)
+        if not parsed.get("error"):
+            return parsed
+        raise InvalidInputError(f"The query is no SQL: {parsed['error_message']}.")
+
+    def _define(self, database: str, table: str, alias: str) -> None:
+        name = f"{database}.{table}"
+        with suggesting(self.catalog, name):
+            found = self.catalog.get_table(name)
+        self.connection.register(alias, TableDataset(found, self.failures))
+        self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
+        self.connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
+
+
+class TableDataset(ds.Dataset):
+    """A table as what DuckDB scans: it asks for columns and a filter, each time that the query reads the table."""
+
+    def __init__(self, table: Table, failures: list[InterbedError]) -> None:
+        # The base class is only an interface here: it has no data of its own.
+        self._table = table
+        self._failures = failures
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return self._table.arrow_schema
+
+    def scanner(self, columns: list[str] | None = None, filter: Any = None, *_: Any, **__: Any) -> ds.Scanner:  # noqa: A002
+        """The rows with some columns, for which the filter is true; only what is needed of the table is read."""
+        known = self._table.arrow_schema.names
+        wanted = known if columns is None else columns
+        if filter is not None:
+            # An expression does not say what columns it names; those whose names occur in it are enough.
+            text = str(filter)
+            wanted = [name for name in known if name in wanted or name in text]
+        reader = self._table.scan(columns=wanted).to_arrow_batch_reader()
+        noted = pa.RecordBatchReader.from_batches(reader.schema, noting(reader, self._failures))
+        return ds.Scanner.from_batches(noted, columns=columns, filter=filter)
+
+
+def noting(batches: Iterable[pa.RecordBatch], failures: list[InterbedError]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error that ends them is added to the failures."""
+    try:
+        yield from batches
+    except InterbedError as error:
+        failures.append(error)
+        raise
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+        for inside in value.values():
+            yield from _objects(inside)
+    elif isinstance(value, list):
+        for inside in value:
+            yield from _objects(inside)
+
+
+def quoted(name: str) -> str:
+    """The name as SQL has it, in double quotes."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,174 @@
+"""The rows of data files, as a stream of Arrow batches: Parquet, CSV, JSON lines, ORC and Arrow IPC.
+
+CSV and JSON have no types of their own, so that the table's are read from their texts. An empty field of a CSV file is
+null, an empty text is written `""`. A JSON file has one object in a line; bytes are base 64, dates, times and decimals
+are text, maps objects or lists of pairs. Files that end in .gz, .bz2, .zst and the like are decompressed.
+"""
+
+import io
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+
+from interbed.catalog.client.cli.forms.bad_lines import BadLines
+from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
+from interbed.catalog.client.cli.forms.file_batch import FileBatch
+from interbed.catalog.client.cli.forms.json_rows import inferred_json_schema, json_batches
+from interbed.catalog.client.cli.near_names import check_columns
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.shown_text import did_you_mean
+from interbed.storage.base.types.data_type import DataField
+
+FORMATS = ("parquet", "csv", "json", "orc", "arrow")
+_BY_SUFFIX = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".orc": "orc",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".lz4"})
+_HEAD_BYTES = 4096
+_BUFFER_BYTES = 1 << 20
+_MAGIC = {
+    b"PAR1": "a Parquet file; give --format parquet",
+    b"ORC": "an ORC file; give --format orc",
+    b"ARROW1": "an Arrow file; give --format arrow",
+    b"PK\x03\x04": "a ZIP archive, as the files of spreadsheets are; export CSV from it",
+    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
+    b"BZh": "compressed by bzip2; let its name end in .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; let its name end in .zst",
+    b"\xff\xfe": "UTF-16; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16; convert it to UTF-8",
+}
+"""What files begin with that are no text, and what to do with such a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """One file, and the format that it has."""
+
+    path: Path
+    form: str
+    delimiter: str
+
+    @staticmethod
+    def of(path: Path, form: str | None = None, delimiter: str | None = None) -> "FileRows":
+        """A file, of the format that its name ends with unless one is given; raises InvalidInputError."""
+        suffixes = [s.lower() for s in path.suffixes]
+        suffix = next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+        found = form or _BY_SUFFIX.get(suffix)
+        if found is None:
+            raise InvalidInputError(
+                f"The name of {path} says no format{f': {suffix!r} is unknown' if suffix else ''}; give --format, one "
+                f"of {', '.join(FORMATS)}.{did_you_mean(suffix, _BY_SUFFIX)}"
+            )
+        return FileRows(path=path, form=found, delimiter=delimiter or ("\t" if suffix == ".tsv" else ","))
+
+    def batches(self, table: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
+        """The rows for a table of these columns, of which `schema` has the Arrow types.
+
+        Lines that hold no row go to `bad`. Raises InvalidInputError naming the file, and a column that the table does
+        not have.
+        """
+        with _naming(self.path):
+            if self.form == "json":
+                with self._text() as source:
+                    yield from json_batches(source, self.path, table, fields, schema, bad)
+                return
+            for batch in self._csv(fields, schema, bad) if self.form == "csv" else self._typed():
+                check_columns(table, schema.names, batch.batch.schema.names)
+                yield batch
+
+    def inferred_schema(self, given: Collection[str] = ()) -> pa.Schema:
+        """The columns that the file has, with types guessed from the rows of CSV and JSON.
+
+        Of JSON no type is guessed for the `given` columns, whose values may be of several types.
+        """
+        with _naming(self.path):
+            if self.form in ("json", "csv"):
+                with self._text() as source:
+                    if self.form == "json":
+                        return inferred_json_schema(source, self.path, given)
+                    return inferred_csv_schema(source, self.path, self.delimiter)
+            return next(self._typed()).batch.schema
+
+    def _csv(self, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
+        with self._text() as source:
+            yield from csv_batches(source, self.path, self.delimiter, fields, schema, bad)
+
+    def _typed(self) -> Iterator[FileBatch]:
+        first = 0
+        for batch in self._typed_batches():
+            yield FileBatch(batch=batch, path=self.path, unit="row", first=first)
+            first += batch.num_rows
+
+    def _typed_batches(self) -> Iterator[pa.RecordBatch]:
+        match self.form:
+            case "parquet":
+                with pyarrow.parquet.ParquetFile(self.path) as parquet:
+                    yield from _or_empty(parquet.iter_batches(), parquet.schema_arrow)
+            case "orc":
+                orc = pyarrow.orc.ORCFile(self.path)
+                stripes = (orc.read_stripe(i) for i in range(orc.nstripes))
+                yield from _or_empty(stripes, orc.schema)
+            case _:
+                yield from self._arrow()
+
+    def _arrow(self) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self.path)) as source:
+            magic = source.read(6)
+            source.seek(0)
+            if magic == b"ARROW1":
+                reader = pa.ipc.open_file(source)
+                yield from _or_empty(map(reader.get_batch, range(reader.num_record_batches)), reader.schema)
+            else:
+                stream = pa.ipc.open_stream(source)
+                yield from _or_empty(stream, stream.schema)
+
+    @contextmanager
+    def _text(self) -> Iterator[Any]:
+        """The bytes of the file, decompressed; raises InvalidInputError for what is no text."""
+        # The stubs of pyarrow know less of what it returns than it does.
+        opened: Any = pa.input_stream(str(self.path), compression="detect")
+        with opened, io.BufferedReader(opened, _BUFFER_BYTES) as source:
+            head = source.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+            what = next((what for magic, what in _MAGIC.items() if head.startswith(magic)), None)
+            if what is None and b"\0" in head:
+                what = f"not {self.form.upper()}: it has a byte 0x00 at position {head.index(0)}, which no text has"
+            if what is not None:
+                raise InvalidInputError(f"{self.path} is {what}.")
+            yield source
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turns errors of Arrow and of the file system into ones that name the file."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise InvalidInputError(f"{path}: {error}") from error
+
+
+def _or_empty(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches; without any an empty one, so that the columns are seen and checked."""
+    some = False
+    for batch in batches:
+        some = True
+        yield batch
+    if not some:
+        yield pa.RecordBatch.from_pylist([], schema=schema)

@@ -1,0 +1,165 @@
+"""Rows in the forms that `interbed table scan` and `interbed sql` write: a table for people, JSON lines, CSV, Parquet.
+
+Each is written batch by batch, so that memory is bounded whatever the number of rows. In CSV a null is an empty field
+and an empty text is `""`; nested values are JSON and bytes base 64 there.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import pyarrow as pa
+
+from interbed.catalog.client.cli.forms.row_output import json_line, shown_value
+from interbed.catalog.client.cli.row_options import ROWS_SHOWN
+from interbed.storage.base.row.python_values import python_rows, python_values
+from interbed.storage.base.terminal import escaped, print_line, readable
+
+
+def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
+    """Write the rows in a form of row_options.FORMATS, to standard output or a file; then standard error says how many.
+
+    People are shown ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A file
+    is complete or not there.
+    """
+    if form == "table" and output is None:
+        _show(reader, None if limited else ROWS_SHOWN)
+        return
+    with file_sink(output) as sink:
+        rows = _WRITERS[form](reader, sink)
+    if output is not None:
+        print_line(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
+
+
+@contextmanager
+def file_sink(output: Path | None) -> Iterator[IO[bytes]]:
+    """What to write a file to, which is complete or not there; without a path standard output."""
+    if output is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            with open(partial, "wb") as stream:
+                yield stream
+            os.replace(partial, output)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise click.ClickException(f"Can't write {output}: {error.strerror}.") from error
+
+
+def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*map(escaped, reader.schema.names))
+    shown, more = 0, False
+    # Row by row, because that is how a table is drawn; there are few.
+    for batch in reader:
+        for row in python_rows(batch):
+            more = most is not None and shown == most
+            if more:
+                break
+            table.add_row(*map(_cell, row.values()))
+            shown += 1
+        if more:
+            break
+    if not reader.schema.names:
+        print_line(f"{shown} rows without columns")
+        return
+    terminal = Console().is_terminal
+    # A pipe has no width: a line for each row, so that others can cut it into fields.
+    Console(width=None if terminal else max(80, _widest(table)), markup=False, highlight=False).print(table)
+    rows = "1 row" if shown == 1 else f"{shown} rows"
+    print_line(f"the first {rows}; --limit shows more" if more else rows)
+
+
+def _widest(table: Any) -> int:
+    cells = [
+        len(line) for column in table.columns for cell in (column.header, *column.cells) for line in cell.split("\n")
+    ]
+    return len(table.columns) * (max(cells, default=0) * 2 + 3) + 1
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return readable(value)
+    return escaped(_bare(shown_value(value)) if isinstance(value, dict | list | bytes | bool) else str(value))
+
+
+def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
+    rows = 0
+    for batch in reader:
+        # Row by row: Arrow has no writer of JSON.
+        for row in python_rows(batch):
+            sink.write(json_line(row).encode() + b"\n")
+        rows += batch.num_rows
+    return rows
+
+
+def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
+    from pyarrow.csv import CSVWriter, WriteOptions
+
+    from interbed.storage.base.types.casting.far_text import has_far_times, text_of_times
+
+    plain = pa.schema([pa.field(f.name, pa.string() if _is_foreign(f.type) else f.type) for f in reader.schema])
+    rows = 0
+    with CSVWriter(sink, plain) as writer:
+        for batch in reader:
+            columns = [
+                _as_text(c) if _is_foreign(c.type) else text_of_times(c) if has_far_times(c) else c
+                for c in batch.columns
+            ]
+            written = pa.RecordBatch.from_arrays(columns, names=plain.names)
+            if written.schema.equals(plain):
+                writer.write_batch(written)
+            else:
+                # Arrow has no text for far dates and timestamps, so that these rows have texts in their place.
+                with CSVWriter(sink, written.schema, write_options=WriteOptions(include_header=False)) as other:
+                    other.write_batch(written)
+            rows += batch.num_rows
+    return rows
+
+
+def _is_foreign(arrow: pa.DataType) -> bool:
+    """Whether CSV has no form of its own for the type."""
+    return pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_fixed_size_binary(arrow)
+
+
+def _as_text(column: "pa.Array[Any]") -> "pa.Array[Any]":
+    # Value by value: nested values have no kernel that writes them.
+    texts = [None if v is None else v if isinstance(v, str) else _bare(shown_value(v)) for v in python_values(column)]
+    return pa.array(texts, pa.string())
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if text.startswith('"') else text
+
+
+def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
+    from pyarrow.parquet import ParquetWriter
+
+    rows = 0
+    with ParquetWriter(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+_WRITERS: dict[str, Callable[[pa.RecordBatchReader, IO[bytes]], int]] = {
+    "json": _write_json,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+}

@@ -1,0 +1,171 @@
+"""Groups of commands about a catalog: they take its name and options before and after the subcommand."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from interbed.storage.base.terminal import SuggestingGroup, print_line
+
+if TYPE_CHECKING:
+    from interbed.catalog.client.api import Catalog
+    from interbed.storage.table.table import Table
+
+_Command = TypeVar("_Command", bound=click.Command)
+
+
+@dataclass(slots=True)
+class CatalogChoice:
+    """Which catalog a command works on: a configured name, or the default one, with options on top."""
+
+    name: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    shows_requests: bool = False
+
+    @contextlib.contextmanager
+    def catalog(self, about: str | None = None, *, makes_warehouse: bool = False) -> "Iterator[Catalog]":
+        """The catalog, opened. `about` is the table or database that the command is about, DATABASE or DATABASE.TABLE,
+        for an error to suggest another one.
+
+        Raises InvalidInputError for a warehouse that does not exist, unless the command makes it.
+        """
+        # Catalogs need Arrow, which the help of a command does not wait for.
+        from interbed.catalog.client.cli.near_names import check_warehouse, suggesting
+        from interbed.catalog.client.factory import open_configured
+
+        with open_configured(self.name, self.options) as catalog:
+            if not makes_warehouse:
+                check_warehouse(catalog)
+            with suggesting(catalog, about):
+                yield catalog
+
+    @contextlib.contextmanager
+    def table(self, name: str, *, system: bool = False) -> "Iterator[Table]":
+        """A table of the catalog. Raises NotSupportedError for one of Iceberg's, and for a system table unless the
+        command takes those, too.
+        """
+        with self.any_table(name, system=system) as table:
+            from interbed.catalog.client.cli.iceberg_tables import check_not_of_iceberg
+
+            check_not_of_iceberg(name, table)
+            yield table
+
+    @contextlib.contextmanager
+    def any_table(self, name: str, *, system: bool = False) -> "Iterator[Any]":
+        """The same for commands that take tables of Iceberg's as well: of the catalog, or by a location, which has a
+        slash. It is an IcebergTable then.
+        """
+        from interbed.catalog.client.cli.iceberg_tables import is_of_iceberg, table_at
+
+        if "/" in name:
+            yield table_at(name, self._options())
+            return
+        with self.catalog(name) as catalog:
+            table = catalog.get_table(name)
+            if not system and not is_of_iceberg(table):
+                from interbed.catalog.client.cli.near_names import check_no_system_table
+
+                check_no_system_table(name, table)
+            yield table
+
+    def _options(self) -> "dict[str, str]":
+        """The options of the catalog that is named, with those given on top; those given alone where none is."""
+        if self.name is None:
+            return self.options
+        from interbed.catalog.client.configuration import load_configuration
+
+        return load_configuration().resolved(self.name, self.options)[1]
+
+
+class CatalogGroup(SuggestingGroup):
+    """A group about a catalog: the group and each of its commands take the options that choose one."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        with_catalog(self)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(with_catalog(cmd), name)
+
+
+def with_catalog(command: _Command) -> _Command:
+    """Adds `--catalog`, `--option`, `--stats` to a command, which finds its CatalogChoice as the context's object."""
+    taken = {name for parameter in command.params for name in parameter.opts}
+    if "-o" in taken:
+        return command
+    command.params += [
+        click.Option(
+            ["--catalog", "-c"],
+            metavar="NAME",
+            expose_value=False,
+            callback=_named,
+            help="The catalog of that name in ~/.interbed.toml.",
+        ),
+        click.Option(
+            [*(name for name in ("--option",) if name not in taken), "-o", "catalog_options"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            expose_value=False,
+            callback=_given,
+            help="An option of the catalog; repeatable.",
+        ),
+        click.Option(
+            ["--stats"],
+            is_flag=True,
+            expose_value=False,
+            callback=_counted,
+            help="Say on standard error what an object store was asked for; as JSON with --json.",
+        ),
+    ]
+    return command
+
+
+def pairs(given: Iterable[str], *, form: str = "KEY=VALUE", hint: str = "--option") -> dict[str, str]:
+    """KEY=VALUE texts as a map; raises BadParameter, which names the first that is none."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{text!r} is not {form}.", param_hint=hint)
+        found[key] = value
+    return found
+
+
+def _named(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    chosen = context.ensure_object(CatalogChoice)
+    if name is None:
+        return
+    if chosen.name not in (None, name):
+        raise click.UsageError(f"Two catalogs are named: {chosen.name} and {name}.")
+    chosen.name = name
+
+
+def _given(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    context.ensure_object(CatalogChoice).options.update(pairs(given))
+
+
+def _counted(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    chosen = context.ensure_object(CatalogChoice)
+    if not wanted or chosen.shows_requests:
+        return
+    chosen.shows_requests = True
+    # It shows what the command has asked for, however it ends.
+    context.call_on_close(lambda: _show_requests(as_json=bool(context.params.get("as_json"))))
+
+
+def _show_requests(*, as_json: bool) -> None:
+    import json
+    from dataclasses import asdict
+
+    from interbed.storage.base.fileio.cached.counts import COUNTER
+    from interbed.storage.base.fileio.stores.tally import requests_so_far
+
+    report, cached = requests_so_far(), COUNTER.counts
+    if as_json:
+        click.echo(json.dumps({"store": report.to_json(), "localCache": asdict(cached)}), err=True)
+        return
+    print_line(f"store: {report}", err=True)
+    if cached.hits or cached.misses:
+        print_line(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)

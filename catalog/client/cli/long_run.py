@@ -1,0 +1,88 @@
+"""A command that runs on and on, as people and Prometheus see it while it does."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from interbed.storage.base.fileio.cached.counts import COUNTER
+from interbed.storage.base.fileio.stores.tally import requests_so_far
+from interbed.storage.base.terminal import escaped
+
+REFRESH_PER_SECOND = 2
+
+
+class StoreMetrics:
+    """A collector of Prometheus: what this process has asked object stores for, and what its cache spared it.
+
+    See docs/stores.md.
+    """
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures at this time."""
+        kinds = requests_so_far().kinds
+        for name, attribute, meaning in (
+            ("requests", "requests", "Requests to object stores, by kind."),
+            ("failed_requests", "failed", "Those that ended with an error."),
+            ("read_bytes", "read_bytes", "Bytes of files that came from object stores."),
+            ("written_bytes", "written_bytes", "Bytes of files that went to object stores."),
+            ("wait_seconds", "wait_seconds", "Time that requests took, added up."),
+        ):
+            family = CounterMetricFamily(f"interbed_store_{name}", meaning, labels=["kind"])
+            for kind, counts in sorted(kinds.items()):
+                family.add_metric([kind], getattr(counts, attribute))
+            yield family
+        cached = COUNTER.counts
+        for name, meaning in (
+            ("hits", "Blocks of files that the local cache had."),
+            ("misses", "Blocks of files that the local cache did not have."),
+            ("hit_bytes", "Bytes of the blocks that the local cache had."),
+            ("missed_bytes", "Bytes of the blocks that the local cache did not have."),
+            ("damaged", "Files of the local cache that were thrown away because they were damaged."),
+            ("evicted", "Files of the local cache that made room for others."),
+        ):
+            yield CounterMetricFamily(f"interbed_local_cache_{name}", meaning, value=getattr(cached, name))
+
+
+@contextmanager
+def shown_line(line: Callable[[], str], *, thread_name: str) -> Iterator[None]:
+    """Shows a line on standard error while the block runs, which is renewed; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    done = threading.Event()
+    with Live(Text(escaped(line())), console=console, auto_refresh=False, transient=True) as live:
+
+        def renew() -> None:
+            while not done.wait(1 / REFRESH_PER_SECOND):
+                live.update(Text(escaped(line())), refresh=True)
+
+        thread = threading.Thread(target=renew, name=thread_name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+@contextmanager
+def served_metrics(metrics: Collector, host: str, port: int) -> Iterator[int]:
+    """Serve the metrics, and those of stores, while the block runs, on a free port where it is 0; yields the port."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    registry.register(StoreMetrics())
+    server, thread = start_http_server(port, host, registry)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

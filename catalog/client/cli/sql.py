@@ -1,0 +1,106 @@
+"""The command that carries out SQL on DuckDB: `interbed sql "SELECT … FROM shop.orders"`, and changes of rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from interbed.catalog.client.cli.common import done
+from interbed.catalog.client.cli.group import CatalogChoice, with_catalog
+from interbed.catalog.client.cli.row_options import chosen_form, output_options
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+
+if TYPE_CHECKING:
+    from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables
+
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE_INTO")
+
+
+@click.command()
+@click.argument("query")
+@output_options
+@click.pass_context
+def sql(context: click.Context, query: str, form: str | None, as_json: bool, output: Path | None) -> None:
+    """Query tables in SQL, by DuckDB: interbed sql "SELECT sum(amount) FROM shop.orders"
+
+    Tables are named DATABASE.TABLE, system tables shop."orders$files". Of each only the columns that the query needs
+    are read. INSERT, UPDATE, DELETE and MERGE change rows of one table, as one commit. Needs the extra
+    interbed[duckdb].
+    """
+    form = chosen_form(form, output, as_json)
+    try:
+        import duckdb
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise NotSupportedError(
+            f"`interbed sql` needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
+        ) from error
+    from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables
+
+    with context.ensure_object(CatalogChoice).catalog() as catalog, duckdb.connect() as connection:
+        tables = CatalogTables(catalog, connection)
+        with _naming_errors(duckdb.Error, tables.failures):
+            kind = _kind(duckdb, query)
+            if kind not in _CHANGES:
+                _show(tables, query, form, output)
+            elif output is None:
+                _change(tables, query, as_json=as_json)
+            else:
+                raise click.UsageError("--output takes the rows of a SELECT; a statement that changes rows has none.")
+
+
+def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
+    import pyarrow as pa
+
+    from interbed.catalog.client.cli.forms.row_formats import write_rows
+
+    tables.define(query)
+    relation = tables.connection.sql(query)
+    if relation is None:
+        raise InvalidInputError("The query has no rows to show; write SELECT ….")
+    write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
+
+
+def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
+    from interbed.catalog.client.cli.statements.carry_out import carry_out
+    from interbed.catalog.client.cli.statements.parse import parse_statement
+    from interbed.catalog.client.cli.statements.source_files import SourceFiles
+
+    changed = carry_out(tables, parse_statement(query, SourceFiles(tables).prepare))
+    done(str(changed), changed.to_json(), as_json)
+
+
+def _kind(duckdb: Any, query: str) -> str:
+    """What a statement is, by DuckDB's word; raises NotSupportedError for what is not carried out."""
+    from interbed.catalog.client.cli.statements.parse import not_carried_out
+
+    try:
+        statements = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise InvalidInputError(f"The statement is no SQL: {error}.") from error
+    if len(statements) != 1:
+        raise InvalidInputError(f"`interbed sql` takes one statement, not {len(statements)} statements.")
+    kind = str(statements[0].type).rpartition(".")[2]
+    if kind not in ("SELECT", *_CHANGES):
+        raise not_carried_out(query.split(maxsplit=1)[0].upper())
+    return kind
+
+
+@contextmanager
+def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iterator[None]:
+    """Raise interbed's errors for those of DuckDB; of what reading a table ended with DuckDB shows a traceback."""
+    try:
+        yield
+    except InterbedError:
+        raise
+    except Exception as error:
+        if failures:
+            raise failures[0] from error
+        if isinstance(error, kind):
+            raise InvalidInputError(str(error)) from error
+        raise
+
+
+with_catalog(sql)

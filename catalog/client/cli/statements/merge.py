@@ -1,0 +1,139 @@
+"""What a MERGE INTO changes: DuckDB joins the rows of a snapshot with those of the source, clause by clause."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.catalog.client.cli.forms.duckdb_tables import quoted
+from interbed.catalog.client.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
+from interbed.catalog.client.cli.statements.parse import MergeClause, MergeStatement
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.exact_decimal import cast_exactly
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.changed_rows import SnapshotRows
+from interbed.storage.write.kept_updates import UpdateCheck
+
+_TARGET, _SOURCE = "interbed_target", "interbed_source"
+
+
+@dataclass(slots=True)
+class MergeChanges:
+    """Rows that go, rows with new values, and new rows."""
+
+    deleted: list[pa.RecordBatch] = field(default_factory=list)
+    updated: list[pa.RecordBatch] = field(default_factory=list)
+    inserted: list[pa.RecordBatch] = field(default_factory=list)
+
+
+class MergeStatementPlan:
+    """A MERGE whose names are those of its table; the source is read once for each try."""
+
+    def __init__(self, connection: Any, table: Table, statement: MergeStatement) -> None:
+        self.name = statement.target.name
+        self._connection = connection
+        self._statement = statement
+        self._table = table
+        self._values = NewValues(table, self.name)
+        self._check = UpdateCheck(table.schema, f"MERGE of '{self.name}'", nulls_keep=True)
+        self._target = f"{_TARGET} AS {quoted(statement.target.alias)}"
+        self._source = f"{_SOURCE} AS {quoted(statement.source_alias)}"
+        for clause in statement.clauses:
+            if clause.action == "UPDATE" and clause.values is not None:
+                check_keys_stay(table, self._values.columns(clause.values), "MERGE")
+            if (clause.action == "INSERT") == (clause.matched or clause.by_source):
+                raise InvalidInputError("A MERGE inserts WHEN NOT MATCHED, and updates or deletes otherwise.")
+
+    def changes(self, rows: SnapshotRows) -> MergeChanges:
+        """The changes of the rows of a snapshot, which are held in memory.
+
+        Raises InvalidInputError where a row of the table goes with several of the source.
+        """
+        target = pa.Table.from_batches(rows.batches(), schema=rows.arrow_schema)
+        self._connection.register(_TARGET, target.append_column(ROW, pa.array(range(target.num_rows), pa.int64())))
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_SOURCE} AS SELECT * FROM {self._statement.source}")
+        found = MergeChanges()
+        earlier: dict[tuple[bool, bool], list[str]] = {}
+        changed: list[Any] = []
+        for clause in self._statement.clauses:
+            before = earlier.setdefault((clause.matched, clause.by_source), [])
+            condition = f"coalesce(({clause.condition or 'true'}), false)"
+            where = " AND ".join([condition, *(f"NOT {each}" for each in before)])
+            before.append(condition)
+            if clause.action == "INSERT":
+                found.inserted += self._inserted(clause, where)
+                continue
+            expressions = {} if clause.action == "DELETE" else self._assigned(clause)
+            result = self._rows_of(clause, expressions, where)
+            if not result.num_rows:
+                continue
+            changed.append(result.column(ROW).combine_chunks())
+            [batch] = target.take(result.column(ROW)).combine_chunks().to_batches()
+            if clause.action == "DELETE":
+                found.deleted.append(batch)
+            else:
+                self._check_keys(batch, result)
+                others = [name for name in expressions if name not in self._table.primary_keys]
+                made = replaced(batch, result, others, self._values)
+                self._check.check(batch, made)
+                found.updated.append(made)
+        self._check_once(changed, target)
+        return found
+
+    def _rows_of(self, clause: MergeClause, expressions: dict[str, str], where: str) -> Any:
+        target, source, on = self._target, self._source, self._statement.on
+        join = f"{target} ANTI JOIN {source}" if clause.by_source else f"{target} JOIN {source}"
+        row = f"{quoted(self._statement.target.alias)}.{ROW}"
+        columns = ", ".join([row, *(f"({value}) AS {quoted(name)}" for name, value in expressions.items())])
+        return self._connection.sql(f"SELECT {columns} FROM {join} ON ({on}) WHERE {where}").to_arrow_table()
+
+    def _inserted(self, clause: MergeClause, where: str) -> list[pa.RecordBatch]:
+        values = self._of_source() if clause.values is None else self._values.columns(clause.values)
+        columns = ", ".join(f"({value}) AS {quoted(name)}" for name, value in values.items())
+        found = self._connection.sql(
+            f"SELECT {columns} FROM {self._source} ANTI JOIN {self._target} ON ({self._statement.on}) WHERE {where}"
+        ).to_arrow_table()
+        return [self._values.batch(batch, list(values)) for batch in found.to_batches()]
+
+    def _assigned(self, clause: MergeClause) -> dict[str, str]:
+        return self._of_source() if clause.values is None else self._values.columns(clause.values)
+
+    def _of_source(self) -> dict[str, str]:
+        """All columns of the table, as columns of the source of the same names."""
+        alias = quoted(self._statement.source_alias)
+        known = {row[0].lower() for row in self._connection.execute(f"DESCRIBE {_SOURCE}").fetchall()}
+        missing = [name for name in self._values.names if name.lower() not in known]
+        if missing:
+            raise InvalidInputError(
+                f"The source of the MERGE lacks the column '{missing[0]}' of {self.name}; name the columns that it "
+                "has: UPDATE SET a = s.a, INSERT (a) VALUES (s.a)."
+            )
+        return {name: f"{alias}.{quoted(name)}" for name in self._values.names}
+
+    def _check_keys(self, batch: pa.RecordBatch, result: Any) -> None:
+        """Where all columns are taken from the source, those of the key have to be the same."""
+        for name in self._table.primary_keys:
+            if name in result.column_names:
+                new: Any = self._values.fitting(result.column(name).combine_chunks(), name)
+                if not pc.all(pc.equal(cast_exactly(new, batch.column(name).type), batch.column(name))).as_py():
+                    raise NotSupportedError(
+                        f"The MERGE would change '{name}', a column of the primary key of {self.name}; let ON compare "
+                        "the whole key, or name the columns to be set."
+                    )
+
+    def _check_once(self, changed: Sequence[Any], target: pa.Table) -> None:
+        if not changed:
+            return
+        counts: Any = pa.concat_arrays(changed).value_counts()
+        more_than_once: Any = pc.greater(counts.field("counts"), pa.scalar(1, pa.int64()))
+        twice = counts.filter(more_than_once)
+        if len(twice):
+            row = twice.field("values")[0].as_py()
+            names = self._table.primary_keys or self._values.names
+            shown = ", ".join(f"{name} = {target.column(name)[row]}" for name in names)
+            raise InvalidInputError(
+                f"The MERGE matches a row of {self.name} ({shown}) with several rows of the source, so that it is "
+                "undecided what becomes of it. Make the source have one row for each."
+            )

@@ -1,0 +1,268 @@
+"""The directory of a table as a whole: taken away in an order that never shows half a table, and looked at before a
+new table moves in.
+
+A drop deletes what the table has made (storage.version.own_files) and leaves what is foreign, with the directory.
+
+It moves the directory out of sight in one step and deletes it there. Where the store can't do that, or where something
+foreign has to keep its place, it notes itself in the directory (`.dropped`) and deletes the table's first schema, which
+is the step: a table is what its schema files say. Then the rest goes, and the note last: a process that finds it beside
+no first schema knows that nobody misses the rest, and deletes it, so that old rows never come back with the next table
+of that name.
+"""
+
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from interbed.catalog.client.errors import TableExistsError
+from interbed.catalog.client.files.own_directory import delete_own_directory, without_foreign
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.api import FileIO, FileStatus
+from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.fileio.links import is_link
+from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.table.opening import open_store
+from interbed.storage.version.own_files import OwnFiles, own_files
+from interbed.storage.version.own_names import OF_TABLE, shortened
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_FIRST_SCHEMA = "schema/schema-0"
+DROPPED = ".dropped"
+"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
+
+In the directory of a table: it is being deleted in its place.
+"""
+
+
+def delete_table_files(file_io: FileIO, location: str) -> None:
+    """Delete what a table has made in its directory, and the directory if nothing else is in it; there may be none.
+
+    What is foreign stays, which is logged. Of a link only the link goes. Raises StorageAccessError.
+    """
+    if is_link(file_io, location):
+        remove_link(file_io, location)
+        return
+    found = surveyed(file_io, location)
+    if not found.foreign and drop_directory(file_io, location):
+        return
+    if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
+        _take_out_of_sight(file_io, location)
+    elif not file_io.exists(f"{location}/{DROPPED}"):
+        # No table: what is known of a table's files goes without a note.
+        _delete_tree(file_io, location)
+        return
+    _delete_dropped(file_io, location)
+
+
+def remove_link(file_io: FileIO, location: str) -> None:
+    """Remove a link in the place of a table or a database, and nothing of what it leads to."""
+    _log.warning("Removed the link %s alone: what is in %s stays.", location, os.path.realpath(location))
+    file_io.delete(location)
+
+
+def _take_out_of_sight(file_io: FileIO, location: str) -> None:
+    """Note the drop and delete the first schema."""
+    first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{DROPPED}"
+    try:
+        file_io.overwrite(note, b"")
+    except StorageAccessError:
+        # Where a quota leaves no room for a file more, the schema itself becomes the note.
+        if not renames_directories(file_io) or not file_io.rename(first, note):
+            raise
+    else:
+        file_io.delete(first)
+
+
+def finish_drop(file_io: FileIO, location: str) -> bool:
+    """Delete what a drop that was killed has left of a table's directory; whether there was any."""
+    if is_link(file_io, location) or not _is_dropped(file_io, location):
+        return False
+    _log.info("Deleting what a drop has left in %s.", location)
+    _delete_dropped(file_io, location)
+    return True
+
+
+def _is_dropped(file_io: FileIO, location: str) -> bool:
+    """Whether the note of a drop is there, and the first schema is not, with which the drop would not have begun."""
+    return file_io.exists(f"{location}/{DROPPED}") and not file_io.exists(f"{location}/{_FIRST_SCHEMA}")
+
+
+def surveyed(file_io: FileIO, location: str) -> OwnFiles:
+    """What is in a table's directory, as far as the table has made it, and what is foreign."""
+    return own_files(file_io, location, lambda: open_store(location, file_io))
+
+
+def _delete_dropped(file_io: FileIO, location: str) -> None:
+    """Delete the own files of a directory whose table is gone, and the note that says so last.
+
+    Another process may do the same, come to the end, and make a new table here: only files that are there by now go,
+    those whose names come again first, and it is looked again before each request.
+    """
+    found = surveyed(file_io, location)
+    note = f"{location}/{DROPPED}"
+    files = [path for path in found.files if path != note]
+    files.sort(key=lambda path: not path.startswith((f"{location}/schema/", f"{location}/snapshot/")))
+    for start in range(0, len(files), _BATCH):
+        if not _is_dropped(file_io, location):
+            return
+        # A thousand by a request; what stays is tried once more, for its error.
+        file_io.delete_quietly(files[start : start + _BATCH])
+    left = set(surveyed(file_io, location).files).intersection(files)
+    if left and _is_dropped(file_io, location):
+        delete_all_files(file_io, sorted(left))
+    if renames_directories(file_io):
+        # Directories that are there without files; one that is not empty any more stays.
+        for path in without_foreign(found.directories, found.foreign):
+            with suppress(StorageAccessError, FileNotFoundError):
+                file_io.delete(path)
+    file_io.delete(note)
+    if found.foreign:
+        _say_left(location, found.foreign)
+    elif renames_directories(file_io):
+        with suppress(StorageAccessError):
+            file_io.delete(location)
+
+
+def _say_left(location: str, foreign: Sequence[str]) -> None:
+    _log.warning(
+        "Left %s, for it holds what no table has made: %s. Move it away, or delete it yourself.",
+        location,
+        shortened(foreign, location),
+    )
+
+
+def drop_directory(file_io: FileIO, location: str) -> bool:
+    """Take a table's directory out of sight in one step and delete it; False where the store can't rename in one step.
+
+    Directories that a killed process took out of sight are deleted, too, as far as that goes.
+    """
+    hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
+    if file_io.scheme != "file" or is_link(file_io, hidden):
+        return False
+    moved = f"{hidden}/{uuid.uuid4()}"
+    # A writer that is still at work may make the directory anew; it finds no table there.
+    if file_io.rename(location, moved):
+        _delete_tree(file_io, moved)
+    remove_dropped(file_io, location)
+    return True
+
+
+def remove_dropped(file_io: FileIO, location: str) -> list[str]:
+    """Delete what killed processes took out of sight beside a table's directory, as far as that goes; what it was."""
+    hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
+    removed: list[str] = []
+    if is_link(file_io, hidden) or not file_io.exists(hidden):
+        return removed
+    try:
+        for entry in file_io.list(hidden):
+            if entry.is_directory and delete_tree(file_io, entry.path):
+                removed.append(entry.path)  # noqa: PERF401 (what was removed before an error counts)
+        file_io.delete(hidden)
+    except (StorageAccessError, FileNotFoundError) as error:
+        # Another process is at it, or drops a table of its own.
+        _log.debug("Left %s: %s", hidden, error)
+    return removed
+
+
+def delete_tree(file_io: FileIO, directory: str) -> bool:
+    """Delete what a table has made in a directory that no table is in any more; whether the directory is gone."""
+    return not is_link(file_io, directory) and _delete_tree(file_io, directory)
+
+
+def check_no_remains(file_io: FileIO, location: str) -> None:
+    """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was.
+
+    What a drop is known to have left there is deleted.
+    """
+    if finish_drop(file_io, location):
+        return
+    parts = ("snapshot", "tag", "branch", "changelog", "consumer")
+    for part, entries in zip(
+        parts, asked_at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
+    ):
+        left = sorted(e.name for e in entries if not e.name.startswith(".") and _is_version(file_io, part, e))
+        if left:
+            raise TableExistsError(
+                f"{location}/{part} holds {left[-1]} of a table that was not dropped to the end, which would come "
+                "back; remove the directory."
+            )
+
+
+def _is_version(file_io: FileIO, part: str, entry: FileStatus) -> bool:
+    """Whether the next table of that place would take it for one of its versions; foreign files it passes over."""
+    if part == "branch":
+        return entry.is_directory and file_io.exists(f"{entry.path}/{_FIRST_SCHEMA}")
+    return not entry.is_directory and OF_TABLE[part].fullmatch(entry.name) is not None
+
+
+def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
+    """Delete the schema file of a table that was not created after all, and directories that are empty without it."""
+    file_io.delete_quietly([schema_path])
+    for directory in (schema_path.rpartition("/")[0], location):
+        try:
+            file_io.delete(directory)
+        except (StorageAccessError, FileNotFoundError):
+            # There is something else in it, or an empty directory stays: the caller has a better error to report.
+            return
+
+
+def remove_if_empty(file_io: FileIO, location: str) -> bool:
+    """Remove the directories of a table that was not created after all, unless there is a file in them; whether they
+    are gone.
+
+    Each goes only if it is empty, so that a table stays whose files come meanwhile.
+    """
+    try:
+        return (
+            not is_link(file_io, location)
+            and _is_without_files(file_io, location)
+            and _delete_directories(file_io, location)
+        )
+    except (StorageAccessError, FileNotFoundError) as error:
+        # A file has come, or they are empty directories that stay.
+        _log.debug("Left %s: %s", location, error)
+        return False
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file has not got its name yet, or never gets one: whoever is about to give it one finds it gone then,
+    and says so, or begins anew.
+    """
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _is_without_files(file_io: FileIO, location: str) -> bool:
+    return all(
+        not e.is_link and (_is_without_files(file_io, e.path) if e.is_directory else is_hidden(e.name))
+        for e in file_io.list(location)
+    )
+
+
+def _delete_directories(file_io: FileIO, location: str) -> bool:
+    for entry in file_io.list(location):
+        if entry.is_directory:
+            _delete_directories(file_io, entry.path)
+        elif is_hidden(entry.name):
+            file_io.delete(entry.path)
+    file_io.delete(location)
+    return True
+
+
+def _delete_tree(file_io: FileIO, path: str) -> bool:
+    """Delete what a table has made in a directory into which somebody may still be writing; whether it is gone.
+
+    The schemas go last, for they say how files are named. Raises StorageAccessError for what is the table's and stays.
+    """
+    schemas = f"{path}/schema/"
+    foreign = delete_own_directory(
+        file_io, path, lambda: surveyed(file_io, path), last=lambda file: file.startswith(schemas)
+    )
+    if foreign:
+        _say_left(path, foreign)
+    return not foreign

@@ -1,0 +1,364 @@
+"""The system tables of a whole catalog, in its database `sys`: `catalog.get_table("sys.tables").scan().to_arrow()`.
+
+`sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options`, with Paimon's names and columns
+(documentation: concepts/system-tables, global system tables), and `sys.table_health`, which is our own. What an option
+keeps secret is masked.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from interbed.catalog.client.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier
+from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.partition import Partition, epoch_millis, partition_name
+from interbed.further_tables import FURTHER_TABLES
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.shown_text import masked
+from interbed.storage.meta.options.core import PATH
+from interbed.storage.meta.schema.outline import SchemaOutline
+from interbed.storage.views.system.column import Row, bigint, integer, text
+from interbed.storage.views.system.rows_table import RowsTable
+
+if TYPE_CHECKING:
+    from interbed.storage.table.table import Table
+
+_log = logging.getLogger(__name__)
+
+ALL_TABLES = "tables"
+ALL_PARTITIONS = "partitions"
+ALL_TABLE_OPTIONS = "all_table_options"
+CATALOG_OPTIONS = "catalog_options"
+TABLE_HEALTH = "table_health"
+
+_TABLE_TYPE = "type"
+_OWNER, _CREATED_AT, _CREATED_BY, _UPDATED_AT, _UPDATED_BY = "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"
+_NOTHING_KNOWN: Row = (None, None, None, None)
+_FILE_FIGURES = frozenset({"file_size_in_bytes", "file_count", "last_file_creation_time"})
+
+
+class ShownCatalog(Protocol):
+    """What these tables show a catalog by; its methods are those of interbed.catalog.client.api."""
+
+    name: str
+    options: CatalogOptions
+
+    @property
+    def warehouse(self) -> str:
+        """The root directory of databases."""
+        ...
+
+    @property
+    def described(self) -> str:
+        """The catalog in messages."""
+        ...
+
+    def list_databases(self) -> list[str]:
+        """The databases' names."""
+        ...
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of a database's tables."""
+        ...
+
+    def get_table(self, identifier: str | Identifier) -> "Table":
+        """A table by name."""
+        ...
+
+    def table_outline(self, identifier: str | Identifier) -> SchemaOutline:
+        """What can be made out of a table's schema."""
+        ...
+
+    def list_partitions(self, identifier: str | Identifier) -> list[Partition]:
+        """A table's partitions with their figures."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalTableKind:
+    """One system table of catalogs: its columns, and what makes its rows of those that are wanted."""
+
+    columns: "tuple[pa.Field[Any], ...]"
+    rows: Callable[[ShownCatalog, Collection[str]], Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class GlobalTable(RowsTable):
+    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of FURTHER_TABLES."""
+
+    name: str
+    catalog: ShownCatalog
+    kind: str
+
+    @staticmethod
+    def of(catalog: ShownCatalog, name: str) -> "GlobalTable":
+        """The system table of that name, in any case's letters; TableNotFoundError naming those that there are."""
+        names = global_tables(catalog)
+        if name.lower() not in names:
+            raise TableNotFoundError(
+                f"There is no table '{SYSTEM_DATABASE}.{name}' in {catalog.described}; in {SYSTEM_DATABASE} "
+                f"there are {', '.join(names)}."
+            )
+        return GlobalTable(f"{SYSTEM_DATABASE}.{name.lower()}", catalog, name.lower())
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema(_kind_named(self.kind).columns)
+
+    def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        return _kind_named(self.kind).rows(self.catalog, wanted)
+
+    def copy(self, dynamic_options: Mapping[str, object]) -> "GlobalTable":
+        """The same; no option changes what it shows."""
+        return self
+
+
+def global_tables(catalog: ShownCatalog) -> list[str]:
+    """The names of the system tables that the catalog has, sorted."""
+    names = (*GLOBAL_TABLES, *FURTHER_TABLES)
+    return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
+
+
+def _kind_named(name: str) -> GlobalTableKind:
+    own = GLOBAL_TABLES.get(name)
+    if own is not None:
+        return own
+    module, _, attribute = FURTHER_TABLES[name].partition(":")
+    kind: GlobalTableKind = getattr(import_module(module), attribute)
+    return kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A table with its options, the path among them; `table` is None for one that this version can't read."""
+
+    identifier: Identifier
+    options: Mapping[str, str]
+    partitioned: bool
+    keyed: bool
+    table: "Table | None"
+
+
+def _all_tables(catalog: ShownCatalog) -> Iterator[_Shown]:
+    for database in sorted(catalog.list_databases()):
+        if database == SYSTEM_DATABASE:
+            continue
+        try:
+            names = catalog.list_tables(database)
+        except DatabaseNotFoundError:
+            # It was dropped while we look, as a table may be.
+            continue
+        for name in names:
+            try:
+                yield _shown(catalog, Identifier(database, name))
+            except (TableNotFoundError, DatabaseNotFoundError):
+                continue
+            except StorageAccessError as error:
+                _log.warning("The table '%s.%s' can't be shown: %s", database, name, error)
+
+
+def _shown(catalog: ShownCatalog, identifier: Identifier) -> _Shown:
+    try:
+        table = catalog.get_table(identifier)
+    except UNREADABLE as error:
+        _log.warning("The table '%s' can't be read, and is shown as far as it is known: %s", identifier, error)
+        outline = catalog.table_outline(identifier)
+        return _Shown(
+            identifier=identifier,
+            options={**outline.options, PATH: outline.location},
+            partitioned=bool(outline.partition_keys),
+            keyed=bool(outline.primary_keys),
+            table=None,
+        )
+    return _Shown(
+        identifier=identifier,
+        options={**table.schema.options, PATH: table.location},
+        partitioned=bool(table.partition_keys),
+        keyed=bool(table.primary_keys),
+        table=table,
+    )
+
+
+def _millis(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _figures_of(table: "Table", *, files: bool) -> Row:
+    """Records and, if they are wanted, bytes, files and the newest file's time; null for what is not known."""
+    latest = table.latest_snapshot()
+    if latest is None or not files:
+        return (None if latest is None else latest.total_record_count, None, None, None)
+    # Only these need the manifests of every table to be read.
+    sums = table.partition_sums().values()
+    created = [epoch_millis(s.created_millis) for s in sums]
+    newest = max(created, default=None)
+    return (latest.total_record_count, sum(s.bytes for s in sums), sum(s.files for s in sums), newest)
+
+
+def _known_figures(shown: _Shown, *, files: bool) -> Row:
+    if shown.table is None:
+        return _NOTHING_KNOWN
+    try:
+        return _figures_of(shown.table, files=files)
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The figures of the table '%s' can't be shown: %s", shown.identifier, error)
+        return _NOTHING_KNOWN
+
+
+def _tables(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
+    files = not _FILE_FIGURES.isdisjoint(wanted)
+    return [
+        (
+            shown.identifier.database,
+            shown.identifier.table,
+            shown.options.get(_TABLE_TYPE, "table"),
+            shown.partitioned,
+            shown.keyed,
+            shown.options.get(_OWNER),
+            _millis(shown.options.get(_CREATED_AT)),
+            shown.options.get(_CREATED_BY),
+            _millis(shown.options.get(_UPDATED_AT)),
+            shown.options.get(_UPDATED_BY),
+            *_known_figures(shown, files=files),
+        )
+        for shown in _all_tables(catalog)
+    ]
+
+
+def _partitions(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
+    return [
+        (
+            shown.identifier.database,
+            shown.identifier.table,
+            partition_name(partition.spec),
+            partition.record_count,
+            partition.file_size_in_bytes,
+            partition.file_count,
+            partition.last_file_creation_time,
+            partition.done,
+        )
+        for shown in _all_tables(catalog)
+        if shown.partitioned and shown.table is not None
+        for partition in _known_partitions(catalog, shown.identifier)
+    ]
+
+
+def _known_partitions(catalog: ShownCatalog, identifier: Identifier) -> Sequence[Partition]:
+    try:
+        return catalog.list_partitions(identifier)
+    except (TableNotFoundError, DatabaseNotFoundError):
+        return []
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The partitions of the table '%s' can't be shown: %s", identifier, error)
+        return []
+
+
+def _all_table_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
+    return [
+        (shown.identifier.database, shown.identifier.table, key, masked(key, value))
+        for shown in _all_tables(catalog)
+        for key, value in sorted(shown.options.items())
+    ]
+
+
+def _table_health(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
+    looks = not _HEALTH_FIGURES.isdisjoint(wanted)
+    return [
+        (shown.identifier.database, shown.identifier.table, *(_health_of(shown) if looks else _HEALTH_UNKNOWN))
+        for shown in _all_tables(catalog)
+    ]
+
+
+def _health_of(shown: _Shown) -> Row:
+    """The figures of a table's health; null for those of one that can't be read."""
+    if shown.table is None:
+        return _HEALTH_UNKNOWN
+    try:
+        found = shown.table.health()
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The health of the table '%s' can't be shown: %s", shown.identifier, error)
+        return _HEALTH_UNKNOWN
+    reasons = "; ".join(map(str, found.reasons))
+    return (found.score, reasons, *(getattr(found, figure) for figure in _HEALTH_COLUMNS.values()))
+
+
+def _catalog_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
+    return [(key, masked(key, value)) for key, value in sorted(catalog.options.raw.items())]
+
+
+def _said(*names: str) -> "tuple[pa.Field[Any], ...]":
+    return tuple(text(name, nullable=True) for name in names)
+
+
+def _figures(*names: str) -> "tuple[pa.Field[Any], ...]":
+    return tuple(bigint(name, nullable=True) for name in names)
+
+
+_FIGURES = _figures("record_count", "file_size_in_bytes", "file_count", "last_file_creation_time")
+
+_HEALTH_COLUMNS: Mapping[str, str] = {
+    "read_amplification": "read_amplification",
+    "runs_max": "runs_max",
+    "files": "files",
+    "file_size_in_bytes": "bytes",
+    "record_count": "rows",
+    "level0_files": "level0_files",
+    "small_files": "small_files",
+    "delete_ratio": "delete_ratio",
+    "vector_files": "vector_files",
+    "duplicate_ratio": "duplicate_ratio",
+    "pending_bytes": "pending_bytes",
+    "manifests": "manifests",
+    "snapshots": "snapshots",
+    "snapshots_due": "snapshots_due",
+    "snapshot_id": "snapshot_id",
+    "last_commit": "newest_millis",
+    "last_full_compaction": "last_full_millis",
+}
+"""The columns of `sys.table_health` behind score and reasons, each with the figure of TableHealth that it shows."""
+_RATIOS = frozenset({"read_amplification", "delete_ratio", "duplicate_ratio"})
+_HEALTH_FIGURES = frozenset({"score", "reasons", *_HEALTH_COLUMNS})
+_HEALTH_UNKNOWN: Row = (None,) * len(_HEALTH_FIGURES)
+
+GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
+    ALL_TABLES: GlobalTableKind(
+        columns=(
+            *_said("database_name", "table_name", "table_type"),
+            pa.field("partitioned", pa.bool_()),
+            pa.field("primary_key", pa.bool_()),
+            *_said(_OWNER),
+            *_figures("created_at"),
+            *_said("created_by"),
+            *_figures("updated_at"),
+            *_said("updated_by"),
+            *_FIGURES,
+        ),
+        rows=_tables,
+    ),
+    ALL_PARTITIONS: GlobalTableKind(
+        columns=(*_said("database_name", "table_name", "partition_name"), *_FIGURES, pa.field("done", pa.bool_())),
+        rows=_partitions,
+    ),
+    ALL_TABLE_OPTIONS: GlobalTableKind(
+        columns=_said("database_name", "table_name", "key", "value"), rows=_all_table_options
+    ),
+    TABLE_HEALTH: GlobalTableKind(
+        columns=(
+            *_said("database_name", "table_name"),
+            integer("score", nullable=True),
+            *_said("reasons"),
+            *(
+                pa.field(name, pa.float64()) if name in _RATIOS else bigint(name, nullable=True)
+                for name in _HEALTH_COLUMNS
+            ),
+        ),
+        rows=_table_health,
+    ),
+    CATALOG_OPTIONS: GlobalTableKind(columns=(text("key"), text("value")), rows=_catalog_options),
+}
+"""All kinds, by name."""

@@ -1,0 +1,338 @@
+"""A catalog over a Hive metastore: names and pointers there, schemas and data in the file system.
+
+Tables are registered exactly as Paimon's Hive catalog does (registration.py). The schema files are the truth
+about columns and options; the metastore gets a copy for Hive and for people.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from interbed.catalog.client.api import Catalog, Database, parse_table_name
+from interbed.catalog.client.errors import (
+    DatabaseNotFoundError,
+    NotAnInterbedTableError,
+    TableExistsError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.databases import HiveDatabases
+from interbed.catalog.client.hive.entries import Entries, unregistered
+from interbed.catalog.client.hive.locking.settings import LockSettings
+from interbed.catalog.client.hive.partitions import MetastorePartitions
+from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
+from interbed.catalog.client.hive.renames import HiveRenames
+from interbed.catalog.client.hive.repair import MetastoreRepair
+from interbed.catalog.client.hive.settings import hive_settings
+from interbed.catalog.client.hive.tables import HiveTables
+from interbed.catalog.client.hive.views import HiveViews
+from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter
+from interbed.catalog.client.options import CatalogOptions, LockMode
+from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
+from interbed.catalog.client.repair_report import RepairReport
+from interbed.catalog.client.staging import Fill, StagedTable
+from interbed.catalog.client.views import View
+from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.opening import schema_manager
+from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.iceberg.table import IcebergTable
+
+
+class HiveCatalog(Catalog):
+    """Databases and tables in a Hive metastore, ours or a Java one."""
+
+    def __init__(self, name: str, options: CatalogOptions) -> None:
+        super().__init__(name, options)
+        settings = hive_settings(options)
+        self.client = HiveMetastoreClient(
+            settings.uri, timeout_seconds=settings.timeout_seconds, transport=settings.transport
+        )
+        lock = LockSettings(
+            mode=options.lock_mode or LockMode.TRUE,
+            acquire_timeout_seconds=options.lock_acquire_timeout_millis / 1000,
+            check_max_sleep_seconds=options.lock_check_max_sleep_millis / 1000,
+        )
+        self._entries = Entries(
+            self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
+        )
+        self._databases = HiveDatabases(self._entries)
+        self._tables = HiveTables(self._entries)
+        self._views = HiveViews(self._entries)
+        # A server that is down is noticed here, not at the first table.
+        self.client.get_all_databases()
+
+    @property
+    def warehouse(self) -> str:
+        return self._entries.warehouse
+
+    @property
+    def file_io(self) -> FileIO:
+        return self._entries.file_io
+
+    @property
+    def is_case_sensitive(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.client.close()
+
+    # -- databases -------------------------------------------------------------------------------------------------
+
+    def list_databases(self) -> list[str]:
+        return self.client.get_all_databases()
+
+    def _get_database(self, name: str) -> Database:
+        return self._databases.get(name)
+
+    def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        self._databases.create(name, properties)
+
+    def _drop_database(self, name: str, *, cascade: bool) -> None:
+        self._databases.drop(
+            name, cascade=cascade, drop_table=lambda table: self.drop_table(table, ignore_if_not_exists=True)
+        )
+
+    def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
+        self._databases.alter(name, set_properties, remove_properties)
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def _list_tables(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._entries.our_tables(database, self.client.get_all_tables(database))
+
+    def list_iceberg_tables(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._entries.chosen(database, self.client.get_all_tables(database), is_of_iceberg)
+
+    def get_table(self, identifier: "str | Identifier") -> Table:
+        """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
+        try:
+            return super().get_table(identifier)
+        except TableNotFoundError as missing:
+            raise self._missing(TableName.parse(identifier).identifier, missing) from missing
+        except NotAnInterbedTableError as refused:
+            if self.instead_of_iceberg is not None and self._entry_of_iceberg(identifier) is not None:
+                raise NotAnInterbedTableError(f"{refused} {self.instead_of_iceberg}") from refused
+            found = self.get_iceberg_table(identifier)
+            if found is None:
+                raise
+        # What reads tables by name shares what it uses of them.
+        return cast(Table, found)
+
+    def _missing(self, identifier: Identifier, error: TableNotFoundError) -> TableNotFoundError:
+        """The error for a table that the metastore does not know; another one where its files are in its place."""
+        with contextlib.suppress(InterbedError):
+            if not self._entries.has_table(identifier):
+                location = self._entries.new_table_location(identifier)
+                if schema_manager(self._entries.path(location), self.file_io).latest() is not None:
+                    return unregistered(identifier, location)
+        return error
+
+    def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
+        entry = self._entry_of_iceberg(identifier)
+        if entry is None:
+            return None
+        # By use: pyiceberg loads slowly, and is not there for everybody.
+        from interbed.catalog.client.hive.iceberg_home import registered_table
+
+        name = TableName.parse(identifier).identifier
+        return registered_table(self.client, name, entry, self._entries.lock, self.options.raw)
+
+    def _entry_of_iceberg(self, identifier: "str | Identifier") -> Any:
+        """The metastore's entry of a table of Iceberg's; None for another one, and for a branch or system table."""
+        name = TableName.parse(identifier)
+        if name.branch is not None or name.system is not None:
+            return None
+        entry = self.client.get_table(name.identifier.database, name.identifier.table)
+        return entry if is_of_iceberg(entry) else None
+
+    def _load_table(self, identifier: Identifier) -> Table:
+        store = self._entries.open(identifier, self._entries.table(identifier))
+        environment = replace(store.environment, alter=partial(self._tables.alter, identifier))
+        return Table(str(identifier), replace(store, environment=environment))
+
+    def _location_of(self, identifier: Identifier) -> str:
+        return self._entries.path(self._entries.locations.of(self._entries.table(identifier)))
+
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None:
+        self._tables.create(identifier, schema, path, fill)
+
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+        self._tables.replace(identifier, schema, fill)
+
+    def stage_table(
+        self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
+    ) -> StagedTable:
+        name = parse_table_name(identifier)
+        if create and "path" not in schema.options:
+            self._tables.make_room(name)
+        return super().stage_table(name, schema, replace=replace, create=create)
+
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        location = self._entries.free_table_location(identifier) if path is None else self._entries.uri(path)
+        return self._entries.file_io, self._entries.path(location)
+
+    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        try:
+            self._tables.drop(parse_table_name(identifier))
+        except (TableNotFoundError, DatabaseNotFoundError):
+            if not ignore_if_not_exists:
+                raise
+
+    def rename_table(
+        self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
+    ) -> None:
+        old, new = parse_table_name(source), parse_table_name(target)
+        if ignore_if_not_exists and not self._entries.has_table(old):
+            return
+        HiveRenames(self._entries).rename(old, new)
+
+    def alter_table(
+        self,
+        identifier: "str | Identifier",
+        changes: Sequence[SchemaChange] | SchemaChange,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        branch = branch_to_alter(identifier)
+        if branch is not None:
+            # No metastore knows of branches.
+            self.get_table(branch).store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+            return
+        name = parse_table_name(identifier)
+        if ignore_if_not_exists and not self._entries.has_table(name):
+            return
+        self._tables.alter(name, list(changes) if isinstance(changes, Sequence) else [changes])
+
+    def table_exists_in_metastore(self, identifier: Identifier) -> bool:
+        """Whether the metastore has a table of that name, in whatever format."""
+        return self._entries.has_table(identifier)
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def list_views(self, database: str) -> list[str]:
+        return self._views.names(database)
+
+    def get_view(self, identifier: "str | Identifier") -> View:
+        return self._views.get(parse_table_name(identifier))
+
+    def create_view(
+        self,
+        identifier: "str | Identifier",
+        view: View,
+        ignore_if_exists: bool = False,
+        *,
+        replace: bool = False,
+    ) -> None:
+        try:
+            self._views.create(parse_table_name(identifier), view, replace=replace)
+        except TableExistsError:
+            if not ignore_if_exists:
+                raise
+
+    def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        try:
+            self._views.drop(parse_table_name(identifier))
+        except ViewNotFoundError:
+            if not ignore_if_not_exists:
+                raise
+
+    def rename_view(self, source: "str | Identifier", target: "str | Identifier") -> None:
+        self._views.rename(parse_table_name(source), parse_table_name(target))
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    def create_partitions(
+        self,
+        identifier: "str | Identifier",
+        partitions: PartitionSpecs,
+        ignore_if_exists: bool = True,
+    ) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        specs = [_complete(store, spec) for spec in partition_specs(partitions)]
+        if _has_partitions(store, entry):
+            self._registered(name, store).create(entry, specs, if_not_exists=ignore_if_exists)
+
+    def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        if partitions and _has_partitions(store, entry):
+            self._registered(name, store).report(partitions)
+
+    def drop_partitions(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        if not partitions or not _has_partitions(store, entry):
+            super().drop_partitions(name, partitions)
+            return
+        registered = self._registered(name, store)
+        wanted = [_text(store, spec) for spec in partition_specs(partitions)]
+        specs = wanted
+        if any(len(spec) < len(store.schema.partition_keys) for spec in wanted):
+            specs = [s for s in registered.specs() if any(spec.items() <= s.items() for spec in wanted)]
+        # The rows first: what a process that dies has not taken away is an entry of a partition without rows, and not
+        # rows that other engines do not find.
+        super().drop_partitions(name, partitions)
+        with self._entries.hold(name):
+            # A writer that came in between has registered its partition anew, and that stays.
+            filled = [store.paths.in_directories(p.spec) for p in partitions_of(self.get_table(name))]
+            registered.drop([spec for spec in specs if spec not in filled])
+
+    # -- repair ----------------------------------------------------------------------------------------------------
+
+    def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.catalog()
+        return repair.report
+
+    def repair_database(self, name: str, *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.database(name)
+        return repair.report
+
+    def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.table(parse_table_name(identifier))
+        return repair.report
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _registered(self, identifier: Identifier, store: TableStore) -> MetastorePartitions:
+        return MetastorePartitions(self.client, identifier, store.paths, self._entries.locations)
+
+    def _repair(self, dry_run: bool) -> MetastoreRepair:
+        return MetastoreRepair(self._entries, self._databases, self._tables, dry_run=dry_run)
+
+
+def _has_partitions(store: TableStore, entry: object) -> bool:
+    return bool(getattr(entry, "partitionKeys", None)) and is_partitioned_in_metastore(store.schema)
+
+
+def _complete(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+    """The specification with all columns, in the text of directories; InvalidInputError."""
+    return store.paths.directory_spec(store.paths.parse_partition_spec(spec))
+
+
+def _text(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+    """A specification that may lack columns, in the text of directories; InvalidInputError."""
+    keys, defaults = store.schema.partition_keys, store.options.partition_default_name
+    unknown = [name for name in spec if name not in keys]
+    if unknown:
+        raise InvalidInputError(f"{unknown[0]!r} is not a partition column; they are {', '.join(keys)}.")
+    whole = _complete(store, {**dict.fromkeys(keys, defaults), **spec})
+    return {name: whole[name] for name in keys if name in spec}

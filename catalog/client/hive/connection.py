@@ -1,0 +1,241 @@
+"""Connections to a Hive metastore: addresses, transports, a small pool, and when a call may be made again.
+
+What goes over the wire is Thrift's binary protocol over a buffered transport unless the settings say otherwise: framed
+transport, compact protocol and TLS as `hive-site.xml` names them (site.py). Kerberos is not among them.
+
+A connection that the server has closed meanwhile is noticed before anything is sent, and a new one is made. Several
+addresses are tried in turn, beginning with the one that answered last. Once a server was reached, a refused connection
+is tried again after a pause, because servers get restarted; nothing was sent, so nothing is done twice.
+"""
+
+import contextlib
+import getpass
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TSSLSocket import TSSLSocket
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
+
+from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9083
+CONNECT_SECONDS_MAX = 10.0
+"""How long one address may take to accept a connection."""
+
+POOL_SIZE = 4
+"""Idle connections kept. Threads beyond it open their own for a call."""
+
+_READ_BUFFER_BYTES = 64 * 1024
+
+
+class CallStateUnknownError(CatalogUnavailableError):
+    """The connection broke after a change had been sent: look whether it was carried out before doing it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportSettings:
+    """How to speak to the metastore; see site.py for the names in `hive-site.xml`.
+
+    `certificates` is a file of PEM certificates to trust, None for those of the system; it counts with `tls` alone.
+    `connect_tries` are made for each connection once a server was reached, `connect_pause_seconds` apart.
+    """
+
+    framed: bool = False
+    compact: bool = False
+    tls: bool = False
+    certificates: str | None = None
+    connect_tries: int = 3
+    connect_pause_seconds: float = 1.0
+    pool_size: int = POOL_SIZE
+
+
+@dataclass(slots=True)
+class _State:
+    """What the threads that share a pool change, under its guard."""
+
+    idle: "list[MetastoreConnection]" = field(default_factory=list)
+    closed: bool = False
+    first: int = 0
+    was_reached: bool = False
+
+
+class ConnectionPool:
+    """Connections to one metastore, for many threads; each call borrows one."""
+
+    def __init__(self, uri: str, *, timeout_seconds: float, user: str | None, transport: TransportSettings) -> None:
+        self.uri = uri
+        self._addresses = parse_uri(uri)
+        self._timeout_seconds = timeout_seconds
+        self._user = user if user is not None else current_user()
+        self._transport = transport
+        self._guard = threading.Lock()
+        self._state = _State()
+
+    def close(self) -> None:
+        """Close the idle connections; calls that are running finish theirs."""
+        with self._guard:
+            self._state.closed = True
+            idle, self._state.idle = self._state.idle, []
+        for connection in idle:
+            connection.close()
+
+    def read(self, call: Callable[[Any], T]) -> T:
+        """A call that may be made twice: one that changes nothing, or ends the same when repeated."""
+        try:
+            return self.change(call)
+        except CallStateUnknownError:
+            return self.change(call)
+
+    def change(self, call: Callable[[Any], T]) -> T:
+        """A call that must not be made twice. CallStateUnknownError when the connection broke during it."""
+        connection = self._borrow()
+        try:
+            result = call(connection.client)
+        except (TTransportException, OSError, EOFError) as error:
+            connection.close()
+            raise CallStateUnknownError(
+                f"the connection to the metastore {self.uri} broke during a call, "
+                f"and it is not known whether the call was carried out: {error or type(error).__name__}"
+            ) from error
+        except TException:
+            # An answer all the same: the connection is in order.
+            self._give_back(connection)
+            raise
+        except BaseException:
+            # Whatever else ends a call, even Ctrl-C, may leave half a reply in the connection.
+            connection.close()
+            raise
+        self._give_back(connection)
+        return result
+
+    def _borrow(self) -> "MetastoreConnection":
+        while True:
+            with self._guard:
+                if self._state.closed:
+                    raise CatalogError(f"the client of the metastore {self.uri} is closed")
+                connection = self._state.idle.pop() if self._state.idle else None
+            if connection is None:
+                return self._connect()
+            if connection.is_usable():
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: "MetastoreConnection") -> None:
+        with self._guard:
+            if not self._state.closed and len(self._state.idle) < self._transport.pool_size:
+                self._state.idle.append(connection)
+                return
+        connection.close()
+
+    def _connect(self) -> "MetastoreConnection":
+        tries = max(1, self._transport.connect_tries) if self._state.was_reached else 1
+        failures: list[str] = []
+        for attempt in range(tries):
+            if attempt:
+                time.sleep(self._transport.connect_pause_seconds)
+            failures = []
+            first = self._state.first
+            for offset in range(len(self._addresses)):
+                index = (first + offset) % len(self._addresses)
+                host, port = self._addresses[index]
+                try:
+                    connection = MetastoreConnection(host, port, self._timeout_seconds, self._user, self._transport)
+                except (TTransportException, OSError, EOFError, ValueError) as error:
+                    failures.append(f"{host}:{port}: {error}")
+                    continue
+                with self._guard:
+                    self._state.first, self._state.was_reached = index, True
+                return connection
+        raise CatalogUnavailableError(
+            f"no metastore answers at {self.uri} ({'; '.join(failures)}). "
+            "Is the server running? `interbed server` starts one."
+        )
+
+
+class MetastoreConnection:
+    """One open connection with its generated client."""
+
+    def __init__(
+        self, host: str, port: int, timeout_seconds: float, user: str, transport: TransportSettings | None = None
+    ) -> None:
+        transport = transport or TransportSettings()
+        # thrift leaves its socket's handle untyped, and its type None until it is open.
+        self._socket: Any = _socket(host, port, transport)
+        self._socket.setTimeout(min(CONNECT_SECONDS_MAX, timeout_seconds) * 1000)
+        self._transport: Any = (
+            TFramedTransport(self._socket) if transport.framed else TBufferedTransport(self._socket, _READ_BUFFER_BYTES)
+        )
+        protocol = TCompactProtocolAccelerated if transport.compact else TBinaryProtocolAccelerated
+        self.client: Any = ThriftHiveMetastore.Client(protocol(self._transport))
+        self._transport.open()
+        try:
+            self._socket.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setTimeout(timeout_seconds * 1000)
+            # A courtesy that some servers do not know.
+            with contextlib.suppress(TApplicationException):
+                self.client.set_ugi(user, [])
+        except BaseException:
+            self.close()
+            raise
+
+    def is_usable(self) -> bool:
+        """Whether the server has not closed the connection meanwhile: nothing may be readable between two calls."""
+        try:
+            poll = select.poll()
+            poll.register(self._socket.handle, select.POLLIN)
+            return not poll.poll(0)
+        except (OSError, ValueError, AttributeError):
+            # The socket was closed by this side after an error.
+            return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+
+def parse_uri(uri: str) -> list[tuple[str, int]]:
+    """The addresses of `thrift://host:port,thrift://host:port`. InvalidOptionError for anything else."""
+    addresses = []
+    for part in uri.split(","):
+        text = part.strip()
+        split = urlsplit(text if "://" in text else f"thrift://{text}")
+        try:
+            port = split.port
+        except ValueError:
+            port = -1
+        if split.scheme != "thrift" or not split.hostname or port == -1 or split.path not in ("", "/"):
+            raise InvalidOptionError(f"{uri!r} is no address of a metastore: it has to look like thrift://host:9083")
+        addresses.append((split.hostname, DEFAULT_PORT if port is None else port))
+    return addresses
+
+
+def current_user() -> str:
+    """The user's name, for the people who look at locks."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # In a container the user's number may have no name.
+        return "unknown"
+
+
+def _socket(host: str, port: int, transport: TransportSettings) -> Any:
+    if not transport.tls:
+        return TSocket(host, port)
+    # TSSLSocket's own defaults neither trust the system's certificates nor follow Python's choice of protocols.
+    context = ssl.create_default_context(cafile=transport.certificates)
+    return TSSLSocket(host, port, ssl_context=context)

@@ -1,0 +1,269 @@
+"""Looking up what a metastore has, and turning its locations into paths and back."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from interbed.catalog.client.errors import (
+    DatabaseNotFoundError,
+    NotAnInterbedTableError,
+    TableExistsError,
+    TableNotFoundError,
+    UnregisteredTableError,
+)
+from interbed.catalog.client.hive.change_mark import ChangeMark, MarkedChange, read_mark
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.location import Locations, same_location
+from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.locking.settings import LockSettings
+from interbed.catalog.client.hive.publisher import HivePublisher
+from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
+from interbed.catalog.client.identifier import (
+    DB_SUFFIX,
+    DEFAULT_DATABASE,
+    Identifier,
+    check_database_name,
+    parse_table_name,
+)
+from interbed.catalog.client.options import CatalogOptions
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.links import is_link, link_above
+from interbed.storage.base.fileio.resolve import file_io_for, local_path, renames_directories, respelled
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import StoreEnvironment, TableStore
+from interbed.storage.table.opening import open_store, schema_manager
+
+MOVED_FROM = "interbed.moved-from"
+"""Parameter of an entry whose directory may still be where it was (renames.py)."""
+
+_PLACES_MAX = 100
+"""How many tables may have had one name and been renamed, where their files stay in place."""
+
+
+def unregistered(identifier: Identifier, location: str) -> UnregisteredTableError:
+    """The error for a table whose files are there, and which the metastore does not know."""
+    return UnregisteredTableError(
+        f"{location} holds a table that the metastore does not know; another catalog has made it. Register it by "
+        f"`interbed catalog repair {identifier}`, in Spark by CALL sys.repair('{identifier}'), or as an external table "
+        "by the option 'path', or remove the directory."
+    )
+
+
+class Entries:
+    """The databases and tables of one metastore, and the warehouse where new ones go."""
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        options: CatalogOptions,
+        lock: LockSettings,
+        *,
+        warehouse: str | None,
+        list_batch: int,
+    ) -> None:
+        self.client = client
+        self.options = options
+        self.lock = lock
+        self.locations = Locations(in_parameters=options.location_in_properties)
+        self._list_batch = list_batch
+        warehouse = warehouse or self._warehouse_of_the_server()
+        self.file_io, self.warehouse = file_io_for(warehouse, options.raw)
+        self.warehouse_uri = self.uri(warehouse)
+
+    @contextmanager
+    def hold(self, identifier: Identifier) -> Iterator[HiveCatalogLock | None]:
+        """The locks of a table that is changed: the metastore's, which is yielded, and that of the table's directory.
+
+        Commits take the second one where `lock.enabled` is auto. None where locks are off. LockError.
+        """
+        with ExitStack() as locks:
+            held = locks.enter_context(self.lock.hold(self.client, identifier))
+            if held is not None:
+                for directory in self._local_directories(identifier):
+                    locks.enter_context(self.lock.of_directory(directory))
+            yield held
+
+    def _local_directories(self, identifier: Identifier) -> list[str]:
+        """Where the files of a table may be, as far as that is local: two places while a rename has not ended."""
+        try:
+            entry = self.client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return []
+        if not is_ours(entry):
+            return []
+        places = (self.locations.of(entry), (entry.parameters or {}).get(MOVED_FROM))
+        found = {os.path.realpath(path) for place in places if (path := local_path(place or "")) is not None}
+        # In one order, so that two changes never wait for each other.
+        return sorted(found)
+
+    def database(self, name: str) -> Any:
+        """The Database structure. DatabaseNotFoundError."""
+        return self.client.get_database(check_database_name(name))
+
+    def database_location(self, database: Any) -> str:
+        """Where a Database structure's tables live."""
+        return self.locations.of_database(database) or self.new_database_location(database.name)
+
+    def new_database_location(self, name: str) -> str:
+        """Where the tables of a new database live by default."""
+        return f"{self.warehouse_uri}/{name}{DB_SUFFIX}"
+
+    def new_table_location(self, identifier: Identifier) -> str:
+        """Where a new table lives by default."""
+        return f"{self.database_location(self.database(identifier.database)).rstrip('/')}/{identifier.table}"
+
+    def free_table_location(self, identifier: Identifier) -> str:
+        """Where a new table lives: in its default place, or beside it where that is another table's.
+
+        A table that was renamed in an object store is still in the place of its old name.
+        """
+        default = self.new_table_location(identifier)
+        if renames_directories(self.file_io):
+            return default
+        places = (default, *(f"{default}-{number}" for number in range(2, _PLACES_MAX + 1)))
+        for location in places:
+            owner = self.owner_of(location, identifier.database)
+            if owner is None or owner == identifier:
+                return location
+        raise TableExistsError(
+            f"{default} and {_PLACES_MAX - 1} places beside it are those of tables that were renamed; give "
+            f"'{identifier}' a place of its own by the option 'path'."
+        )
+
+    def owner_of(self, location: str, database: str) -> Identifier | None:
+        """The table of this metastore that lives there: the one that a rename has noted, or one of the database."""
+        directory = self.path(location)
+        if not schema_manager(directory, self.file_io).ids():
+            return None
+        mark = read_mark(self.file_io, directory)
+        if mark is not None and mark.change is MarkedChange.RENAME:
+            noted = parse_table_name(mark.table)
+            for entry in self.client.get_table_objects(noted.database, [noted.table]):
+                if self._lives_in(entry, location):
+                    return noted
+        names = self.client.get_tables(database)
+        for start in range(0, len(names), self._list_batch):
+            for entry in self.client.get_table_objects(database, names[start : start + self._list_batch]):
+                if is_ours(entry) and self._lives_in(entry, location):
+                    return Identifier(database=database, table=entry.tableName)
+        return None
+
+    def _lives_in(self, entry: Any, location: str) -> bool:
+        return same_location(self.path(self.locations.of(entry)), self.path(location))
+
+    def table(self, identifier: Identifier) -> Any:
+        """The Table structure. TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats."""
+        try:
+            found = self.client.get_table(identifier.database, identifier.table)
+        except TableNotFoundError:
+            self.database(identifier.database)
+            raise
+        if is_view(found):
+            raise TableNotFoundError(f"'{identifier}' in the metastore {self.client.uri} is a view, not a table.")
+        if not is_ours(found):
+            kind = (
+                (found.parameters or {}).get("table_type")
+                or (found.sd.inputFormat if found.sd else None)
+                or found.tableType
+            )
+            raise NotAnInterbedTableError(
+                f"The table '{identifier}' of the metastore {self.client.uri} is no table of Paimon's format ({kind})."
+            )
+        return found
+
+    def has_table(self, identifier: Identifier) -> bool:
+        """Whether the metastore has a table of that name, in whatever format."""
+        try:
+            self.client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return False
+        return True
+
+    def our_tables(self, database: str, names: Sequence[str]) -> list[str]:
+        """Those of the tables that are in Paimon's format, sorted."""
+        return self.chosen(database, names, is_ours)
+
+    def chosen(self, database: str, names: Sequence[str], is_meant: Callable[[Any], bool]) -> list[str]:
+        """Those of the names whose entries are meant, sorted."""
+        found: list[str] = []
+        for start in range(0, len(names), self._list_batch):
+            batch = self.client.get_table_objects(database, names[start : start + self._list_batch])
+            found.extend(t.tableName for t in batch if is_meant(t))
+        return sorted(found)
+
+    def open(self, identifier: Identifier, entry: Any) -> TableStore:
+        """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
+        told = self.locations.of(entry)
+        location = self.path(told)
+        schema = schema_manager(location, self.file_io).latest()
+        if schema is None and (mark := self.mark_of_rename(identifier, entry)) is not None:
+            location = self.path(mark.source or "")
+            schema = schema_manager(location, self.file_io).latest()
+        if schema is None:
+            raise TableNotFoundError(
+                f"The table '{identifier}' stands in the metastore {self.client.uri}, but {location} has no schema; "
+                "drop the entry, or restore the files."
+            )
+        environment = self._environment(identifier, entry, schema)
+        return open_store(respelled(location, told), self.file_io, schema=schema, environment=environment)
+
+    def mark_of_rename(self, identifier: Identifier, entry: Any) -> ChangeMark | None:
+        """The mark of a rename that did not end; None when the entry says where the table's directory is."""
+        source = (entry.parameters or {}).get(MOVED_FROM)
+        if source is None:
+            return None
+        for location in (source, self.locations.of(entry)):
+            mark = read_mark(self.file_io, self.path(location))
+            if mark is not None and mark.is_of(identifier) and mark.source == source:
+                return mark
+        return None
+
+    def uri(self, path: str) -> str:
+        """A location as the metastore's other clients need it: absolute, and with its scheme as it is given.
+
+        For many a metastore in Java only `s3a` is a file system.
+        """
+        file_io, location = file_io_for(path, self.options.raw)
+        if file_io.scheme == "file":
+            return f"file:{location}"
+        return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
+
+    def path(self, location: str) -> str:
+        """A location as our FileIO needs it."""
+        return file_io_for(location, self.options.raw)[1]
+
+    def link_to(self, directory: str) -> str | None:
+        """The symbolic link by which the directory of a table is reached; None without one.
+
+        Where the warehouse itself is has no say; links are looked for below it, and at the database's own location.
+        """
+        database = directory.rstrip("/").rpartition("/")[0]
+        for path in (directory, database):
+            if path and path != self.warehouse and is_link(self.file_io, path):
+                return path
+        return link_above(self.file_io, directory, self.warehouse)
+
+    def _environment(self, identifier: Identifier, entry: Any, schema: TableSchema) -> StoreEnvironment:
+        pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")
+        known = int(pointer) if pointer.isdigit() else None
+        return StoreEnvironment(
+            publisher=lambda file_io, paths: HivePublisher(
+                self.client,
+                identifier,
+                file_io,
+                paths,
+                self.lock,
+                schema=schema,
+                locations=self.locations,
+                sync_properties=self.options.sync_all_properties,
+            ),
+            known_latest=lambda: known,
+        )
+
+    def _warehouse_of_the_server(self) -> str:
+        """The default database's location, which is the root of every metastore's warehouse."""
+        location = self.locations.of_database(self.client.get_database(DEFAULT_DATABASE))
+        if not location:
+            raise InvalidOptionError(f"The metastore {self.client.uri} names no warehouse; set the option 'warehouse'.")
+        return location

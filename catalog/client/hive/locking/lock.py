@@ -1,0 +1,371 @@
+"""The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
+
+One EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when the lock is
+granted. Hive's answers at once. There a request that is not granted is withdrawn and made again after a pause, for up
+to 30 s; from then on it stays in the queue and is checked (lock_pace.py). Hive serves `lock` and `unlock` one by one,
+but a check_lock keeps its row of the database locked while it waits for another one, so that checks that meet fail on
+Derby.
+
+While the lock is held, a thread sends heartbeats, five in a lease (300 s by default in every metastore), so that it
+outlasts a long commit; and more where a metastore drops the locks of broken connections sooner, because this client's
+come and go. Paimon sends none; a commit of an hour would lose its lock there.
+"""
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, LockError
+from interbed.catalog.client.hive.client import HiveMetastoreClient, LockGoneError
+from interbed.catalog.client.hive.connection import CallStateUnknownError, current_user
+from interbed.catalog.client.hive.locking.lock_pace import CheckPace, RequestPace
+from interbed.thrift_idl.hive_metastore import ttypes
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+ACQUIRE_SECONDS_MAX = 480.0
+CHECK_SLEEP_SECONDS_MAX = 8.0
+HEARTBEAT_SECONDS = 60.0
+"""A fifth of the default lease, for a metastore that does not say what its own is."""
+
+HEARTBEATS = 5
+"""In a lease: three in a row may get lost."""
+
+GRACE_HEARTBEATS = 2
+"""In the time for which a metastore keeps a lock whose connections have broken."""
+
+GRACE_HEARTBEAT_SECONDS_MIN = 0.1
+
+REQUEST_SECONDS_MAX = 30.0
+"""How long requests are withdrawn and made again. Later the place in the queue counts more, beside Java's writers."""
+
+UNLOCKS = 2
+"""Hive 4.0.1 may answer an unlock that its database made it repeat, and keep the lock all the same."""
+
+CHECK_FAILURES_MAX = 6
+"""How many checks of a lock that is waited for may fail in a row: its request stays in the queue."""
+
+BACKOFF_SECONDS_MAX = 2.0
+
+REQUEST_REFUSALS_MAX = 4
+"""How often a metastore may refuse a request that it has not entered into the queue."""
+
+REFUSALS_MAX = 8
+"""How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
+
+_FIRST_BACKOFF_SECONDS = 0.1
+
+
+class HiveCatalogLock:
+    """The exclusive lock of one table, for a `with` block. Not for several threads; each commit makes its own.
+
+    LockError if it cannot be had in time; `ensure_held` raises it if the lease ran out meanwhile.
+    """
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        database: str,
+        table: str,
+        *,
+        acquire_timeout_seconds: float = ACQUIRE_SECONDS_MAX,
+        check_max_sleep_seconds: float = CHECK_SLEEP_SECONDS_MAX,
+        heartbeat_seconds: float | None = None,
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._table = table
+        self._acquire_timeout_seconds = acquire_timeout_seconds
+        self._check_max_sleep_seconds = check_max_sleep_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        # By this the lock is found again if the reply to its request gets lost.
+        self._agent = f"interbed-{os.getpid()}-{uuid.uuid4()}"
+        self._lock_id: int | None = None
+        self._requested_id: int | None = None
+        self._server_wait_seconds = 0.0
+        self._may_have_strays = False
+        self._lost: str | None = None
+        self._released = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock, waiting for at most the acquire timeout. LockError names the table and who holds it."""
+        if self._lock_id is not None:
+            raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
+        deadline = time.monotonic() + self._acquire_timeout_seconds
+        pause_seconds = self._heartbeat_seconds or _heartbeat_seconds(self._client)
+        self._server_wait_seconds = _configured(self._client.lock_wait_seconds) or 0.0
+        response = self._request()
+        try:
+            if not self._server_wait_seconds:
+                response = self._request_again(response, deadline)
+            response = self._wait(response, deadline)
+        except BaseException:
+            # Also when the wait is interrupted: a request that is left behind holds back all requests after it.
+            if self._requested_id is not None:
+                self._unlock(self._requested_id)
+            raise
+        lock_id: int = response.lockid
+        if response.state != ttypes.LockState.ACQUIRED:
+            holder = self._holder(lock_id)
+            self._unlock(lock_id)
+            raise LockError(
+                f"could not lock table {self._database}.{self._table} within {self._acquire_timeout_seconds:g} s"
+                f"{holder}; see the metastore's show_locks"
+            )
+        self._lock_id = lock_id
+        self._lost = None
+        self._released.clear()
+        self._heart = threading.Thread(
+            target=self._beat, args=(lock_id, pause_seconds), name=f"lock {lock_id}", daemon=True
+        )
+        self._heart.start()
+
+    def release(self) -> None:
+        """Give the lock back. Never raises for a metastore that cannot be reached: the lease will end it."""
+        lock_id, self._lock_id = self._lock_id, None
+        if lock_id is None:
+            return
+        self._released.set()
+        if self._heart is not None:
+            # The thread may be within a call, which has a timeout of its own.
+            self._heart.join(timeout=HEARTBEAT_SECONDS)
+            self._heart = None
+        if self._may_have_strays:
+            self._release_strays(lock_id)
+        self._unlock(lock_id)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is held, as far as is known."""
+        return self._lock_id is not None and self._lost is None
+
+    def ensure_held(self) -> None:
+        """LockError if the lock is not held, or if the metastore dropped it meanwhile."""
+        if self._lock_id is None:
+            raise LockError(f"the lock of {self._database}.{self._table} is not held")
+        if self._lost is not None:
+            raise LockError(f"the lock of {self._database}.{self._table} was lost: {self._lost}")
+
+    def _request(self) -> Any:
+        request = ttypes.LockRequest(
+            component=[
+                ttypes.LockComponent(
+                    type=ttypes.LockType.EXCLUSIVE,
+                    level=ttypes.LockLevel.TABLE,
+                    dbname=self._database,
+                    tablename=self._table,
+                )
+            ],
+            user=current_user(),
+            hostname=socket.gethostname(),
+            agentInfo=self._agent,
+        )
+        refusals = 0
+        while True:
+            try:
+                response = self._entered(request)
+            except CatalogUnavailableError:
+                raise
+            except CatalogError as error:
+                refusals += 1
+                if refusals > REQUEST_REFUSALS_MAX:
+                    raise
+                logger.info("the request for the lock of %s.%s: %s", self._database, self._table, error)
+                time.sleep(_backoff_seconds(refusals))
+            else:
+                self._requested_id = response.lockid
+                return response
+
+    def _entered(self, request: Any) -> Any:
+        """The LockResponse of a request that is in the metastore's queue, which happens once, whatever is raised."""
+        try:
+            return self._client.lock(request)
+        except CallStateUnknownError:
+            for element in self._own():
+                return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            # The first request may still be under way; what comes of it is found by `_release_strays`.
+            self._may_have_strays = True
+            return self._client.lock(request)
+        except CatalogUnavailableError:
+            raise
+        except CatalogError:
+            # A request is entered before it is looked whether the lock is free. When the second step fails, as for
+            # a deadlock in Hive's database, the request stays in the queue, ahead of all later ones.
+            for element in self._own():
+                logger.info("lock %d of %s.%s was entered, but failed", element.lockid, self._database, self._table)
+                return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            # It was not entered, so that another request does not come twice.
+            raise
+
+    def _own(self) -> list[Any]:
+        """The locks in the metastore that this object asked for."""
+        found = _insisting(lambda: self._client.show_locks(self._database, self._table))
+        return [element for element in found if element.agentInfo == self._agent]
+
+    def _release_strays(self, lock_id: int) -> None:
+        """Give back what came of a request whose reply got lost: nobody else would, and it may be ahead of ours."""
+        try:
+            for element in self._own():
+                if element.lockid != lock_id:
+                    self._unlock(element.lockid)
+        except CatalogError as error:
+            logger.warning("could not look for lost locks of %s.%s: %s", self._database, self._table, error)
+
+    def _request_again(self, response: Any, deadline: float) -> Any:
+        """Withdraw a request that is not granted and make another one after a pause; the last response."""
+        pace = RequestPace(longest_seconds=self._check_max_sleep_seconds)
+        until = min(time.monotonic() + REQUEST_SECONDS_MAX, deadline)
+        request_seconds = 0.0
+        while response.state == ttypes.LockState.WAITING and (left := until - time.monotonic()) > 0:
+            if self._may_have_strays:
+                self._release_strays(response.lockid)
+            if not self._unlock(response.lockid):
+                # It is still in the queue, ahead of a new one.
+                return response
+            self._requested_id = None
+            time.sleep(min(pace.pause_seconds(request_seconds), left))
+            began = time.monotonic()
+            response = self._request()
+            request_seconds = time.monotonic() - began
+        return response
+
+    def _wait(self, response: Any, deadline: float) -> Any:
+        if response.state != ttypes.LockState.WAITING:
+            return response
+        pace = CheckPace(longest_seconds=self._check_max_sleep_seconds, server_wait_seconds=self._server_wait_seconds)
+        failures = 0
+        # A metastore that waits is asked at once.
+        pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
+        while response.state == ttypes.LockState.WAITING:
+            if self._may_have_strays:
+                self._release_strays(response.lockid)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            if failures:
+                # What keeps a metastore from answering, as statements that wait for each other, needs time to pass.
+                pause_seconds = max(pause_seconds, _backoff_seconds(failures))
+            time.sleep(min(pause_seconds, left))
+            asked_at = time.monotonic()
+            try:
+                response = self._client.check_lock(response.lockid)
+            except LockGoneError as error:
+                raise LockError(
+                    f"the metastore dropped the request for the lock of {self._database}.{self._table}: {error}"
+                ) from error
+            except CatalogError as error:
+                # The request is in the queue all the same.
+                failures += 1
+                if failures > CHECK_FAILURES_MAX:
+                    raise
+                logger.info("lock %d of %s.%s: %s", response.lockid, self._database, self._table, error)
+            else:
+                failures = 0
+            pause_seconds = pace.pause_seconds(time.monotonic() - asked_at)
+        return response
+
+    def _holder(self, lock_id: int) -> str:
+        try:
+            ahead = [
+                element for element in self._client.show_locks(self._database, self._table) if element.lockid < lock_id
+            ]
+        except CatalogError as error:
+            logger.info("could not look who holds %s.%s: %s", self._database, self._table, error)
+            return ""
+        if not ahead:
+            return ""
+        held = [element for element in ahead if element.state == ttypes.LockState.ACQUIRED]
+        if not held:
+            first = ahead[0]
+            return f": lock {first.lockid}, asked for by {first.user} on {first.hostname}, waits before it"
+        holder = held[0]
+        seconds = max(0.0, time.time() - (holder.acquiredat or 0) / 1000)
+        return f": lock {holder.lockid} is held by {holder.user} on {holder.hostname} since {seconds:.0f} s"
+
+    def _unlock(self, lock_id: int) -> bool:
+        """Release a lock, or withdraw a request; whether the metastore did. What stays is logged."""
+        try:
+            for _ in range(1 if self._server_wait_seconds else UNLOCKS):
+                # A lock that stays, even one that only waits, holds back all requests after it.
+                _insisting(lambda: self._client.unlock(lock_id))
+        except CatalogError as error:
+            logger.warning(
+                "could not release lock %d of %s.%s, its lease will end it: %s",
+                lock_id,
+                self._database,
+                self._table,
+                error,
+            )
+            return False
+        return True
+
+    def _beat(self, lock_id: int, pause_seconds: float) -> None:
+        while not self._released.wait(pause_seconds):
+            try:
+                self._client.heartbeat(lock_id)
+            except LockGoneError as error:
+                self._lost = str(error)
+                logger.warning("lock %d of %s.%s was lost: %s", lock_id, self._database, self._table, error)
+                return
+            except CatalogUnavailableError as error:
+                # The next one may get through before the lease ends.
+                logger.warning("no heartbeat for lock %d: %s", lock_id, error)
+            except CatalogError as error:
+                self._lost = str(error)
+                logger.warning("no more heartbeats for lock %d: %s", lock_id, error)
+                return
+
+
+def _heartbeat_seconds(client: HiveMetastoreClient) -> float:
+    lease = _configured(client.lock_lease_seconds)
+    seconds = HEARTBEAT_SECONDS if not lease else lease / HEARTBEATS
+    grace = _configured(client.lock_disconnect_seconds)
+    return min(seconds, max(grace / GRACE_HEARTBEATS, GRACE_HEARTBEAT_SECONDS_MIN)) if grace else seconds
+
+
+def _configured(ask: Callable[[], float | None]) -> float | None:
+    """A time of the metastore's configuration; None where it does not say."""
+    try:
+        return ask()
+    except CatalogUnavailableError:
+        raise
+    except CatalogError as error:
+        logger.info("The metastore does not say how long it keeps a lock: %s", error)
+        return None
+
+
+def _insisting(call: Callable[[], T]) -> T:
+    """What a call gives that may be made again, and is while the metastore answers and refuses it."""
+    for refusals in range(1, REFUSALS_MAX + 1):
+        try:
+            return call()
+        except CatalogUnavailableError:
+            raise
+        except CatalogError as error:
+            logger.info("tried again: %s", error)
+            time.sleep(_backoff_seconds(refusals))
+    return call()
+
+
+def _backoff_seconds(failures: int) -> float:
+    # Callers that collided must not collide again.
+    return min(_FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1), BACKOFF_SECONDS_MAX) * random.uniform(0.5, 1.0)

@@ -1,0 +1,262 @@
+"""Publishing a snapshot of a table that a Hive metastore knows: under its lock, with a pointer in its parameters.
+
+The snapshot file decides, because foreign writers of Paimon's format move no pointer. The pointer spares readers the
+look-ups and is shown to people who look into the metastore; it is verified on reading and only ever moved forward.
+
+Between the two, partitions that are new to the metastore are registered, so that the pointer says up to where they
+are. By then the snapshot stands: what fails is logged, and the next commit or a repair makes up for it.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from interbed.catalog.client.errors import CatalogError, TableNotFoundError
+from interbed.catalog.client.hive.change_mark import read_mark
+from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
+from interbed.catalog.client.hive.connection import CallStateUnknownError
+from interbed.catalog.client.hive.location import Locations, same_location
+from interbed.catalog.client.hive.locking.commit_lock import CommitLock
+from interbed.catalog.client.hive.locking.settings import LockSettings
+from interbed.catalog.client.hive.partitions import MetastorePartitions
+from interbed.catalog.client.hive.registration import (
+    CURRENT_SNAPSHOT,
+    is_partitioned_in_metastore,
+    plain_columns,
+    synced_properties,
+)
+from interbed.catalog.client.identifier import Identifier
+from interbed.storage.base.errors import CommitConflictError, InterbedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import check_exclusive
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.meta.snapshot.publish import create_snapshot
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.table.opening import HOOKS
+
+_log = logging.getLogger(__name__)
+
+_POINTER_TRIES = 5
+_CATCH_UP_MAX = 100
+"""Snapshots whose partitions one commit registers; beyond that the lock would be held too long."""
+
+
+class HivePublisher:
+    """Creates snapshot files under the table's lock, then moves the pointer; see SnapshotPublisher.
+
+    `schema` is the one that the table was opened with: it shows whether the table was dropped and created anew.
+    """
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        identifier: Identifier,
+        file_io: FileIO,
+        paths: TablePaths,
+        lock: LockSettings,
+        *,
+        schema: TableSchema,
+        locations: Locations,
+        sync_properties: bool,
+    ) -> None:
+        self._client = client
+        self._identifier = identifier
+        self._file_io = file_io
+        self._paths = paths
+        self._lock = lock
+        self._schema = schema
+        self._locations = locations
+        self._sync_properties = sync_properties
+        self._schemas = SchemaManager(file_io, paths, HOOKS.check_options)
+        self._attempts = threading.local()
+
+    @contextmanager
+    def attempts(self) -> Iterator[None]:
+        """See LockKeeper."""
+        self._attempts.are_several = True
+        try:
+            yield
+        finally:
+            self._attempts.are_several = False
+            self._release_kept()
+
+    @property
+    def keeps_lock(self) -> bool:
+        """See LockKeeper."""
+        return self._kept is not None
+
+    @property
+    def _kept(self) -> CommitLock | None:
+        kept: CommitLock | None = getattr(self._attempts, "kept", None)
+        return kept
+
+    def _release_kept(self) -> None:
+        kept, self._attempts.kept = self._kept, None
+        if kept is not None:
+            kept.release()
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
+        if not self._lock.enabled:
+            way = f"Set 'lock.enabled' = 'true' for '{self._identifier}'."
+            check_exclusive(self._file_io, self._paths.location, way)
+        lock = self._kept_or_new_lock()
+        is_lost = False
+        try:
+            if lock is not None and not lock.is_held:
+                lock.acquire()
+            is_lost = not self._publish(snapshot, lock)
+        finally:
+            if is_lost and getattr(self._attempts, "are_several", False):
+                self._attempts.kept = lock
+            elif lock is not None:
+                lock.release()
+        return not is_lost
+
+    def _publish(self, snapshot: Snapshot, lock: CommitLock | None) -> bool:
+        if lock is not None and self._file_io.scheme == "file" and self._is_taken(snapshot.id):
+            # The writer that had the lock before has made it: the metastore need not be asked whether to make it.
+            return False
+        entry = self._entry_still_there()
+        self._check_schemas_still_there(snapshot)
+        if lock is not None:
+            lock.ensure_held()
+        created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
+        if created and self._are_partitions_registered(snapshot, entry):
+            self._move_pointer(snapshot, entry)
+        return created
+
+    def _kept_or_new_lock(self) -> CommitLock | None:
+        kept, self._attempts.kept = self._kept, None
+        if kept is not None and kept.is_held:
+            return kept
+        if kept is not None:
+            kept.release()
+        return self._lock.of_commit(self._client, self._identifier, self._file_io, self._paths.location)
+
+    def _is_taken(self, snapshot_id: int) -> bool:
+        return self._file_io.exists(self._paths.snapshot(snapshot_id))
+
+    def _entry_still_there(self) -> Any:
+        """The table's entry; a table that was dropped or renamed must not come back to life without one."""
+        try:
+            entry = self._client.get_table(self._identifier.database, self._identifier.table)
+        except TableNotFoundError as error:
+            raise CommitConflictError(f"The table '{self._identifier}' was dropped or renamed meanwhile.") from error
+        location = self._locations.of(entry)
+        if not same_location(location, self._paths.location) and not self._is_to_move_to(location):
+            raise CommitConflictError(f"The table '{self._identifier}' moved to {location} meanwhile; open it anew.")
+        return entry
+
+    def _is_to_move_to(self, location: str) -> bool:
+        """Whether a rename was killed before the directory has followed it."""
+        mark = read_mark(self._file_io, self._paths.location)
+        if mark is None or mark.source is None or mark.target is None or not mark.is_of(self._identifier):
+            return False
+        return same_location(mark.source, self._paths.location) and same_location(mark.target, location)
+
+    def _check_schemas_still_there(self, snapshot: Snapshot) -> None:
+        """Of a table made anew in the same place, and of a schema that was taken back, no snapshot may speak."""
+        if self._schemas.is_gone(self._schema):
+            raise CommitConflictError(f"The table '{self._identifier}' was dropped and made anew meanwhile.")
+        if snapshot.schema_id != self._schema.id and not self._file_io.exists(self._paths.schema(snapshot.schema_id)):
+            raise CommitConflictError(
+                f"The schema {snapshot.schema_id} of '{self._identifier}' was taken back meanwhile; commit again."
+            )
+
+    def _move_pointer(self, snapshot: Snapshot, entry: Any) -> None:
+        """Compare and swap; the snapshot stands whether or not this succeeds, so failures are only logged.
+
+        The entry goes back as a whole. A foreign catalog that changes the schema does so without the lock, so its new
+        columns might be overwritten by older ones; they are written along then.
+        """
+        database, name = self._identifier.database, self._identifier.table
+        try:
+            for attempt in range(_POINTER_TRIES):
+                table = entry if attempt == 0 else self._client.get_table(database, name)
+                current = (table.parameters or {}).get(CURRENT_SNAPSHOT)
+                if current is not None and current.isdigit() and int(current) >= snapshot.id:
+                    return
+                table.parameters[CURRENT_SNAPSHOT] = str(snapshot.id)
+                properties = {"DO_NOT_UPDATE_STATS": "true"}
+                if self._bring_schema(table):
+                    properties["CASCADE"] = "true"
+                expected = None if current is None else (CURRENT_SNAPSHOT, current)
+                try:
+                    self._client.alter_table(database, name, table, properties=properties, expected_parameter=expected)
+                except (TableModifiedError, CallStateUnknownError):
+                    # Another writer was faster, or the reply got lost: the entry shows which.
+                    continue
+                return
+            _log.warning(
+                "Snapshot %d of %s is made, but its pointer was not moved in %d tries.",
+                snapshot.id,
+                self._identifier,
+                _POINTER_TRIES,
+            )
+        except (CatalogError, InterbedError) as error:
+            _log.warning(
+                "Snapshot %d of %s is made, but its pointer was not moved: %s", snapshot.id, self._identifier, error
+            )
+
+    def _bring_schema(self, table: Any) -> bool:
+        """Give the entry the properties of the newest schema, and its columns if it lacks one or has one too many.
+
+        Whether it got columns.
+        """
+        schema = self._schemas.latest() or self._schema
+        table.parameters.update(synced_properties(schema, everything=self._sync_properties))
+        columns = plain_columns(schema, {key.name.lower() for key in table.partitionKeys or ()})
+        if [c.name.lower() for c in columns] == [c.name.lower() for c in table.sd.cols]:
+            return False
+        table.sd.cols = columns
+        return True
+
+    def _are_partitions_registered(self, snapshot: Snapshot, entry: Any) -> bool:
+        """Register what the snapshots after the pointer have added, also those of a process that died before it could.
+
+        Where that fails the pointer stays, so that the next commit makes up for it.
+        """
+        if not entry.partitionKeys or not is_partitioned_in_metastore(self._schema):
+            return True
+        pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")
+        first = int(pointer) + 1 if pointer.isdigit() else snapshot.id
+        if snapshot.id - first >= _CATCH_UP_MAX:
+            _log.warning(
+                "Snapshots %d to %d of %s were not registered; a repair of the table registers their partitions.",
+                first,
+                snapshot.id - 1,
+                self._identifier,
+            )
+            first = snapshot.id
+        try:
+            self._register_partitions([*self._snapshots(first, snapshot.id), snapshot], entry)
+        except InterbedError as error:
+            _log.warning(
+                "Snapshot %d of %s is made, but its partitions are not all registered: %s. The next commit or a repair "
+                "of the table registers them.",
+                snapshot.id,
+                self._identifier,
+                error,
+            )
+            return False
+        return True
+
+    def _snapshots(self, first: int, end: int) -> list[Snapshot]:
+        """The snapshots of these ids that have not expired."""
+        snapshots = SnapshotManager(self._file_io, self._paths)
+        return [snapshots.snapshot(number) for number in range(first, end) if snapshots.exists(number)]
+
+    def _register_partitions(self, snapshots: Sequence[Snapshot], entry: Any) -> None:
+        reader = ManifestReader(self._file_io, self._paths)
+        added = {e.partition for s in snapshots for e in reader.entries(reader.delta(s)) if e.kind is FileKind.ADD}
+        if added:
+            specs = [self._paths.directory_spec(partition) for partition in sorted(added)]
+            MetastorePartitions(self._client, self._identifier, self._paths, self._locations).create(entry, specs)

@@ -1,0 +1,251 @@
+"""How a table of ours stands in a metastore: exactly as Paimon's Hive catalog registers it.
+
+Paimon, and Hive with Paimon's connector, know a table as theirs by its input and output format; the parameters say
+the same to people. Our own addition is one parameter, the pointer to the current snapshot.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from interbed.catalog.client.hive.connection import current_user
+from interbed.catalog.client.hive.location import Locations
+from interbed.catalog.client.hive.type_name import hive_type_name
+from interbed.catalog.client.identifier import Identifier
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
+from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
+
+INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
+OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
+SERDE = "org.apache.paimon.hive.PaimonSerDe"
+STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
+
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
+_EXTERNAL, _MANAGED = "EXTERNAL_TABLE", "MANAGED_TABLE"
+_TRANSLATED = "TRANSLATED_TO_EXTERNAL"
+
+CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
+"""Parameter that holds the id of the newest snapshot that an interbed writer made."""
+
+MANAGED_AS = "interbed.managed-as"
+"""Parameter of an entry that is an external one for as long as it gets another name: what it is otherwise."""
+
+PARTITIONED_IN_METASTORE = "metastore.partitioned-table"
+
+_RETENTION = 2**31 - 1
+_COLUMN_COMMENT_MAX = 255
+"""Metastores keep a column's comment in 256 characters; those of partition keys and tables have more room."""
+
+_HIVE_PREFIX = "hive."
+_ALWAYS_SYNCED = ("partition.expiration-time", "data-file.path-directory")
+"""Options that other engines look for in the metastore even where the rest is not copied."""
+_FIXED_PARAMETERS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
+
+
+def check_columns(schema: TableSchema) -> None:
+    """Raise InvalidInputError for columns that a metastore can't distinguish, because it ignores the case of names."""
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidInputError(
+                f"The columns {other!r} and {name!r} differ in case only, which a Hive metastore does not distinguish."
+            )
+
+
+def is_ours(table: HiveTable) -> bool:
+    """Whether the metastore's table is in Paimon's format."""
+    sd = table.sd
+    return bool(sd is not None and sd.inputFormat == INPUT_FORMAT and sd.outputFormat == OUTPUT_FORMAT)
+
+
+def is_of_iceberg(table: HiveTable) -> bool:
+    """Whether it is Iceberg's, by the parameter that its catalogs look at."""
+    return str((table.parameters or {}).get("table_type", "")).upper() == "ICEBERG"
+
+
+def is_view(table: HiveTable) -> bool:
+    """Whether the metastore's entry is a view."""
+    return bool(table.tableType == VIRTUAL_VIEW)
+
+
+def is_external(table: HiveTable) -> bool:
+    """Whether dropping the table leaves its files alone.
+
+    Hive 4 registers a managed table without transactions as an external one that is purged when dropped: still ours.
+    """
+    parameters = table.parameters or {}
+    if MANAGED_AS in parameters or all(_is_true(parameters, key) for key in (_TRANSLATED, "external.table.purge")):
+        return False
+    return table.tableType == _EXTERNAL or _is_true(parameters, "EXTERNAL")
+
+
+def make_external(table: HiveTable) -> None:
+    """Make an entry an external one until make_managed: metastores leave the files of those where they are.
+
+    `is_external` goes on to say that it is none.
+    """
+    parameters = table.parameters or {}
+    managed_as = _TRANSLATED if _is_true(parameters, _TRANSLATED) else _MANAGED
+    others = {name: value for name, value in parameters.items() if name != _TRANSLATED}
+    table.parameters = {**others, "EXTERNAL": "TRUE", MANAGED_AS: managed_as}
+    table.tableType = _EXTERNAL
+
+
+def make_managed(table: HiveTable) -> bool:
+    """Undo make_external; False when there is nothing to undo."""
+    parameters = dict(table.parameters or {})
+    managed_as = parameters.pop(MANAGED_AS, None)
+    if managed_as is None:
+        return False
+    if managed_as == _TRANSLATED:
+        parameters[_TRANSLATED] = "TRUE"
+    else:
+        parameters.pop("EXTERNAL", None)
+        table.tableType = managed_as
+    table.parameters = parameters
+    return True
+
+
+def _is_true(parameters: Mapping[str, str], name: str) -> bool:
+    return parameters.get(name, "").upper() == "TRUE"
+
+
+def wants_external(schema: TableSchema) -> bool:
+    """Whether the table's own options ask for an external table, as Hive spells it."""
+    return (schema.options.get("external") or schema.options.get("EXTERNAL") or "").upper() == "TRUE"
+
+
+def is_partitioned_in_metastore(schema: TableSchema) -> bool:
+    """Whether the table's partitions are to stand in the metastore."""
+    return bool(schema.partition_keys) and schema.core.boolean(PARTITIONED_IN_METASTORE, False)
+
+
+def new_hive_table(
+    identifier: Identifier,
+    schema: TableSchema,
+    location: str,
+    *,
+    external: bool,
+    sync_properties: bool,
+    locations: Locations,
+) -> HiveTable:
+    """The metastore's table for a new table of ours."""
+    now = int(time.time())
+    parameters = dict(_FIXED_PARAMETERS)
+    if external:
+        parameters["EXTERNAL"] = "TRUE"
+    table = HiveTable(
+        tableName=identifier.table,
+        dbName=identifier.database,
+        owner=current_user(),
+        createTime=now,
+        lastAccessTime=now,
+        retention=_RETENTION,
+        partitionKeys=partition_columns(schema),
+        parameters=parameters,
+        tableType=_EXTERNAL if external else _MANAGED,
+        sd=StorageDescriptor(
+            cols=[],
+            compressed=False,
+            numBuckets=0,
+            serdeInfo=SerDeInfo(serializationLib=SERDE, parameters={}),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+    )
+    locations.set(table, location)
+    return with_schema(table, schema, previous=None, sync_properties=sync_properties)
+
+
+def with_schema(
+    table: HiveTable, schema: TableSchema, *, previous: TableSchema | None, sync_properties: bool
+) -> HiveTable:
+    """The metastore's table brought to a version of the schema; options that the previous version had go away.
+
+    Partition keys stay what they were made as, since no metastore lets them change.
+    """
+    parameters: dict[str, str] = dict(table.parameters or {})
+    if previous is not None:
+        for key in synced_properties(previous, everything=sync_properties):
+            parameters.pop(key, None)
+    parameters.update(synced_properties(schema, everything=sync_properties))
+    parameters.update(_FIXED_PARAMETERS)
+    parameters.pop("comment", None)
+    if schema.comment is not None:
+        parameters["comment"] = schema.comment
+    table.parameters = parameters
+    keys = {key.name.lower(): key for key in table.partitionKeys or ()}
+    for field in schema.partition_fields:
+        if field.name.lower() in keys:
+            keys[field.name.lower()].comment = field.description
+    # The generated structures say of every field that it may be missing.
+    storage: Any = table.sd
+    storage.cols = plain_columns(schema, keys)
+    storage.inputFormat, storage.outputFormat = INPUT_FORMAT, OUTPUT_FORMAT
+    storage.serdeInfo.serializationLib = SERDE
+    return table
+
+
+def plain_columns(schema: TableSchema, keys: Collection[str]) -> list[Any]:
+    """The columns of the schema but those that are the entry's partition keys, given in lower case."""
+    return [_column(f, comment_max=_COLUMN_COMMENT_MAX) for f in schema.fields if f.name.lower() not in keys]
+
+
+def partition_columns(schema: TableSchema) -> list[FieldSchema]:
+    """The partition keys of a new entry."""
+    return [_column(f) for f in schema.partition_fields] if is_partitioned_in_metastore(schema) else []
+
+
+def same_columns(left: Iterable[Any], right: Iterable[Any]) -> bool:
+    """Whether the columns agree in names, types and comments, as far as a metastore keeps them."""
+    return [_identity(c) for c in left] == [_identity(c) for c in right]
+
+
+def differences(entry: Any, schema: TableSchema, *, everything: bool) -> list[str]:
+    """What of the metastore's entry is not as the schema has it; `everything` as in synced_properties."""
+    parameters: Mapping[str, str] = entry.parameters or {}
+    keys = {key.name.lower() for key in entry.partitionKeys or ()}
+    wanted = synced_properties(schema, everything=everything)
+    differing = [f"property {k}" for k, v in sorted(wanted.items()) if parameters.get(k) != v]
+    if not same_columns(plain_columns(schema, keys), entry.sd.cols):
+        differing.insert(0, "columns")
+    if parameters.get("comment") != schema.comment:
+        differing.append("comment")
+    return differing
+
+
+def synced_properties(schema: TableSchema, *, everything: bool) -> Mapping[str, str]:
+    """The parameters that the table's options become: all of them and the keys with `sync-all-properties`.
+
+    Otherwise those meant for Hive, which bear the prefix `hive.` in a table's options and none in the metastore.
+    """
+    if not everything:
+        properties = {k.removeprefix(_HIVE_PREFIX): v for k, v in schema.options.items() if k.startswith(_HIVE_PREFIX)}
+        return {**properties, **{k: schema.options[k] for k in _ALWAYS_SYNCED if k in schema.options}}
+    properties = dict(schema.options)
+    for key, names in (
+        ("primary-key", schema.primary_keys),
+        ("partition", schema.partition_keys),
+        ("bucket-key", schema.bucket_keys),
+    ):
+        if names:
+            properties[key] = ",".join(names)
+    return properties
+
+
+def _column(field: DataField, comment_max: int | None = None) -> FieldSchema:
+    comment = field.description
+    if comment is not None and comment_max is not None:
+        comment = comment.replace("\n", " ").replace("\r", " ")
+        if len(comment) > comment_max:
+            comment = comment[: comment_max - 3] + "..."
+    return FieldSchema(name=field.name, type=hive_type_name(field.type), comment=comment)
+
+
+def _identity(column: Any) -> tuple[str, str, str]:
+    return column.name.lower(), column.type.lower(), column.comment or ""

@@ -1,0 +1,154 @@
+"""The settings of a Hive catalog, from its options and from `hive-site.xml`; an option wins, as with Paimon.
+
+Names of hive-site.xml are taken in the form of Hive 2 (`hive.metastore.…`) and of the standalone metastore
+(`metastore.…`), and as options of the catalog, too.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings
+from interbed.catalog.client.hive.site import read_hive_site
+from interbed.catalog.client.options import CatalogOptions
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+
+DEFAULT_TIMEOUT_SECONDS = 60.0
+DEFAULT_LIST_BATCH = 300
+
+_DURATION = re.compile(r"^\s*(\d+)\s*([A-Za-z]*)\s*$")
+_SECONDS = {
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minutes": 60.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "seconds": 1.0,
+    "": 1.0,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "us": 1e-6,
+    "usec": 1e-6,
+    "ns": 1e-9,
+    "nsec": 1e-9,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveSettings:
+    """Where the metastore is and how to talk to it. `warehouse` is None when nobody names one."""
+
+    uri: str
+    warehouse: str | None
+    timeout_seconds: float
+    transport: TransportSettings
+    list_batch: int
+    """Tables asked for in one request when the tables of a database are listed."""
+
+
+def hive_settings(options: CatalogOptions, environ: Mapping[str, str] | None = None) -> HiveSettings:
+    """The settings of a catalog. Raises InvalidOptionError, and NotSupportedError for ways to log in that we lack."""
+    site = _Site({**read_hive_site(options.hive_conf_dir, environ), **options.raw})
+    uri = options.uri or site.text("hive.metastore.uris") or site.text("metastore.thrift.uris")
+    if not uri:
+        raise InvalidOptionError(
+            "A catalog with metastore=hive needs the option 'uri', such as thrift://127.0.0.1:9083 "
+            "(or 'hive-conf-dir', a directory with a hive-site.xml that has hive.metastore.uris)."
+        )
+    _check_supported(site)
+    timeout = options.client_timeout_millis
+    return HiveSettings(
+        uri=uri,
+        warehouse=options.warehouse or site.text("hive.metastore.warehouse.dir"),
+        timeout_seconds=(
+            timeout / 1000
+            if timeout is not None
+            else site.seconds("hive.metastore.client.socket.timeout", DEFAULT_TIMEOUT_SECONDS)
+        ),
+        transport=TransportSettings(
+            framed=site.flag("hive.metastore.thrift.framed.transport.enabled"),
+            compact=site.flag("hive.metastore.thrift.compact.protocol.enabled"),
+            tls=site.flag("hive.metastore.use.SSL"),
+            certificates=_certificates(site),
+            connect_tries=site.count("hive.metastore.connect.retries", 3),
+            connect_pause_seconds=site.seconds("hive.metastore.client.connect.retry.delay", 1.0),
+            pool_size=POOL_SIZE if options.client_pool_size is None else max(1, options.client_pool_size),
+        ),
+        list_batch=site.count("hive.metastore.batch.retrieve.max", DEFAULT_LIST_BATCH),
+    )
+
+
+class _Site:
+    """Properties by the names of Hive 2, whichever of the two names they bear."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+
+    def text(self, key: str) -> str | None:
+        return self._properties.get(key) or self._properties.get(key.removeprefix("hive.")) or None
+
+    def flag(self, key: str) -> bool:
+        return (self.text(key) or "false").lower() == "true"
+
+    def count(self, key: str, default: int) -> int:
+        value = self.text(key)
+        if value is None:
+            return default
+        if not value.isdigit():
+            raise InvalidOptionError(f"{key} takes a number, not {value!r}.")
+        return int(value) or default
+
+    def seconds(self, key: str, default: float) -> float:
+        value = self.text(key)
+        if value is None:
+            return default
+        match = _DURATION.match(value)
+        unit = _SECONDS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
+            raise InvalidOptionError(f"{key} takes a duration such as 600s, not {value!r}.")
+        return int(match[1]) * unit
+
+
+def _check_supported(site: _Site) -> None:
+    mode = (site.text("hive.metastore.client.auth.mode") or "none").lower()
+    transport = (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower()
+    discovery = (site.text("hive.metastore.service.discovery.mode") or "").lower()
+    if site.flag("hive.metastore.sasl.enabled"):
+        raise NotSupportedError(
+            "hive.metastore.sasl.enabled is true, but interbed's client can't log in by Kerberos. Reach the metastore "
+            "at an address that asks for none, or over TLS (hive.metastore.use.SSL)."
+        )
+    if mode not in ("none", "nosasl"):
+        raise NotSupportedError(f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in nowhere.")
+    if transport != "binary":
+        raise NotSupportedError(
+            f"hive.metastore.client.thrift.transport.mode is {transport!r}; interbed's client speaks binary only."
+        )
+    if discovery == "zookeeper":
+        raise NotSupportedError(
+            "hive.metastore.service.discovery.mode is zookeeper; name the metastores themselves by the option 'uri'."
+        )
+
+
+def _certificates(site: _Site) -> str | None:
+    path = site.text("hive.metastore.truststore.path")
+    if path is None or not site.flag("hive.metastore.use.SSL"):
+        return None
+    path = path.removeprefix("file://").removeprefix("file:")
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidOptionError(f"hive.metastore.truststore.path can't be read: {error}") from error
+    if b"-----BEGIN" not in content:
+        raise InvalidOptionError(
+            f"hive.metastore.truststore.path names {path}, a Java key store; interbed needs the certificates as PEM "
+            "(`keytool -exportcert -rfc` writes them). Give their file by the option of the same name."
+        )
+    return path

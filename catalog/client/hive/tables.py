@@ -1,0 +1,396 @@
+"""Creating, changing and dropping tables: schema files first, then the metastore's copy of them.
+
+A metastore that fails at the second step leaves two ways. If it refused, the first step is taken back, as Paimon does.
+If it is not known what it did, that is found out; where even this fails the schema file stands, the error says so,
+and `repair_table` brings the metastore up to date.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from interbed.catalog.client.errors import (
+    CatalogError,
+    DatabaseNotFoundError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from interbed.catalog.client.files.files_outside import delete_files_outside, files_outside
+from interbed.catalog.client.files.table_files import (
+    check_no_remains,
+    delete_table_files,
+    finish_drop,
+    remove_dropped,
+    remove_link,
+    take_back_schema,
+)
+from interbed.catalog.client.files.table_log import delete_log, table_with_log
+from interbed.catalog.client.hive.change_mark import (
+    ChangeMark,
+    MarkedChange,
+    aside_of,
+    newest_snapshot,
+    read_mark,
+    remove_mark,
+    was_dropped,
+)
+from interbed.catalog.client.hive.client import TableModifiedError
+from interbed.catalog.client.hive.connection import CallStateUnknownError
+from interbed.catalog.client.hive.entries import Entries, unregistered
+from interbed.catalog.client.hive.location import same_location
+from interbed.catalog.client.hive.registration import (
+    CURRENT_SNAPSHOT,
+    PARTITIONED_IN_METASTORE,
+    check_columns,
+    differences,
+    is_external,
+    is_ours,
+    is_partitioned_in_metastore,
+    new_hive_table,
+    wants_external,
+    with_schema,
+)
+from interbed.catalog.client.hive.renames import HiveRenames
+from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.staging import Fill, publish_replacement
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.fileio.resolve import respelled
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import table_paths
+from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.table import Table
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 5
+
+
+class HiveTables:
+    """The tables of one metastore. Methods take the tables' locks themselves, but for `register` and `update`."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._client = entries.client
+        self._options = entries.options
+        self._renames = HiveRenames(entries)
+
+    # -- create ----------------------------------------------------------------------------------------------------
+
+    def create(self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None) -> None:
+        """Create a table, with the rows that `fill` commits, or register the one that is at `path`.
+
+        TableExistsError, InvalidOptionError.
+        """
+        check_columns(schema)
+        external = path is not None or self.is_external_by_default(schema)
+        entries = self._entries
+        location = entries.free_table_location(identifier) if path is None else entries.uri(path)
+        with entries.hold(identifier) as held:
+            directory = entries.path(location)
+            schemas = schema_manager(directory, entries.file_io)
+            # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
+            repeated = fill is not None and bool(schemas.ids()) and not schemas.is_gone(schema)
+            if entries.has_table(identifier):
+                if fill is not None and repeated and fill.is_in(self._opened(identifier, schema, directory)):
+                    return
+                raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
+            if fill is None and not external:
+                self._clear(identifier, directory, locked=held is not None)
+            existing = schemas.latest()
+            if existing is not None and not repeated:
+                if fill is not None:
+                    raise unregistered(identifier, location)
+                if external:
+                    schema = _checked_against(existing, schema, location)
+                else:
+                    raise unregistered(identifier, location)
+            elif not repeated:
+                check_no_remains(entries.file_io, directory)
+                if not external:
+                    ChangeMark(change=MarkedChange.CREATE, table=str(identifier)).write(entries.file_io, directory)
+                if not schemas.commit(schema):
+                    raise TableExistsError(f"Another writer creates a table in {location} right now.")
+            self._fill_and_register(identifier, schema, location, fill, external=external, is_new=existing is None)
+
+    def make_room(self, identifier: Identifier) -> None:
+        """Take out of the way what killed processes have left where a new table's rows are to be written."""
+        with self._entries.hold(identifier) as held:
+            if not self._entries.has_table(identifier):
+                directory = self._entries.path(self._entries.free_table_location(identifier))
+                self._clear(identifier, directory, locked=held is not None)
+
+    def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
+        """The table in a directory, whether or not the metastore knows it."""
+        entries = self._entries
+        told = respelled(directory, entries.warehouse_uri)
+        return Table(str(identifier), open_store(told, entries.file_io, schema=schema))
+
+    def _fill_and_register(
+        self,
+        identifier: Identifier,
+        schema: TableSchema,
+        location: str,
+        fill: Fill | None,
+        *,
+        external: bool,
+        is_new: bool,
+    ) -> None:
+        """Make a table of a schema file; the file is taken back if that fails and it is new."""
+        file_io, directory = self._entries.file_io, self._entries.path(location)
+        try:
+            if fill is not None:
+                # Nobody else knows the table yet, so that its first snapshot needs no lock.
+                fill(self._opened(identifier, schema, directory))
+            self.register(identifier, schema, location, external=external)
+            if not external:
+                remove_mark(file_io, directory)
+        except (CallStateUnknownError, CommitStateUnknownError):
+            # The table may yet appear, so its schema stays.
+            raise
+        except (InterbedError, OSError):
+            # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes,
+            # and the rows under it: the directory may be somebody's who had it before.
+            if fill is not None and not external:
+                delete_table_files(file_io, directory)
+            elif is_new:
+                remove_mark(file_io, directory)
+                take_back_schema(file_io, directory, table_paths(directory, schema).schema(schema.id))
+            raise
+
+    def _clear(self, identifier: Identifier, directory: str, *, locked: bool) -> None:
+        """Take out of the way what a killed process has left where a new table is to be.
+
+        That is a table that was dropped, or has another name and place, or was never made: the last one is kept aside.
+        """
+        file_io = self._entries.file_io
+        if (
+            finish_drop(file_io, directory)
+            or self.remove_dropped(identifier, directory)
+            or self._renames.finish_from(directory)
+        ):
+            return
+        mark = read_mark(file_io, directory)
+        if mark is None or mark.change is not MarkedChange.CREATE or not mark.is_of(identifier) or not locked:
+            # Without the lock somebody may be at it.
+            return
+        if newest_snapshot(file_io, directory) is None:
+            # No rows were ever committed here.
+            delete_table_files(file_io, directory)
+            return
+        aside = aside_of(directory)
+        if file_io.scheme == "file" and file_io.rename(directory, aside):
+            _log.warning("What a creation of '%s' that did not end has left is now in %s.", identifier, aside)
+
+    def is_external_by_default(self, schema: TableSchema) -> bool:
+        """Whether a table of this schema is external without having been given a path."""
+        return self._options.table_type == "external" or wants_external(schema)
+
+    def register(self, identifier: Identifier, schema: TableSchema, location: str, *, external: bool) -> None:
+        """Make the metastore's entry of a table whose schema file stands; TableExistsError."""
+        entry = new_hive_table(
+            identifier,
+            schema,
+            location,
+            external=external,
+            sync_properties=self._options.sync_all_properties,
+            locations=self._entries.locations,
+        )
+        try:
+            self._client.create_table(entry)
+        except CallStateUnknownError:
+            try:
+                registered = self._client.get_table(identifier.database, identifier.table)
+            except TableNotFoundError:
+                self._client.create_table(entry)
+                return
+            if not (is_ours(registered) and same_location(self._entries.locations.of(registered), location)):
+                raise
+
+    # -- drop ------------------------------------------------------------------------------------------------------
+
+    def drop(self, identifier: Identifier) -> None:
+        """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
+        entries = self._entries
+        # No commit may be between its last look at the table and its snapshot when the table goes.
+        with entries.hold(identifier):
+            try:
+                found = entries.table(identifier)
+            except TableNotFoundError:
+                # The one who dropped it may have been killed.
+                directory = entries.path(entries.new_table_location(identifier))
+                if entries.link_to(directory) is None:
+                    self.remove_dropped(identifier, directory)
+                    remove_dropped(entries.file_io, directory)
+                raise
+            if is_external(found):
+                self._drop(identifier, found)
+                return
+            directory = entries.path(entries.locations.of(found))
+            if (link := entries.link_to(directory)) is not None:
+                # Nothing is written or deleted where a link leads to.
+                self._drop(identifier, found)
+                if link == directory:
+                    remove_link(entries.file_io, directory)
+                else:
+                    _log.warning(
+                        "Dropped '%s' and left its files: %s is a symbolic link, and nothing is deleted through one.",
+                        identifier,
+                        link,
+                    )
+                return
+            self._renames.finish(identifier, found)
+            directory = entries.path(entries.locations.of(found))
+            newest = newest_snapshot(entries.file_io, directory)
+            outside = files_outside(entries.file_io, directory)
+            logged = table_with_log(entries.file_io, directory)
+            ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
+                entries.file_io, directory
+            )
+            try:
+                # A metastore deletes the whole directory, whatever is in it.
+                self._drop(identifier, found)
+            except CallStateUnknownError:
+                raise
+            except (InterbedError, OSError):
+                remove_mark(entries.file_io, directory)
+                raise
+            delete_table_files(entries.file_io, directory)
+            delete_files_outside(entries.file_io, outside)
+        delete_log(logged)
+
+    def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
+        """Under the table's lock: delete what a drop that was killed has left of a table; whether there was any."""
+        if not was_dropped(self._entries.file_io, directory, identifier):
+            return False
+        _log.info("Deleting what the drop of '%s' has left in %s.", identifier, directory)
+        outside = files_outside(self._entries.file_io, directory)
+        delete_table_files(self._entries.file_io, directory)
+        delete_files_outside(self._entries.file_io, outside)
+        return True
+
+    def _drop(self, identifier: Identifier, found: Any) -> None:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self._client.drop_table(
+                    identifier.database, identifier.table, delete_data=False, properties={"ifPurge": "TRUE"}
+                )
+            except CallStateUnknownError:
+                if self._is_gone(identifier, found):
+                    return
+                if attempt == _TRIES:
+                    raise
+            else:
+                return
+
+    def _is_gone(self, identifier: Identifier, entry: Any) -> bool:
+        try:
+            found = self._client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return True
+        # With locks off somebody may have made another one meanwhile.
+        return bool(found.createTime != entry.createTime)
+
+    # -- replace ---------------------------------------------------------------------------------------------------
+
+    def replace(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+        """Replace schema and rows, then the metastore's copy of the schema; as publish_replacement raises."""
+        store = self._entries.open(identifier, self._entries.table(identifier))
+        _check_change(store.schema, schema)
+        publish_replacement(store, str(identifier), schema, fill)
+        with self._entries.hold(identifier):
+            try:
+                self.update(identifier, schema, previous=store.schema)
+            except CatalogError as error:
+                error.add_note(_stands(schema, identifier))
+                raise
+
+    # -- alter -----------------------------------------------------------------------------------------------------
+
+    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Make a new version of the schema, and the metastore's copy of it; TableNotFoundError, InvalidInputError."""
+        # The metastore replaces whole entries: without the lock, a commit that moves the pointer at the same time would
+        # put the old columns back.
+        with self._entries.hold(identifier) as held:
+            entry = self._entries.table(identifier)
+            self._renames.finish(identifier, entry)
+            store = self._entries.open(identifier, entry)
+            self._bring_up_to_date(identifier, entry, store.schema)
+            changed = store.schemas.change(changes, check=_check_change)
+            try:
+                self.update(identifier, changed, previous=store.schemas.schema(changed.id - 1))
+            except CallStateUnknownError as error:
+                error.add_note(_stands(changed, identifier))
+                raise
+            except CatalogError as error:
+                if held is None or max(store.schemas.ids()) != changed.id:
+                    # Others may have gone on from the new schema already.
+                    error.add_note(_stands(changed, identifier))
+                else:
+                    self._entries.file_io.delete(store.paths.schema(changed.id))
+                    error.add_note(f"The schema {changed.id} of '{identifier}' was taken back; nothing has changed.")
+                raise
+
+    def _bring_up_to_date(self, identifier: Identifier, entry: Any, schema: TableSchema) -> None:
+        """Tell the metastore of a schema that a killed process has made and not told of."""
+        if not differences(entry, schema, everything=self._options.sync_all_properties):
+            return
+        try:
+            self.update(identifier, schema, previous=None)
+        except CatalogError as error:
+            # It is no part of what was asked for.
+            _log.warning("The metastore's copy of '%s' is older than its schema %d: %s", identifier, schema.id, error)
+
+    def update(self, identifier: Identifier, schema: TableSchema, *, previous: TableSchema | None) -> None:
+        """Bring the metastore's copy to the schema; redone when a commit without a lock moves the pointer meanwhile."""
+        properties = {"DO_NOT_UPDATE_STATS": str(self._options.skip_update_stats).lower()}
+        if self._options.alter_table_cascade:
+            properties["CASCADE"] = "true"
+        for attempt in range(1, _TRIES + 1):
+            entry = self._entries.table(identifier)
+            pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
+            entry = with_schema(entry, schema, previous=previous, sync_properties=self._options.sync_all_properties)
+            try:
+                self._client.alter_table(
+                    identifier.database,
+                    identifier.table,
+                    entry,
+                    properties=properties,
+                    expected_parameter=None if pointer is None else (CURRENT_SNAPSHOT, pointer),
+                )
+            except (TableModifiedError, CallStateUnknownError):
+                # Done again from a new look: what was carried out already stays as it is.
+                if attempt == _TRIES:
+                    raise
+            else:
+                return
+
+
+def _check_change(before: TableSchema, after: TableSchema) -> None:
+    check_columns(after)
+    if is_partitioned_in_metastore(before) != is_partitioned_in_metastore(after):
+        raise InvalidOptionError(
+            f"Option '{PARTITIONED_IN_METASTORE}' can't be changed: a metastore does not let a table's partition keys "
+            "change. Create the table anew with it."
+        )
+
+
+def _stands(schema: TableSchema, identifier: Identifier) -> str:
+    return (
+        f"The schema {schema.id} of '{identifier}' stands and counts; only the metastore's copy of it may be old. "
+        f"`interbed catalog repair {identifier}` brings it up to date."
+    )
+
+
+def _checked_against(existing: TableSchema, wanted: TableSchema, location: str) -> TableSchema:
+    """The schema of an existing table to register; raises InvalidOptionError where the wanted one contradicts it."""
+    columns = {f.name: f.type.with_nullable(True) for f in existing.fields}
+    differing = [f.name for f in wanted.fields if columns.get(f.name) != f.type.with_nullable(True)]
+    keys_differ = wanted.primary_keys != existing.primary_keys or wanted.partition_keys != existing.partition_keys
+    if differing or len(wanted.fields) != len(existing.fields) or keys_differ:
+        raise InvalidOptionError(
+            f"{location} holds a table with the columns {', '.join(existing.names)}, primary key "
+            f"({', '.join(existing.primary_keys)}) and partition key ({', '.join(existing.partition_keys)}), which is "
+            "not what was asked for; register it with its own schema."
+        )
+    return existing

@@ -1,0 +1,181 @@
+"""Options of catalogs, with Paimon's names (documentation: maintenance/configurations, catalog options)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.shown_text import all_masked, did_you_mean
+from interbed.storage.meta.options.core import CoreOptions
+
+
+class MetastoreKind(StrEnum):
+    """Where a catalog keeps its databases and tables."""
+
+    FILESYSTEM = "filesystem"
+    HIVE = "hive"
+
+
+class LockMode(StrEnum):
+    """Which changes of a table hold its lock in the metastore."""
+
+    TRUE = "true"
+    FALSE = "false"
+    AUTO = "auto"
+
+
+KNOWN = frozenset(
+    {
+        "type",
+        "catalog-impl",
+        "warehouse",
+        "metastore",
+        "uri",
+        "hive-conf-dir",
+        "hadoop-conf-dir",
+        "lock.enabled",
+        "lock.type",
+        "lock-acquire-timeout",
+        "lock-check-max-sleep",
+        "client-pool-size",
+        "client-timeout",
+        "case-sensitive",
+        "catalog-options-table.enabled",
+        "table.type",
+        "sync-all-properties",
+        "location-in-properties",
+        "alter-table-cascade",
+        "format-table.enabled",
+        "cache-enabled",
+        "default-database",
+        "optimizer.db",
+        # Of Paimon's Java clients alone; taken so that one set of options serves both, and without effect.
+        "metastore.client.class",
+        "client-pool-cache.eviction-interval-ms",
+        "client-pool-cache.keys",
+    }
+)
+PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache.")
+UNNAMED = "default"
+"""The name of a catalog that is described by options alone, and of the catalog that is meant when none is named."""
+LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
+"""Options of which each says what catalog is meant, so that no configured one is."""
+
+
+def is_known(key: str) -> bool:
+    """Whether a catalog takes an option of that name."""
+    return key in KNOWN or key.startswith(PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogOptions:
+    """The options of one catalog, typed; each property raises InvalidOptionError naming option and value."""
+
+    raw: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for key in self.raw:
+            if not is_known(key):
+                known = ", ".join(sorted(KNOWN - {"catalog-impl", "type"}))
+                raise InvalidOptionError(
+                    f"Unknown catalog option '{key}'.{did_you_mean(key, KNOWN)} Known options are {known}; or "
+                    f"{', '.join(PREFIXES)}…"
+                )
+
+    def __repr__(self) -> str:
+        return f"CatalogOptions(raw={all_masked(self.raw)!r})"
+
+    @property
+    def _core(self) -> CoreOptions:
+        return CoreOptions(self.raw)
+
+    @property
+    def metastore(self) -> MetastoreKind:
+        """Where databases and tables are kept."""
+        return self._core.choice("metastore", MetastoreKind.FILESYSTEM)
+
+    @property
+    def warehouse(self) -> str | None:
+        """The root directory of databases."""
+        return self.raw.get("warehouse")
+
+    @property
+    def uri(self) -> str | None:
+        """Addresses of the metastore, `thrift://host:port`, several separated by commas."""
+        return self.raw.get("uri")
+
+    @property
+    def hive_conf_dir(self) -> str | None:
+        """A directory that holds hive-site.xml."""
+        return self.raw.get("hive-conf-dir")
+
+    @property
+    def lock_mode(self) -> LockMode | None:
+        """Whether commits and changes of tables hold a catalog lock; with `auto` commits to a local file system hold
+        none. None leaves it to the catalog: `true` for Hive, none for file systems.
+        """
+        return self._core.choice("lock.enabled", LockMode.TRUE) if "lock.enabled" in self.raw else None
+
+    @property
+    def lock_acquire_timeout_millis(self) -> int:
+        """How long to wait for a lock."""
+        return self._core.duration_millis("lock-acquire-timeout", 480_000)
+
+    @property
+    def lock_check_max_sleep_millis(self) -> int:
+        """The longest pause between two checks of a waiting lock."""
+        return self._core.duration_millis("lock-check-max-sleep", 8_000)
+
+    @property
+    def client_timeout_millis(self) -> int | None:
+        """How long to wait for an answer of the metastore; None leaves it to hive-site.xml."""
+        return self._core.duration_millis("client-timeout", 0) if "client-timeout" in self.raw else None
+
+    @property
+    def client_pool_size(self) -> int | None:
+        """How many idle connections to the metastore are kept; None leaves it to the client."""
+        return self._core.integer("client-pool-size", 0) if "client-pool-size" in self.raw else None
+
+    @property
+    def sync_all_properties(self) -> bool:
+        """Whether a table's options are copied into the metastore's parameters."""
+        return self._core.boolean("sync-all-properties", True)
+
+    @property
+    def location_in_properties(self) -> bool:
+        """Whether locations stand in the parameters of databases, tables and partitions instead of their own field."""
+        return self._core.boolean("location-in-properties", False)
+
+    @property
+    def alter_table_cascade(self) -> bool:
+        """Whether the metastore carries changed columns into its partitions, too."""
+        return self._core.boolean("alter-table-cascade", True)
+
+    @property
+    def skip_update_stats(self) -> bool:
+        """Whether the metastore leaves its statistics of a table alone when the table is altered."""
+        return self._core.boolean("hive.skip-update-stats", False)
+
+    @property
+    def table_type(self) -> str:
+        """`managed` or `external`: what a dropped table means for its files."""
+        value = self._core.text("table.type", "managed").lower()
+        if value not in ("managed", "external"):
+            raise InvalidOptionError(f"Option 'table.type' takes managed or external, not '{value}'.")
+        return value
+
+    @property
+    def shows_options(self) -> bool:
+        """Whether there is `sys.catalog_options`. Paimon's default is false, for it shows secrets, which we mask."""
+        return self._core.boolean("catalog-options-table.enabled", True)
+
+    @property
+    def optimizer_db(self) -> str | None:
+        """The database of the optimizer's journal, by its URL; None for the place that the optimizer chooses."""
+        return self.raw.get("optimizer.db")
+
+    @property
+    def table_defaults(self) -> dict[str, str]:
+        """Options that new tables get unless they set them: `table-default.<option>`."""
+        prefix = "table-default."
+        return {k[len(prefix) :]: v for k, v in self.raw.items() if k.startswith(prefix)}

@@ -1,0 +1,370 @@
+"""Tables that are made, or replaced, together with their rows: until both are there, nobody sees either.
+
+Rows are written first, as files that nobody knows, under a schema that is in no file yet. A commit then makes the
+schema file and the first snapshot under it. A new table in a metastore is registered only then; in a local file system
+it has been made in a directory out of sight (files/staging_directory.py) that moves to its place then; in other stores
+it is empty for the moment between schema and snapshot. A replaced table changes with its snapshot
+(storage.schema.replacement).
+"""
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
+from interbed.catalog.client.identifier import Identifier, parse_table_name
+from interbed.catalog.client.options import CatalogOptions
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    InterbedError,
+    InvalidInputError,
+)
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import respelled
+from interbed.storage.meta.further_hook import further_hooks, without_hooks
+from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
+from interbed.storage.meta.options.log import (
+    KAFKA_TOPIC,
+    LOG_CHANGELOG_MODE,
+    LOG_CONSISTENCY,
+    LOG_SYSTEM,
+    LogChangelogMode,
+    LogConsistency,
+    LogSystem,
+)
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.storage.base.incoming import IncomingRows
+    from interbed.storage.write.commit_message import CommitMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Commits the rows of a table whose schema stands, as `user`; without rows there may be no snapshot of his."""
+
+    commit: Callable[[Table], None]
+    user: str
+    has_rows: bool = True
+
+    def __call__(self, table: Table) -> None:
+        """Commit them; raises as the commit does."""
+        self.commit(table)
+
+    def is_in(self, table: Table) -> bool:
+        """Whether the table, which has the schema of the one to be made, is that one, filled before: another process
+        may have made one of the same columns in the same millisecond.
+        """
+        return not self.has_rows or table.latest_snapshot_of(self.user) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTable:
+    """A table to be: `table` takes rows already. Ends with commit or abort."""
+
+    catalog: "StagedTables"
+    identifier: Identifier
+    schema: TableSchema
+    path: str | None
+    replaces: bool
+    table: Table
+
+    def commit(self, fill: Fill | None = None) -> None:
+        """Show the table, with the rows that `fill` commits; done again after an unknown outcome it changes nothing.
+
+        Raises TableExistsError, CommitConflictError when another writer came first, and what `fill` raises; then all is
+        as it was, but after CommitStateUnknownError, when it is not known.
+        """
+        self.catalog.publish_staged(self, fill)
+
+    def commit_messages(self, user: str, messages: "Sequence[CommitMessage]") -> None:
+        """Show the table with the rows that a writer has written as `user`; raises as commit does."""
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+
+        def fill(table: Table) -> None:
+            commit = FileStoreCommit(table.store, user)
+            if self.replaces:
+                commit.overwrite(messages)
+            elif messages:
+                commit.commit(messages)
+
+        self.commit(Fill(fill, user, bool(messages)))
+
+    def abort(self) -> None:
+        """Remove what is left of a table that does not come; its writers have deleted their files."""
+        if not self.replaces:
+            self.catalog.discard_staged(self)
+
+    def write(self, data: "IncomingRows") -> None:
+        """Write rows, in any form that Table.append takes, and commit; raises as those do."""
+        import pyarrow as pa
+
+        from interbed.storage.base.incoming import arrow_rows
+
+        try:
+            rows = arrow_rows(data, self.table.arrow_schema, what=f"the table '{self.identifier}'")
+        except InterbedError:
+            self.abort()
+            raise
+        user = str(uuid.uuid4())
+        try:
+            with self.table.new_write(user, overwrite=True) as write:
+                for batch in rows if isinstance(rows, pa.RecordBatchReader) else [rows]:
+                    write.write_arrow(batch)
+                messages = write.prepare_commit()
+            self.commit_messages(user, messages)
+        except CommitStateUnknownError:
+            raise
+        except (InterbedError, OSError):
+            self.abort()
+            raise
+
+
+class StagedTables(ABC):
+    """The part of a catalog that makes and replaces tables together with their rows."""
+
+    options: CatalogOptions
+
+    @abstractmethod
+    def get_database(self, name: str) -> object: ...
+
+    @abstractmethod
+    def table_exists(self, identifier: "str | Identifier") -> bool: ...
+
+    @abstractmethod
+    def _load_table(self, identifier: Identifier) -> Table: ...
+
+    @abstractmethod
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None: ...
+
+    @abstractmethod
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None: ...
+
+    @abstractmethod
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        """Where a new table goes, or is being made until it goes there."""
+
+    def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
+        """Where a new table is made that is to go to `path` (None: where the catalog decides)."""
+        return path
+
+    def _told(self, location: str) -> str:
+        """A location by the scheme that the option `warehouse` has."""
+        return respelled(location, self.options.warehouse or location)
+
+    def stage_table(
+        self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
+    ) -> StagedTable:
+        """Prepare a new table, or with `replace` what replaces the one of that name; nothing is changed yet.
+
+        Without `create` there has to be a table to replace. Raises TableExistsError, TableNotFoundError,
+        DatabaseNotFoundError, InvalidInputError for a schema that can't be.
+        """
+        from interbed.storage.meta.schema.replacement import replacement_of
+
+        name = parse_table_name(identifier)
+        self.get_database(name.database)
+        wanted, path = self._table_schema(name, schema)
+        exists = self.table_exists(name)
+        if exists and not replace:
+            raise TableExistsError(f"There is a table '{name}' already.")
+        if not exists and not create:
+            raise TableNotFoundError(f"There is no table '{name}' to replace; create it, or write CREATE OR REPLACE.")
+        if exists:
+            table = self._load_table(name)
+            if path is not None and self._new_location(name, path)[1].rstrip("/") != table.location.rstrip("/"):
+                raise InvalidInputError(
+                    f"The table '{name}' stays in {table.location} when it is replaced, not {path}."
+                )
+            schemas = table.store.schemas
+            # The id first: a change that comes in between takes it, so that the replacement does not pass it over.
+            schema_id = schemas.next_id()
+            wanted = replacement_of(schemas.latest() or table.schema, wanted, schema_id=schema_id)
+        else:
+            path = self._staging_path(name, path)
+        return self.staged(name, wanted, path, replaces=exists)
+
+    def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:
+        """The staged table again, of what another process knows of it."""
+        from interbed.storage.table.opening import open_store
+
+        if replaces:
+            before = self._load_table(name).store
+            store = open_store(before.told_location, before.file_io, schema=schema, environment=before.environment)
+        else:
+            file_io, location = self._new_location(name, path)
+            store = open_store(self._told(location), file_io, schema=schema)
+        return StagedTable(
+            catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
+        )
+
+    def discard_staged(self, staged: StagedTable) -> None:
+        """What StagedTable.abort does for a new table."""
+        from interbed.catalog.client.files.table_files import remove_if_empty
+
+        remove_if_empty(staged.table.storage_io, staged.table.location)
+
+    def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
+        """What StagedTable.commit does."""
+        if staged.replaces:
+            self._replace_table(staged.identifier, staged.schema, fill or _emptied())
+        else:
+            options = staged.table.store.options
+            has_log = options.log_system is not LogSystem.NONE
+            if fill is None or not (has_log or further_hooks(options.raw)):
+                self._create_table(staged.identifier, staged.schema, staged.path, fill)
+                return
+            from interbed.storage.log.publisher import publish_after_commit
+
+            # The log, and whoever else follows commits, hear of the rows when there is a table at its place.
+            self._create_table(staged.identifier, staged.schema, staged.path, _unheard(fill))
+            store = self._load_table(staged.identifier).store
+            if has_log:
+                publish_after_commit(store)
+            store.hooks.after_change(store)
+
+    def create_table_as(
+        self,
+        identifier: "str | Identifier",
+        data: "IncomingRows",
+        *,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Create a table with the columns and the rows of data, both or neither; it is returned.
+
+        The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
+        DatabaseNotFoundError and as a write does.
+        """
+        from interbed.storage.base.incoming import arrow_rows
+
+        name = parse_table_name(identifier)
+        rows = arrow_rows(data, what=f"the table '{name}'", more=None)
+        schema = given_schema(rows, primary_keys, partition_keys, options, comment)
+        self.stage_table(name, schema).write(rows)
+        return self._load_table(name)
+
+    def replace_table(
+        self,
+        identifier: "str | Identifier",
+        schema: "Schema | pa.Schema | IncomingRows",
+        data: "IncomingRows | None" = None,
+        *,
+        create: bool = False,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Give a table another schema, other options and other rows (none without `data`), in one step.
+
+        It keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows what was), tags and partition columns.
+        With `create` it need not exist. Raises TableNotFoundError, CommitConflictError, InvalidInputError.
+        """
+        name = parse_table_name(identifier)
+        given = given_schema(schema, primary_keys, partition_keys, options, comment)
+        staged = self.stage_table(name, given, replace=True, create=create)
+        if data is None:
+            staged.commit()
+        else:
+            staged.write(data)
+        return self._load_table(name)
+
+    def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
+        """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
+        from interbed.storage.meta.options.known.check import check_public
+        from interbed.storage.table.option_rules import check_options
+
+        options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
+        if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
+            # Written down, so that the table keeps its topic when it gets another name.
+            options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")
+        has_key = bool(given.primary_keys) or PRIMARY_KEY in options
+        if has_key and options.get("metadata.iceberg.storage", "disabled") != "disabled":
+            # ClickHouse refuses Parquet files with columns that Iceberg's schema lacks, such as those of the key.
+            options.setdefault("data-file.thin-mode", "true")
+        schema = Schema(
+            fields=given.fields,
+            partition_keys=given.partition_keys,
+            primary_keys=given.primary_keys,
+            options=options,
+            comment=given.comment,
+        ).to_table_schema()
+        check_options(schema)
+        check_public(options)
+        return schema, given.options.get("path")
+
+
+def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill: Fill) -> None:
+    """Make the schema file of a replacement and the snapshot under it; the file goes again if that fails.
+
+    Raises CommitConflictError when the schema was altered since it was staged, and what `fill` raises.
+    """
+    from interbed.storage.table.opening import open_store
+
+    if not store.schemas.commit(schema) and store.schemas.is_gone(schema):
+        raise CommitConflictError(f"The table '{name}' was altered while it was being replaced; replace it again.")
+    replaced = open_store(store.told_location, store.file_io, schema=schema, environment=store.environment)
+    try:
+        fill(Table(name, replaced))
+    except CommitStateUnknownError:
+        # The mark keeps the old schema in force as long as there is no such snapshot.
+        raise
+    except (InterbedError, OSError):
+        store.schemas.take_back(schema)
+        raise
+
+
+def given_schema(
+    schema: "Schema | pa.Schema | IncomingRows",
+    primary_keys: Sequence[str] | None = None,
+    partition_keys: Sequence[str] | None = None,
+    options: Mapping[str, object] | None = None,
+    comment: str | None = None,
+) -> Schema:
+    """The Schema that a caller means by one, by an Arrow schema or by data with columns, with keys and options.
+
+    Raises InvalidInputError.
+    """
+    from interbed.storage.base.incoming import arrow_schema
+
+    if not isinstance(schema, Schema):
+        texts = {str(k): option_text(v) for k, v in (options or {}).items()}
+        columns = arrow_schema(schema, what="the schema of a table")
+        return Schema.from_pyarrow_schema(columns, partition_keys, primary_keys, texts, comment)
+    if primary_keys or partition_keys or options or comment:
+        raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
+    return schema
+
+
+def _unheard(fill: Fill) -> Fill:
+    # What only a log can have is refused without one.
+    options = {
+        **without_hooks(),
+        LOG_SYSTEM: LogSystem.NONE,
+        LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
+        LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,
+    }
+    return Fill(lambda table: fill(Table(table.name, table.store.with_options(options))), fill.user, fill.has_rows)
+
+
+def _emptied() -> Fill:
+    from interbed.storage.commit.file_store_commit import FileStoreCommit
+
+    user = str(uuid.uuid4())
+
+    def empty(table: Table) -> None:
+        FileStoreCommit(table.store, user, new_user=True).overwrite([])
+
+    return Fill(empty, user, has_rows=False)

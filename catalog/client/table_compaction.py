@@ -1,0 +1,194 @@
+"""Compaction of tables of a catalog by name: which tables are meant, and what became of each.
+
+Names and patterns follow Paimon's procedures `compact` and `compact_database`: patterns are regular expressions that
+match whole names, those of tables with their database. A table that fails does not keep the others from their turn.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from interbed.catalog.client.api import Catalog, parse_table_name
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.scan.partition_filter import Partitions
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
+
+if TYPE_CHECKING:
+    from interbed.iceberg.optimize.result import IcebergCompaction
+    from interbed.iceberg.optimize.unit import OptimizeUnit
+
+Progress = Callable[[str, int, int], None]
+"""Called with the table's name, how many of its buckets are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePatterns:
+    """Regular expressions for whole names; those of tables match `database.table`. Raises InvalidInputError."""
+
+    including_databases: str = ".*"
+    including_tables: str = ".*"
+    excluding_tables: str | None = None
+
+    def __post_init__(self) -> None:
+        for pattern in (self.including_databases, self.including_tables, self.excluding_tables or ""):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
+
+    def has_database(self, name: str) -> bool:
+        """Whether tables of the database may be meant."""
+        return re.fullmatch(self.including_databases, name) is not None
+
+    def has_table(self, name: str) -> bool:
+        """Whether the table, named with its database, is meant."""
+        if re.fullmatch(self.including_tables, name) is None:
+            return False
+        return self.excluding_tables is None or re.fullmatch(self.excluding_tables, name) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionScope:
+    """How much is compacted: in full or what is due, some partitions, a bucket, partitions that got nothing new for
+    some time; the order to sort by; and options for the tables on top of their own.
+    """
+
+    full: bool = True
+    partitions: Partitions | None = None
+    bucket: int | None = None
+    partition_idle_time: timedelta | None = None
+    order_strategy: str | None = None
+    order_by: Sequence[str] | str | None = None
+    major: bool = False
+    """Of Iceberg's tables: what is due, and files with many deleted rows."""
+    table_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of one table: a result, or plans of a dry run, or an error."""
+
+    table: str
+    result: "CompactionResult | IcebergCompaction | None" = None
+    plans: "tuple[PlannedCompaction | OptimizeUnit, ...] | None" = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        if self.plans is not None:
+            return "\n  ".join([f"{self.table}:{'' if self.plans else ' nothing to compact'}", *map(str, self.plans)])
+        return f"{self.table}: {self.result if self.error is None else f'FAILED: {self.error}'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as a JSON object."""
+        if self.error is not None:
+            return {"table": self.table, "error": self.error}
+        if self.plans is not None:
+            return {"table": self.table, "plans": [plan.to_json() for plan in self.plans]}
+        return {"table": self.table, "result": None if self.result is None else self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What became of every table, in the order of their turns."""
+
+    outcomes: tuple[TableOutcome, ...]
+
+    @property
+    def failures(self) -> int:
+        """Tables that were not compacted because of an error."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outcomes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        return {"failures": self.failures, "tables": [outcome.to_json() for outcome in self.outcomes]}
+
+
+def tables_meant(catalog: Catalog, names: Sequence[str], patterns: TablePatterns) -> list[str]:
+    """The tables named, those of the databases named (of all databases if nothing is), as far as the patterns go.
+
+    A table named by itself need not match. Raises DatabaseNotFoundError for a database that is not there, and
+    InvalidInputError when no table is left.
+    """
+    found: dict[str, None] = {}
+    for name in names or [d for d in catalog.list_databases() if patterns.has_database(d)]:
+        if "." in name:
+            found[str(parse_table_name(name))] = None
+            continue
+        tables = (f"{name}.{table}" for table in catalog.list_tables(name))
+        found.update((table, None) for table in tables if patterns.has_table(table))
+    if not found:
+        raise InvalidInputError("There are no tables to compact: no table matches the names and patterns given.")
+    return list(found)
+
+
+def compact_tables(
+    catalog: Catalog,
+    tables: Sequence[str],
+    scope: CompactionScope,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> CompactionReport:
+    """Compact the tables one after the other, or only report what would be done; the report has the errors."""
+    outcomes = []
+    for name in tables:
+        try:
+            outcomes.append(compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress))
+        except InterbedError as error:
+            outcomes.append(TableOutcome(table=name, error=str(error)))
+    return CompactionReport(outcomes=tuple(outcomes))
+
+
+def compact_one_table(
+    catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
+) -> TableOutcome:
+    """Compact a table, or only report what would be done; raises as Table.compact and IcebergTable.compact do."""
+    return compact_opened(catalog.get_table(name), name, scope, dry_run=dry_run, progress=progress)
+
+
+def compact_opened(
+    table: Any, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
+) -> TableOutcome:
+    """The same for a table that is open: interbed's, or an IcebergTable, as catalogs over metastores have as well."""
+    how: dict[str, Any] = {}
+    if not isinstance(table, Table):
+        if scope.table_options:
+            raise NotSupportedError(f"'{name}' is an Iceberg table, which has no options for one compaction alone.")
+        how["mode"] = "full" if scope.full else "major" if scope.major else "minor"
+    elif scope.major:
+        raise InvalidInputError(f"A major compaction is one of Iceberg's tables; '{name}' takes a minor or a full one.")
+    if scope.table_options:
+        table = table.copy(scope.table_options)
+    if dry_run:
+        plans = table.plan_compaction(
+            **how,
+            full=scope.full,
+            partitions=scope.partitions,
+            bucket=scope.bucket,
+            partition_idle_time=scope.partition_idle_time,
+            order_strategy=scope.order_strategy,
+            order_by=scope.order_by,
+        )
+        return TableOutcome(table=name, plans=tuple(plans))
+
+    def report(done: int, total: int) -> None:
+        if progress is not None:
+            progress(name, done, total)
+
+    result = table.compact(
+        **how,
+        full=scope.full,
+        partitions=scope.partitions,
+        bucket=scope.bucket,
+        partition_idle_time=scope.partition_idle_time,
+        order_strategy=scope.order_strategy,
+        order_by=scope.order_by,
+        progress=report,
+    )
+    return TableOutcome(table=name, result=result)

@@ -1,0 +1,271 @@
+"""Units of work on SQLite: how many threads share one file.
+
+Readers have connections of their own, each a state of the database. Writers take turns on one connection. Whoever
+comes while another writes joins a queue, and the next turn runs all of them in one transaction, each within a
+savepoint, so that they share the wait for the disk: success is reported only when the commit is on it, and one that
+fails takes only its own changes back.
+
+Beginning and ending transactions goes around SQLAlchemy, whose own accounting of them would take longer than the
+statements of most requests.
+"""
+
+import contextvars
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from interbed.catalog.server.database.connections.database_file import DatabaseFile
+
+MANAGED = "interbed_managed"
+"""The execution option of connections whose transactions are begun and ended here."""
+
+FILE = "interbed_file"
+"""The execution option of an engine that has the DatabaseFile of its database."""
+
+UNITS_MAX = 64
+"""Units of work in one transaction: a bound on what a crash in the middle takes away from clients that wait."""
+
+WAIT_SECONDS = 60.0
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class LateError(Exception):
+    """A unit of work has waited too long for its turn and was not begun."""
+
+
+class DatabaseSession(Generic[S]):
+    """An open connection with what runs on it."""
+
+    __slots__ = ("_connection", "raw", "transaction")
+
+    def __init__(self, engine: Engine, transaction: Callable[[Connection], S]) -> None:
+        connection = engine.connect().execution_options(**{MANAGED: True})
+        # To SQLAlchemy this is one transaction without end.
+        connection.begin()
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        self._connection = connection
+        self.raw = raw
+        self.transaction = transaction(connection)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class Readers(Generic[S]):
+    """Connections for reading, for at most `count_max` threads at once; others wait."""
+
+    def __init__(self, engine: Engine, transaction: Callable[[Connection], S], count_max: int) -> None:
+        self._engine = engine
+        self._transaction = transaction
+        self._count_max = count_max
+        self._file = _file_of(engine)
+        self._slots = threading.BoundedSemaphore(count_max)
+        self._idle: list[DatabaseSession[S]] = []
+        self._in_use = 0
+
+    @property
+    def idle(self) -> int:
+        """Connections that wait for use."""
+        return len(self._idle)
+
+    @property
+    def in_use(self) -> int:
+        """Connections in use."""
+        return self._in_use
+
+    def run(self, work: Callable[[S], T]) -> T:
+        """Run the function on one state. Errors of the database come as they are; LateError."""
+        if not self._slots.acquire(timeout=WAIT_SECONDS):
+            raise LateError(f"all {self._count_max} connections to the database were in use for {WAIT_SECONDS:.0f} s")
+        self._in_use += 1
+        try:
+            try:
+                session = self._idle.pop()
+            except IndexError:
+                session = DatabaseSession(self._engine, self._transaction)
+            try:
+                if self._file is not None:
+                    self._file.check()
+                session.raw.execute("BEGIN")
+                return work(session.transaction)
+            finally:
+                if _rolled_back(session.raw):
+                    self._idle.append(session)
+                else:
+                    session.close()
+        finally:
+            self._in_use -= 1
+            self._slots.release()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class _Unit:
+    """A function that waits for its turn, then what came of it."""
+
+    __slots__ = ("context", "error", "is_done", "result", "wake", "work")
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        # What it logs belongs to its own request, whichever thread runs it.
+        self.context = contextvars.copy_context()
+        self.is_done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Writer(Generic[S]):
+    """The one connection that writes, and the queue for it."""
+
+    def __init__(self, engine: Engine, transaction: Callable[[Connection], S]) -> None:
+        self._engine = engine
+        self._transaction = transaction
+        self._file = _file_of(engine)
+        self._session: DatabaseSession[S] | None = None
+        self._guard = threading.Lock()
+        self._queue: deque[_Unit] = deque()
+        self._is_writing = False
+
+    def run(self, work: Callable[[S], T]) -> T:
+        """Run the function and commit; what it changed is on the disk on return, or nothing of it is kept.
+
+        Errors of the function and of the database come as they are; LateError.
+        """
+        unit = _Unit(work)
+        with self._guard:
+            self._queue.append(unit)
+            leads = not self._is_writing
+            self._is_writing = True
+        while not leads:
+            if unit.wake.acquire(timeout=WAIT_SECONDS):
+                if unit.is_done:
+                    result: T = unit.outcome()
+                    return result
+                leads = True
+            else:
+                self._leave(unit)
+        led: T = self._lead(unit)
+        return led
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._guard:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+
+    def _leave(self, unit: _Unit) -> None:
+        with self._guard:
+            if unit in self._queue:
+                self._queue.remove(unit)
+                raise LateError(f"other writers kept the database for more than {WAIT_SECONDS:.0f} s")
+
+    def _lead(self, unit: _Unit) -> Any:
+        with self._guard:
+            # Whoever leads stands first.
+            units = [self._queue.popleft() for _ in range(min(len(self._queue), UNITS_MAX))]
+        try:
+            if len(units) == 1 or not self._run_together(units):
+                for each in units:
+                    self._run_alone(each)
+        finally:
+            with self._guard:
+                following = self._queue[0] if self._queue else None
+                self._is_writing = following is not None
+            for each in units:
+                each.is_done = True
+                if each is not unit:
+                    each.wake.release()
+            if following is not None:
+                following.wake.release()
+        return unit.outcome()
+
+    def _run_alone(self, unit: _Unit) -> None:
+        raw: sqlite3.Connection | None = None
+        try:
+            session = self._open()
+            raw = session.raw
+            raw.execute("BEGIN IMMEDIATE")
+            unit.result = unit.context.run(unit.work, session.transaction)
+            self._check_file()
+            raw.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - It is raised again, on the thread that the unit came from.
+            unit.error = error
+            if raw is None or not _rolled_back(raw):
+                self.close()
+
+    def _run_together(self, units: list[_Unit]) -> bool:
+        """Whether each unit is in the one commit or has failed by itself; if not, nothing has happened."""
+        try:
+            session = self._open()
+            raw = session.raw
+            raw.execute("BEGIN IMMEDIATE")
+        except (sqlite3.Error, SQLAlchemyError) as error:
+            # Another process writes, most likely. Waiting for it once is enough.
+            for unit in units:
+                unit.error = error
+            return True
+        try:
+            for unit in units:
+                raw.execute("SAVEPOINT unit")
+                try:
+                    unit.result, unit.error = unit.context.run(unit.work, session.transaction), None
+                except BaseException as error:  # noqa: BLE001 - It is raised again, on the thread that the unit came from.
+                    # Not only errors end a unit (moves.py has a way of its own), and whatever does must not leave the
+                    # transaction open and the others without their commit.
+                    unit.error = error
+                    # Some errors, of the disk for instance, have ended the whole transaction: that one shows here.
+                    raw.execute("ROLLBACK TO unit")
+                raw.execute("RELEASE unit")
+            self._check_file()
+            raw.execute("COMMIT")
+        except sqlite3.Error:
+            if not _rolled_back(raw):
+                self.close()
+            return False
+        return True
+
+    def _check_file(self) -> None:
+        """LostFileError before the commit into a file that is gone, which would be acknowledged and lost."""
+        if self._file is not None:
+            self._file.check()
+            self._file.check_log()
+
+    def _open(self) -> DatabaseSession[S]:
+        if self._session is None:
+            self._session = DatabaseSession(self._engine, self._transaction)
+        return self._session
+
+
+def _file_of(engine: Engine) -> DatabaseFile | None:
+    found = engine.get_execution_options().get(FILE)
+    return found if isinstance(found, DatabaseFile) else None
+
+
+def _rolled_back(raw: sqlite3.Connection) -> bool:
+    """Take back what a transaction has done; whether the connection can be used again."""
+    try:
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
+    except sqlite3.Error:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""Catalogs and databases in SQL."""
+
+import json
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from interbed.catalog.server.database.documents import database_document, database_from
+from interbed.catalog.server.database.insert import insert_unless_taken
+from interbed.catalog.server.database.models import CatalogRow, DatabaseRow
+from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.service.directories.locations import indexed_place
+from interbed.catalog.server.service.model import MetastoreCatalog, MetastoreDatabase
+from interbed.catalog.server.service.store import Stored
+
+# Statements are built once: with the driver's own work being so short, composing them anew would be half of a read.
+_NAMED = select(DatabaseRow.id, DatabaseRow.document).where(
+    DatabaseRow.catalog == bindparam("catalog"), DatabaseRow.name == bindparam("name")
+)
+_FIND = Statement(_NAMED)
+_FIND_FOR_UPDATE = Statement(_NAMED.with_for_update())
+_FIND_FOR_CHILD = Statement(_NAMED.with_for_update(read=True, key_share=True))
+
+
+class SqlCatalogs:
+    """Catalogs by name."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
+        """The catalog, or None."""
+        statement = select(CatalogRow.__table__).where(CatalogRow.name == name)
+        if for_update:
+            statement = statement.with_for_update()
+        elif for_child:
+            statement = statement.with_for_update(read=True, key_share=True)
+        row = self._connection.execute(statement).one_or_none()
+        if row is None:
+            return None
+        return MetastoreCatalog(
+            name=row.name,
+            description=row.description,
+            location=row.location,
+            create_time=row.create_time,
+            parameters=json.loads(row.parameters or "{}"),
+        )
+
+    def names(self) -> list[str]:
+        """All names, in order."""
+        return sorted(self._connection.scalars(select(CatalogRow.name)))
+
+    def add(self, catalog: MetastoreCatalog) -> bool:
+        """Store a new catalog; False if the name is taken."""
+        statement = insert_unless_taken(self._connection, CatalogRow, CatalogRow.name).values(
+            name=catalog.name,
+            description=catalog.description,
+            location=catalog.location,
+            create_time=catalog.create_time,
+            parameters=_parameters(catalog),
+        )
+        return self._connection.execute(statement).one_or_none() is not None
+
+    def replace(self, catalog: MetastoreCatalog) -> None:
+        """Store a new description and location."""
+        self._connection.execute(
+            update(CatalogRow)
+            .where(CatalogRow.name == catalog.name)
+            .values(description=catalog.description, location=catalog.location, parameters=_parameters(catalog))
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove an empty catalog."""
+        self._connection.execute(delete(CatalogRow).where(CatalogRow.name == name))
+
+
+def _parameters(catalog: MetastoreCatalog) -> str | None:
+    return json.dumps(dict(catalog.parameters)) if catalog.parameters else None
+
+
+class SqlDatabases:
+    """Databases by catalog and name."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(
+        self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
+    ) -> Stored[MetastoreDatabase] | None:
+        """The database with its row id, or None."""
+        statement = _FIND_FOR_UPDATE if for_update else _FIND_FOR_CHILD if for_child else _FIND
+        row = statement.row(self._connection, {"catalog": catalog, "name": name})
+        return None if row is None else Stored(id=row[0], value=database_from(catalog, name, row[1]))
+
+    def names(self, catalog: str) -> list[str]:
+        """All names of the catalog, in order."""
+        return sorted(self._connection.scalars(select(DatabaseRow.name).where(DatabaseRow.catalog == catalog)))
+
+    def add(self, database: MetastoreDatabase) -> int | None:
+        """Store a new database; None if the name is taken."""
+        statement = insert_unless_taken(self._connection, DatabaseRow, DatabaseRow.id).values(
+            catalog=database.catalog,
+            name=database.name,
+            document=database_document(database),
+            place=indexed_place(database.location),
+        )
+        return self._connection.execute(statement).scalar_one_or_none()
+
+    def replace(self, database_id: int, database: MetastoreDatabase) -> None:
+        """Store the database anew; its name stays."""
+        self._connection.execute(
+            update(DatabaseRow)
+            .where(DatabaseRow.id == database_id)
+            .values(document=database_document(database), place=indexed_place(database.location))
+        )
+
+    def remove(self, database_id: int) -> None:
+        """Remove an empty database."""
+        self._connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database_id))

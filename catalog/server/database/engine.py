@@ -1,0 +1,254 @@
+"""Connections and units of work: SQLite for one machine, PostgreSQL for several servers.
+
+SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk before it is acknowledged, and readers never
+wait for the writer. Writers take the write lock at their beginning (`BEGIN IMMEDIATE`): a transaction that read first
+and then failed to upgrade would have to start anew. How threads share the file is in connections/units.py. PostgreSQL
+runs READ COMMITTED with explicit row locks, named at the calls that take them.
+"""
+
+import logging
+import random
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from interbed.catalog.server.database.connections.database_file import DatabaseFile
+from interbed.catalog.server.database.connections.postgres import postgres_defaults
+from interbed.catalog.server.database.connections.units import FILE, MANAGED, LateError, Readers, Writer
+from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
+from interbed.storage.base.extras import load_extra
+from interbed.storage.base.shown_text import without_credentials
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+BUSY_TIMEOUT_MS = 30_000
+"""How long a writer on SQLite waits for its turn. Longer than any write takes, shorter than clients' 600 s."""
+
+ATTEMPTS_MAX = 5
+"""How often a unit of work is run when the database asks for a retry (busy, deadlock, serialization, a connection
+that went away).
+"""
+
+POOL_SIZE = 16
+"""Connections kept open. More threads than this wait for one another, which is cheaper than more connections."""
+
+POOL_TIMEOUT_SECONDS = 60
+
+# PostgreSQL's classes of errors after which the same transaction may succeed: serialization failure, deadlock, cannot
+# connect now.
+_RETRYABLE_SQLSTATES = ("40001", "40P01", "57P01", "57P03", "08")
+
+
+class DatabaseError(MetastoreError):
+    """The metastore's own database could not be reached or refused the work; the request changed nothing that was
+    acknowledged.
+    """
+
+
+class DatabaseCommitError(DatabaseError, OutcomeUnknownError):
+    """The database went away while it was to commit: the change may have been made, or not."""
+
+
+class SqlUnits(Generic[S]):
+    """Units of work on a database that open_engine has opened, for use by many threads at once.
+
+    Each gets what `transaction` makes of its connection. Errors of the database surface as DatabaseError, whose
+    message names it as it is `called`.
+    """
+
+    def __init__(self, engine: Engine, transaction: Callable[[Connection], S], *, called: str) -> None:
+        self._engine = engine
+        self._transaction = transaction
+        self._called = called
+        self._readers: Readers[S] | None = None
+        self._writer: Writer[S] | None = None
+        if engine.dialect.name == "sqlite":
+            self._readers = Readers(engine, transaction, POOL_SIZE)
+            self._writer = Writer(engine, transaction)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for migrations."""
+        return self._engine
+
+    @property
+    def pool(self) -> tuple[int, int]:
+        """Connections in use and idle."""
+        if self._readers is not None:
+            return self._readers.in_use, self._readers.idle
+        pool = self._engine.pool
+        assert isinstance(pool, QueuePool)
+        return pool.checkedout(), pool.checkedin()
+
+    def read(self, work: Callable[[S], T]) -> T:
+        """Run the function on one state of the database."""
+        return self._run(self._pooled if self._readers is None else self._readers.run, work)
+
+    def write(self, work: Callable[[S], T]) -> T:
+        """Run the function and commit; the change is durable on return."""
+        return self._run(self._pooled if self._writer is None else self._writer.run, work)
+
+    def close(self) -> None:
+        """Close the connections that are kept here; those in the engine's pool are its owner's."""
+        if self._readers is not None and self._writer is not None:
+            self._readers.close()
+            self._writer.close()
+
+    def _pooled(self, work: Callable[[S], T]) -> T:
+        with self._engine.connect() as connection:
+            with connection.begin() as transaction:
+                result = work(self._transaction(connection))
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if error.connection_invalidated:
+                        # Nobody knows whether the commit came through: doing it again could do it twice.
+                        raise DatabaseCommitError(
+                            f"the database went away within the commit: {_summary(error)}"
+                        ) from error
+                    raise
+            return result
+
+    def _run(self, run: Callable[[Callable[[S], T]], T], work: Callable[[S], T]) -> T:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return run(work)
+            except (SQLAlchemyError, sqlite3.Error, LateError) as error:
+                if (field := _field_with_nul(error)) is not None:
+                    raise UnstorableTextError(f"{field} cannot contain NUL, which PostgreSQL does not keep") from error
+                if attempt == ATTEMPTS_MAX or not _is_retryable(error):
+                    raise DatabaseError(f"{self._called} failed: {_summary(error)}") from error
+                logger.warning("attempt %d of %d failed, trying again: %s", attempt, ATTEMPTS_MAX, _summary(error))
+                # A random pause keeps writers that failed together from meeting again.
+                time.sleep(random.uniform(0.01, 0.05) * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+
+def open_engine(url: str) -> Engine:
+    """A pooled engine for a database url; DatabaseError if the url names no database that interbed can use."""
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = create_engine(
+            parsed,
+            # Connections are kept by Readers and Writer; what else asks for one does so once.
+            poolclass=NullPool,
+            connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+        )
+        _watch_file(engine, parsed)
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    # A connection that has died in the pool shows at its first statement, which is then run again on another: asking
+    # each time whether it lives would be one more round trip for every request.
+    return create_engine(
+        parsed,
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT_SECONDS,
+        isolation_level="READ COMMITTED",
+        connect_args=postgres_defaults(parsed, "interbed"),
+    )
+
+
+def parse_database_url(url: str) -> URL:
+    """The url with the driver that interbed uses; DatabaseError names what is wrong with any other.
+
+    Raises MissingExtraError when the driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        shown = without_credentials(url)
+        raise DatabaseError(
+            f"{shown!r} is not a database url; use sqlite:///file.db or postgresql://user@host/database"
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise DatabaseError("the metastore needs a file: sqlite:///path/to/file.db")
+        return parsed.set(drivername="sqlite")
+    if backend in ("postgresql", "postgres"):
+        load_extra("psycopg", needed_by="A PostgreSQL database")
+        return parsed.set(drivername="postgresql+psycopg")
+    raise DatabaseError(f"{backend} is not supported as the metastore's database; use sqlite:///… or postgresql://…")
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # The driver's own transaction handling begins late and only for some statements; ours is explicit.
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "cache_size=-8192",
+        "temp_store=MEMORY",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _watch_file(engine: Engine, url: URL) -> None:
+    """Make the file for its owner alone, and have Readers and Writer see that it stays the one that was opened."""
+    if not url.database or "uri" in url.query:
+        # How it is opened, read-only perhaps, is said by the url.
+        return
+    file = DatabaseFile(url.database)
+    engine.update_execution_options(**{FILE: file})
+
+    def opening(*_arguments: object) -> None:
+        # What is wrong with the path SQLite says itself.
+        with suppress(OSError):
+            file.open()
+
+    event.listen(engine, "do_connect", opening)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if not options.get(MANAGED, False):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("interbed_write", False) else "BEGIN")
+
+
+def _is_retryable(error: Exception) -> bool:
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated:
+            return True
+        original: object = error.orig
+    else:
+        original = error
+    state = getattr(original, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_RETRYABLE_SQLSTATES)
+    # SQLite's: another process writes.
+    return isinstance(original, sqlite3.OperationalError) and ("locked" in str(original) or "busy" in str(original))
+
+
+def _field_with_nul(error: Exception) -> str | None:
+    """The column that a text with a NUL was for, if PostgreSQL's driver has refused the statement for it."""
+    if not isinstance(error, DBAPIError) or "NUL (0x00)" not in str(error.orig):
+        return None
+    given = error.params if isinstance(error.params, Sequence) else [error.params]
+    for parameters in given:
+        for name, value in parameters.items() if isinstance(parameters, Mapping) else ():
+            texts = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(text, str) and "\0" in text for text in texts):
+                # Parameters are numbered where a column has several.
+                return re.sub(r"(_\d+)+$", "", str(name))
+    return "a text"
+
+
+def _summary(error: Exception) -> str:
+    original = getattr(error, "orig", None)
+    lines = str(original if original is not None else error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,174 @@
+"""The notification log in SQL."""
+
+import time
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+
+from interbed.catalog.server.database.event_documents import packed_body, unpacked_body
+from interbed.catalog.server.database.models import EventRow, SequenceRow
+from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.service.events import NotificationEvent, Touched
+
+EVENT_SEQUENCE = "event"
+
+_TAKE = Statement(
+    update(SequenceRow)
+    .where(SequenceRow.name == EVENT_SEQUENCE)
+    .values(value=SequenceRow.value + bindparam("count"))
+    .returning(SequenceRow.value)
+)
+_CURRENT = Statement(select(SequenceRow.value).where(SequenceRow.name == EVENT_SEQUENCE))
+_INSERT = Statement(insert(EventRow))
+_TOUCHED = (
+    select(EventRow.id, EventRow.type, EventRow.catalog, EventRow.database, EventRow.table, EventRow.previous)
+    .where(EventRow.id > bindparam("after"))
+    .order_by(EventRow.id)
+)
+
+
+class SqlEvents:
+    """Notification events by id."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def append(self, *events: NotificationEvent) -> int:
+        """Store events under the next ids and return the last one; the counter's row stays locked until the end of
+        the transaction.
+        """
+        if not events:
+            return self.current()
+        [(last,)] = _TAKE.rows(self._connection, {"count": len(events)})
+        now = int(time.time())
+        _INSERT.change_many(
+            self._connection,
+            [
+                {
+                    "id": number,
+                    "time": event.time or now,
+                    "type": str(event.type),
+                    "catalog": event.catalog,
+                    "database": event.database,
+                    "table": event.table,
+                    "previous": None if event.previous is None else ".".join(event.previous),
+                    "body": packed_body(event.body),
+                }
+                for number, event in enumerate(events, start=last - len(events) + 1)
+            ],
+        )
+        return int(last)
+
+    def current(self) -> int:
+        """The id of the last event, 0 before the first."""
+        [(last,)] = _CURRENT.rows(self._connection, {})
+        return int(last)
+
+    def after(
+        self,
+        last: int,
+        limit: int | None = None,
+        *,
+        catalog: str | None = None,
+        database: str | None = None,
+        tables: Collection[str] = (),
+        types: Collection[str] = (),
+        skipped_types: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> list[NotificationEvent]:
+        """The events with larger ids, in order; no more than fit into `bytes_max` as they are stored, but one at
+        least.
+        """
+        conditions = _conditions(last, catalog, database, tables)
+        if types:
+            conditions.append(EventRow.type.in_(sorted(types)))
+        if skipped_types:
+            conditions.append(EventRow.type.not_in(sorted(skipped_types)))
+        if bytes_max is not None:
+            sizes = self._connection.execute(
+                select(EventRow.id, func.length(EventRow.body)).where(*conditions).order_by(EventRow.id).limit(limit)
+            )
+            fitting = _fitting(sizes, bytes_max)
+            if fitting is None:
+                return []
+            conditions.append(EventRow.id <= fitting)
+        rows = self._connection.execute(
+            select(*EventRow.__table__.columns).where(*conditions).order_by(EventRow.id).limit(limit)
+        )
+        return [_event(row) for row in rows]
+
+    def count(
+        self,
+        last: int,
+        *,
+        up_to: int | None = None,
+        catalog: str | None = None,
+        database: str | None = None,
+        tables: Collection[str] = (),
+    ) -> int:
+        """How many events `after` would give, with ids of at most `up_to`."""
+        conditions = _conditions(last, catalog, database, tables)
+        if up_to is not None:
+            conditions.append(EventRow.id <= up_to)
+        return self._connection.execute(select(func.count()).select_from(EventRow).where(*conditions)).scalar_one()
+
+    def touched(self, last: int, limit: int = 1000) -> list[Touched]:
+        """What the events with larger ids changed, in order, for at most `limit` events."""
+        touched: list[Touched] = []
+        for row in self._connection.execute(_TOUCHED.limit(limit), {"after": last}):
+            if row.previous is not None:
+                catalog, database, table = row.previous.split(".")
+                touched.append(Touched(id=row.id, type=row.type, catalog=catalog, database=database, table=table))
+            touched.append(
+                Touched(id=row.id, type=row.type, catalog=row.catalog, database=row.database, table=row.table)
+            )
+        return touched
+
+    def expire(self, before: int) -> int:
+        """Remove the events that are older than a time, in seconds since the epoch, and return their number."""
+        return self._connection.execute(delete(EventRow).where(EventRow.time < before)).rowcount
+
+
+def _conditions(
+    last: int, catalog: str | None, database: str | None, tables: Collection[str]
+) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [EventRow.id > last]
+    if catalog is not None:
+        conditions.append(EventRow.catalog == catalog)
+    if database is not None:
+        conditions.append(EventRow.database == database)
+    if tables:
+        conditions.append(EventRow.table.in_(sorted(set(tables))))
+    return conditions
+
+
+def _fitting(sizes: Iterable[Any], bytes_max: int) -> int | None:
+    """The last of some (id, size) that fits together with those before it; None if there is none at all."""
+    last = None
+    total = 0
+    for number, size in sizes:
+        total += size
+        if last is not None and total > bytes_max:
+            break
+        last = number
+    return last
+
+
+def _event(row: Any) -> NotificationEvent:
+    previous = None
+    if row.previous is not None:
+        catalog, database, table = row.previous.split(".")
+        previous = (catalog, database, table)
+    return NotificationEvent(
+        id=row.id,
+        time=row.time,
+        type=row.type,
+        catalog=row.catalog,
+        database=row.database,
+        table=row.table,
+        previous=previous,
+        body=unpacked_body(row.body),
+    )

@@ -1,0 +1,200 @@
+"""What has changed since somebody last looked, asked as cheaply as the database allows.
+
+Every change of metadata appends to the notification log in its own transaction, with ids that become visible in order
+(see events.py), so that the last id is the generation of all metadata. Caches ask for it with every request: here by a
+prepared statement on a connection of its own, around SQLAlchemy, which would cost more than the answer.
+
+On SQLite the answer is there at once. On PostgreSQL it takes a round trip, during which the caller may wait for its
+other sockets as well: `ask`, then `answer` when `fileno` is readable.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy.engine import URL
+
+from interbed.catalog.server.database.connections.postgres import postgres_conninfo
+
+logger = logging.getLogger(__name__)
+
+TOUCHED_MAX = 1000
+"""Events that are looked at one by one; after more of them a cache is emptied."""
+
+_STATEMENT = (
+    'SELECT s.value, e.id, e.type, e.catalog, e.database, e."table", e.previous FROM sequences s '
+    "LEFT JOIN events e ON e.id > {} WHERE s.name = 'event' ORDER BY e.id LIMIT "
+    f"{TOUCHED_MAX + 1}"
+)
+
+_SQLITE_STATEMENT = _STATEMENT.format("?")
+_CURRENT = "SELECT value FROM sequences WHERE name = 'event'"
+
+
+class GenerationError(Exception):
+    """The database did not say. The caller runs the request itself, which reports the error to its client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """What one event changed. `previous` is what a renamed table was called before."""
+
+    type: str
+    catalog: str | None
+    database: str | None
+    table: str | None
+    previous: tuple[str, str, str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationChanges:
+    """The generation now, and what was touched since the one that was asked about; None for anything at all."""
+
+    generation: int
+    touched: Sequence[Touch] | None
+
+
+class Generations(Protocol):
+    """Asks one question at a time, for one thread."""
+
+    def fileno(self) -> int | None:
+        """What becomes readable with the answer; None if it is always there at once."""
+        ...
+
+    def ask(self, last: int) -> None:
+        """Ask for what has happened after a generation. GenerationError."""
+        ...
+
+    def answer(self) -> GenerationChanges | None:
+        """The answer; None if it has not come in whole. GenerationError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SqliteGenerations:
+    """Generations of a SQLite file. Reading takes a few microseconds: the last pages of the log are in memory."""
+
+    def __init__(self, url: URL) -> None:
+        self._connection = sqlite3.connect(
+            url.database or "", check_same_thread=False, isolation_level=None, timeout=1.0
+        )
+        self._last = 0
+
+    def fileno(self) -> int | None:
+        """There is nothing to wait for."""
+        return None
+
+    def ask(self, last: int) -> None:
+        """Remember the question."""
+        self._last = last
+
+    def answer(self) -> GenerationChanges | None:
+        """Look."""
+        try:
+            # Mostly nothing has changed, which a lookup of one row shows.
+            if self._connection.execute(_CURRENT).fetchone() == (self._last,):
+                return GenerationChanges(generation=self._last, touched=())
+            rows = self._connection.execute(_SQLITE_STATEMENT, (self._last,)).fetchall()
+        except sqlite3.Error as error:
+            raise GenerationError(str(error)) from error
+        return _changes(self._last, rows)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class PostgresGenerations:
+    """Generations of a PostgreSQL database, by libpq itself: a statement that is prepared once and a socket."""
+
+    def __init__(self, url: URL) -> None:
+        # Only servers on PostgreSQL need its driver.
+        import psycopg
+        from psycopg import pq
+
+        self._pq = pq
+        self._errors = psycopg.Error
+        self._last = 0
+        try:
+            self._connection: Any = psycopg.connect(postgres_conninfo(url, "interbed cache"), autocommit=True)
+            self._link = self._connection.pgconn
+            self._link.prepare(b"generation", _STATEMENT.format("$1::bigint").encode())
+            self._link.nonblocking = 1
+            # Asked once: a connection that is lost has no socket any more, and whoever waits for it has to stop.
+            self._number: int = self._link.socket
+        except self._errors as error:
+            raise GenerationError(str(error)) from error
+
+    def fileno(self) -> int | None:
+        """The connection's socket."""
+        return self._number
+
+    def ask(self, last: int) -> None:
+        """Send the question. It is so short that the socket takes it whole."""
+        self._last = last
+        try:
+            self._link.send_query_prepared(b"generation", [str(last).encode()])
+            self._link.flush()
+        except self._errors as error:
+            raise GenerationError(str(error)) from error
+
+    def answer(self) -> GenerationChanges | None:
+        """Take what has come."""
+        try:
+            self._link.consume_input()
+            if self._link.is_busy():
+                return None
+            result = self._link.get_result()
+            while self._link.get_result() is not None:
+                pass
+        except self._errors as error:
+            raise GenerationError(str(error)) from error
+        if result is None or result.status != self._pq.ExecStatus.TUPLES_OK:
+            raise GenerationError("the database did not answer" if result is None else result.error_message.decode())
+        rows = [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+        return _changes(self._last, rows)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def open_generations(url: URL) -> Generations:
+    """For a database url with the driver's name as in engine.parse_database_url. GenerationError."""
+    if url.get_backend_name() == "sqlite":
+        return SqliteGenerations(url)
+    return PostgresGenerations(url)
+
+
+def _changes(last: int, rows: Sequence[Sequence[Any]]) -> GenerationChanges:
+    if not rows:
+        raise GenerationError("the database has no notification log")
+    generation = int(rows[0][0])
+    if generation == last:
+        return GenerationChanges(generation=generation, touched=())
+    # Events are dense. If some are missing they have expired, or are too many.
+    numbers = [int(row[1]) for row in rows if row[1] is not None]
+    if numbers != list(range(last + 1, generation + 1)):
+        return GenerationChanges(generation=generation, touched=None)
+    touched = [
+        Touch(type=kind, catalog=catalog, database=database, table=table, previous=_previous(previous))
+        for _, _, kind, catalog, database, table, previous in rows
+    ]
+    return GenerationChanges(generation=generation, touched=touched)
+
+
+def _previous(text: str | None) -> tuple[str, str, str] | None:
+    if text is None:
+        return None
+    catalog, database, table = text.split(".")
+    return catalog, database, table
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

@@ -1,0 +1,175 @@
+"""Places of objects in SQL: what is registered in a directory, whatever the number of tables.
+
+Databases, tables and sets of partitions have a column with their place, which is indexed: what lies in a directory is
+a range of it. Of partitions only those outside of their set's directory have one.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, text
+
+from interbed.catalog.server.database.insert import insert_or_replace
+from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow
+from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX, place_key
+from interbed.catalog.server.service.store import DatabasePlaces
+
+_IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
+_AMONG = "p.place = ANY(CAST(:keys AS text[]))"
+_AMONG_ON_SQLITE = "p.place IN (SELECT value FROM json_each(:keys))"
+# A number that no table has: no table is left out.
+_NO_TABLE = -1
+
+_DATABASE = Statement(text(f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"))
+_TABLE = (
+    "SELECT d.catalog, d.name, p.name AS table_name FROM tables p JOIN databases d ON d.id = p.database_id "
+    "WHERE p.id <> :table_id AND {condition} LIMIT 1"
+)
+_LINKED = (
+    "SELECT d.catalog, d.name, t.name AS table_name FROM linked_places p JOIN tables t ON t.id = p.table_id "
+    "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
+)
+# Of one table each, so that every database takes the index, whatever it knows of the numbers of rows.
+_OTHERS = "(SELECT s.id FROM partition_sets s WHERE s.table_id IS NULL OR s.table_id = :table_id)"
+_SET = f"SELECT p.id AS set_id FROM partition_sets p WHERE {{condition}} AND p.id NOT IN {_OTHERS} LIMIT 1"
+_PARTITION = (
+    "SELECT p.set_id FROM partitions p WHERE p.place IS NOT NULL AND {condition} "
+    f"AND p.set_id NOT IN {_OTHERS} LIMIT 1"
+)
+_TABLE_OF_SET = Statement(
+    text(
+        "SELECT d.catalog, d.name, t.name AS table_name FROM partition_sets s JOIN tables t ON t.id = s.table_id "
+        "JOIN databases d ON d.id = t.database_id WHERE s.id = :set_id"
+    )
+)
+_CATALOGS = Statement(select(CatalogRow.name, CatalogRow.location))
+_DATABASES = Statement(select(DatabaseRow.catalog, DatabaseRow.name, DatabaseRow.document))
+_OUTSIDE = Statement(
+    text(
+        "SELECT catalog, name, document FROM databases WHERE place IS NULL OR NOT (place >= :first AND place < :last) "
+        """OR document LIKE '%"managed_location":%'"""
+    )
+)
+
+
+def _inside(statement: str) -> Statement:
+    """What a place holds."""
+    return Statement(text(statement.format(condition=_IN)))
+
+
+def _at(statement: str) -> Statement:
+    """What is at one of several places."""
+    on_sqlite = text(statement.format(condition=_AMONG_ON_SQLITE))
+    return Statement(text(statement.format(condition=_AMONG)), for_sqlite=on_sqlite)
+
+
+_TABLES_INSIDE = (_inside(_TABLE), _inside(_LINKED))
+_SETS_INSIDE = (_inside(_SET), _inside(_PARTITION))
+_TABLES_AT = (_at(_TABLE), _at(_LINKED))
+_PARTITIONS_AT = _at(_PARTITION)
+
+
+class SqlPlaces:
+    """Places of databases, tables and partitions."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
+        """What is registered at or below one of the places, or holds one of them: a description, or None."""
+        own = _NO_TABLE if table_id is None else table_id
+        for place in texts:
+            found = self._in(place, own)
+            if found is not None:
+                return found
+        return self._around(above, own)
+
+    def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
+        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
+        catalogs = [
+            DatabasePlaces(what=f"the catalog {name}", locations=(location,))
+            for name, location in _CATALOGS.rows(self._connection, {})
+            if location
+        ]
+        if outside is None:
+            rows = _DATABASES.rows(self._connection, {})
+        else:
+            rows = _OUTSIDE.rows(self._connection, _range(outside))
+        return [*catalogs, *(_described(catalog, name, document) for catalog, name, document in rows)]
+
+    def link(self, table_id: int, partition_name: str, text: str | None) -> None:
+        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        if text is None:
+            self._connection.execute(
+                delete(LinkedPlaceRow).where(
+                    LinkedPlaceRow.table_id == table_id, LinkedPlaceRow.partition_name == partition_name
+                )
+            )
+            return
+        row = {"table_id": table_id, "partition_name": partition_name, "place": place_key(text)}
+        self._connection.execute(insert_or_replace(self._connection, LinkedPlaceRow), [row])
+
+    def _in(self, place: str, own: int) -> str | None:
+        at = {"at": place_key(place), **_range(place)}
+        database = _DATABASE.row(self._connection, at)
+        if database is not None:
+            return f"it holds the database {_named(*database)}"
+        for statement in _TABLES_INSIDE:
+            table = statement.row(self._connection, {**at, "table_id": own})
+            if table is not None:
+                return f"it holds the table {_named(*table)}"
+        for statement in _SETS_INSIDE:
+            found = statement.row(self._connection, {**at, "table_id": own})
+            if found is not None:
+                return f"it holds partitions of the table {self._table_of(found[0])}"
+        return None
+
+    def _around(self, above: Collection[str], own: int) -> str | None:
+        keys: Any = sorted({place_key(each) or "" for each in above})
+        if not keys:
+            return None
+        if self._connection.dialect.name == "sqlite":
+            keys = json.dumps(keys)
+        values = {"keys": keys, "table_id": own}
+        for statement in _TABLES_AT:
+            table = statement.row(self._connection, values)
+            if table is not None:
+                return f"it lies in the table {_named(*table)}"
+        found = _PARTITIONS_AT.row(self._connection, values)
+        if found is not None:
+            return f"it lies in a partition of the table {self._table_of(found[0])}"
+        return None
+
+    def _table_of(self, set_id: int) -> str:
+        row = _TABLE_OF_SET.row(self._connection, {"set_id": set_id})
+        assert row is not None
+        return _named(*row)
+
+
+def _described(catalog: str, name: str, document: str) -> DatabasePlaces:
+    fields = json.loads(document)
+    locations = (fields.get("location"), fields.get("managed_location"))
+    return DatabasePlaces(
+        what=f"the database {_named(catalog, name)}",
+        locations=tuple(each for each in locations if each),
+        made=tuple(fields.get("made", ())),
+    )
+
+
+def _range(place: str) -> dict[str, str]:
+    """The bounds of what lies in a place. The character after the slash is 0. Of one that is longer than its key all
+    that begins so is taken for it.
+    """
+    below = place + "/"
+    if len(below) > KEY_LENGTH_MAX:
+        key = place[:KEY_LENGTH_MAX]
+        return {"first": key, "last": key + "\U0010ffff"}
+    return {"first": below, "last": place + "0"}
+
+
+def _named(*names: str) -> str:
+    return ".".join(name for number, name in enumerate(names) if number or name != "hive")

@@ -1,0 +1,78 @@
+"""The metastore's transactions: a unit of work on its database, with all repositories. Connections are engine.py's."""
+
+from sqlalchemy import Connection
+
+from interbed.catalog.server.database.constraints import SqlConstraints
+from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases
+from interbed.catalog.server.database.engine import SqlUnits, open_engine
+from interbed.catalog.server.database.events import SqlEvents
+from interbed.catalog.server.database.functions import SqlFunctions
+from interbed.catalog.server.database.locks import SqlLocks
+from interbed.catalog.server.database.moves import SqlMoves, SqlProperties
+from interbed.catalog.server.database.partitions import SqlPartitions
+from interbed.catalog.server.database.places import SqlPlaces
+from interbed.catalog.server.database.queries.runtime_stats import SqlRunStatistics
+from interbed.catalog.server.database.queries.scheduled import SqlQueries
+from interbed.catalog.server.database.statistics import SqlStatistics
+from interbed.catalog.server.database.tables import SqlTables
+
+_SQLITE_FILES = ("", "-wal", "-shm", "-journal")
+
+
+class SqlTransaction:
+    """One unit of work on an open connection; the repositories share it."""
+
+    __slots__ = (
+        "catalogs",
+        "constraints",
+        "databases",
+        "events",
+        "functions",
+        "locks",
+        "moves",
+        "partitions",
+        "places",
+        "properties",
+        "queries",
+        "run_statistics",
+        "statistics",
+        "tables",
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        self.catalogs = SqlCatalogs(connection)
+        self.databases = SqlDatabases(connection)
+        self.tables = SqlTables(connection)
+        self.partitions = SqlPartitions(connection)
+        self.functions = SqlFunctions(connection)
+        self.locks = SqlLocks(connection)
+        self.events = SqlEvents(connection)
+        self.constraints = SqlConstraints(connection)
+        self.moves = SqlMoves(connection)
+        self.places = SqlPlaces(connection)
+        self.properties = SqlProperties(connection)
+        self.queries = SqlQueries(connection)
+        self.run_statistics = SqlRunStatistics(connection)
+        self.statistics = SqlStatistics(connection)
+
+
+class SqlStore(SqlUnits[SqlTransaction]):
+    """A store of metadata in a SQL database, for use by many threads at once.
+
+    `url` is `sqlite:///path/to/file.db` or `postgresql://user:password@host:port/database`. The database's tables
+    must exist (see schema.upgrade). Errors of the database surface as DatabaseError.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(open_engine(url), SqlTransaction, called="the metastore's database")
+
+    @property
+    def files(self) -> list[str]:
+        """The files of SQLite; a server of PostgreSQL keeps its own."""
+        path = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
+        return [path + suffix for suffix in _SQLITE_FILES] if path else []
+
+    def close(self) -> None:
+        """Close the connections."""
+        super().close()
+        self.engine.dispose()

@@ -1,0 +1,170 @@
+"""Tables in SQL: one row each, read together with the name of its database."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from interbed.catalog.server.database.documents import table_document, table_from
+from interbed.catalog.server.database.insert import insert_statement
+from interbed.catalog.server.database.models import DatabaseRow, TableRow
+from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.service.directories.locations import indexed_place
+from interbed.catalog.server.service.model import MetastoreTable, TableMeta
+from interbed.catalog.server.service.store import Stored
+
+NAMES_IN_STATEMENT_MAX = 500
+"""Names bound in one statement; longer lists are asked for in several, for databases limit the number of parameters."""
+
+_IN_DATABASE = (
+    select(TableRow.id, TableRow.name, TableRow.table_type, TableRow.document)
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .where(DatabaseRow.catalog == bindparam("catalog"), DatabaseRow.name == bindparam("database"))
+)
+_NAMED = _IN_DATABASE.where(TableRow.name == bindparam("name"))
+_FIND = Statement(_NAMED)
+_FIND_FOR_UPDATE = Statement(_NAMED.with_for_update(of=TableRow))
+_LOCK = (
+    select(
+        TableRow.id,
+        TableRow.name,
+        TableRow.table_type,
+        TableRow.document,
+        DatabaseRow.catalog,
+        DatabaseRow.name.label("database"),
+    )
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .where(TableRow.id == bindparam("table_id"))
+    .with_for_update(of=TableRow)
+)
+_REPLACE = Statement(
+    update(TableRow)
+    .where(TableRow.id == bindparam("table_id"))
+    .values(
+        database_id=bindparam("new_database_id"),
+        name=bindparam("new_name"),
+        table_type=bindparam("new_type"),
+        comment=bindparam("new_comment"),
+        document=bindparam("new_document"),
+        place=bindparam("new_place"),
+    )
+)
+_SELECT = _IN_DATABASE.where(TableRow.name.in_(bindparam("names", expanding=True)))
+_ALL_NAMES = (
+    select(TableRow.name)
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .where(DatabaseRow.catalog == bindparam("catalog"), DatabaseRow.name == bindparam("database"))
+)
+_NAMES = Statement(_ALL_NAMES)
+_NAMES_OF_TYPE = Statement(_ALL_NAMES.where(TableRow.table_type == bindparam("table_type")))
+_NEW: dict[str, Any] = {
+    column: bindparam(column) for column in ("database_id", "name", "table_type", "comment", "document", "place")
+}
+_INSERT = insert_statement(TableRow, _NEW, TableRow.id)
+
+
+class SqlTables:
+    """Tables by catalog, database and name."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(
+        self, catalog: str, database: str, name: str, *, for_update: bool = False
+    ) -> Stored[MetastoreTable] | None:
+        """The table with its row id, or None."""
+        statement = _FIND_FOR_UPDATE if for_update else _FIND
+        row = statement.row(self._connection, {"catalog": catalog, "database": database, "name": name})
+        if row is None:
+            return None
+        number, found, table_type, document = row
+        return Stored(id=number, value=table_from(catalog, database, found, table_type, document, number))
+
+    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
+        """The table of a row, kept from change by others until the end of the transaction."""
+        row = self._connection.execute(_LOCK, {"table_id": table_id}).one_or_none()
+        if row is None:
+            return None
+        table = table_from(row.catalog, row.database, row.name, row.table_type, row.document, row.id)
+        return Stored(id=row.id, value=table)
+
+    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
+        """The tables of these names that exist (all if None), ordered by name."""
+        keys = {"catalog": catalog, "database": database}
+        if names is None:
+            rows = list(self._connection.execute(_IN_DATABASE, keys))
+        else:
+            unique = sorted(set(names))
+            rows = []
+            for start in range(0, len(unique), NAMES_IN_STATEMENT_MAX):
+                chunk = unique[start : start + NAMES_IN_STATEMENT_MAX]
+                rows.extend(self._connection.execute(_SELECT, {**keys, "names": chunk}))
+        tables = [table_from(catalog, database, row.name, row.table_type, row.document, row.id) for row in rows]
+        return sorted(tables, key=lambda table: table.name)
+
+    def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]:
+        """The names of the database's tables, in order; of one type only if that is given."""
+        keys = {"catalog": catalog, "database": database}
+        if table_type is None:
+            rows = _NAMES.rows(self._connection, keys)
+        else:
+            rows = _NAMES_OF_TYPE.rows(self._connection, {**keys, "table_type": table_type})
+        return sorted(name for (name,) in rows)
+
+    def metas(self, catalog: str) -> list[TableMeta]:
+        """A line for each table of the catalog, ordered by database and name."""
+        rows = self._connection.execute(
+            select(DatabaseRow.name.label("database"), TableRow.name, TableRow.table_type, TableRow.comment)
+            .join(TableRow, TableRow.database_id == DatabaseRow.id)
+            .where(DatabaseRow.catalog == catalog)
+        )
+        metas = [
+            TableMeta(database=row.database, name=row.name, table_type=row.table_type, comment=row.comment)
+            for row in rows
+        ]
+        return sorted(metas, key=lambda meta: (meta.database, meta.name))
+
+    def add(self, database_id: int, table: MetastoreTable) -> int | None:
+        """Store a new table; None if the name is taken."""
+        row = _INSERT.row(
+            self._connection,
+            {
+                "database_id": database_id,
+                "name": table.name,
+                "table_type": table.table_type,
+                "comment": table.parameters.get("comment"),
+                "document": table_document(table),
+                "place": _place(table),
+            },
+        )
+        return None if row is None else int(row[0])
+
+    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
+        """Store the table anew, perhaps elsewhere; False if that name is taken, which ends the transaction."""
+        try:
+            _REPLACE.change(
+                self._connection,
+                {
+                    "table_id": table_id,
+                    "new_database_id": database_id,
+                    "new_name": table.name,
+                    "new_type": table.table_type,
+                    "new_comment": table.parameters.get("comment"),
+                    "new_document": table_document(table),
+                    "new_place": _place(table),
+                },
+            )
+        except IntegrityError:
+            return False
+        return True
+
+    def remove(self, table_id: int) -> None:
+        """Remove the table; its partitions go with it."""
+        self._connection.execute(delete(TableRow).where(TableRow.id == table_id))
+
+
+def _place(table: MetastoreTable) -> str | None:
+    return indexed_place(table.location)

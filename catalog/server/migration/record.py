@@ -1,0 +1,186 @@
+"""One object of a metastore as it is copied, compared and exported: its kind, its name, and its fields.
+
+The fields are those of Hive's interface without the ones that name the object, and without the ones that a server
+makes up for itself (ids, write ids, privileges). What is absent and what is empty are the same: clients and servers of
+different versions leave out different things.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from interbed.catalog.server.migration import structs
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.thrift_idl.hive_metastore import ttypes
+
+
+class RecordKind(StrEnum):
+    """What an object is; the values are the types in an export file."""
+
+    CATALOG = "catalog"
+    DATABASE = "database"
+    FUNCTION = "function"
+    TABLE = "table"
+    TABLE_STATISTICS = "table statistics"
+    PARTITION = "partition"
+    PARTITION_STATISTICS = "partition statistics"
+    CONSTRAINT = "constraint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """The name of an object, as far as it reaches: a catalog has no database, a database no table."""
+
+    kind: RecordKind
+    catalog: str
+    database: str | None = None
+    name: str | None = None
+    """A table or a function."""
+    partition: str | None = None
+    column: str | None = None
+    """Of statistics."""
+    constraint: str | None = None
+    """`primaryKeys name`: the list of the interface and the constraint's name."""
+
+    def __str__(self) -> str:
+        catalog = None if self.catalog == DEFAULT_CATALOG and self.database is not None else self.catalog
+        parts = [part for part in (catalog, self.database, self.name) if part is not None]
+        text = ".".join(parts)
+        if self.partition is not None:
+            text += f"/{self.partition}"
+        for detail in (self.column, self.constraint):
+            if detail is not None:
+                text += f" ({detail})"
+        return text
+
+
+# The class of each kind's structure; constraints have several, see CONSTRAINTS.
+STRUCTURES: Mapping[RecordKind, Any] = {
+    RecordKind.CATALOG: ttypes.Catalog,
+    RecordKind.DATABASE: ttypes.Database,
+    RecordKind.FUNCTION: ttypes.Function,
+    RecordKind.TABLE: ttypes.Table,
+    RecordKind.TABLE_STATISTICS: ttypes.ColumnStatisticsObj,
+    RecordKind.PARTITION: ttypes.Partition,
+    RecordKind.PARTITION_STATISTICS: ttypes.ColumnStatisticsObj,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintFields:
+    """How the interface names things about one kind of constraint."""
+
+    structure: Any
+    database: str
+    table: str
+    name: str
+
+
+CONSTRAINTS: Mapping[str, ConstraintFields] = {
+    "primaryKeys": ConstraintFields(
+        structure=ttypes.SQLPrimaryKey, database="table_db", table="table_name", name="pk_name"
+    ),
+    "foreignKeys": ConstraintFields(
+        structure=ttypes.SQLForeignKey, database="fktable_db", table="fktable_name", name="fk_name"
+    ),
+    "uniqueConstraints": ConstraintFields(
+        structure=ttypes.SQLUniqueConstraint, database="table_db", table="table_name", name="uk_name"
+    ),
+    "notNullConstraints": ConstraintFields(
+        structure=ttypes.SQLNotNullConstraint, database="table_db", table="table_name", name="nn_name"
+    ),
+    "defaultConstraints": ConstraintFields(
+        structure=ttypes.SQLDefaultConstraint, database="table_db", table="table_name", name="dc_name"
+    ),
+    "checkConstraints": ConstraintFields(
+        structure=ttypes.SQLCheckConstraint, database="table_db", table="table_name", name="dc_name"
+    ),
+}
+"""By the name of their list in the interface's SQLAllTableConstraints."""
+
+FOREIGN_KEYS = "foreignKeys "
+"""How the name of a foreign key begins, see constraints_by_name."""
+
+_NAMES = ("catName", "catalogName", "dbName", "tableName", "functionName", "table_db", "table_name", "fktable_db")
+_MADE_BY_SERVERS = (
+    *("privileges", "temporary", "writeId", "isStatsCompliant", "colStats", "accessType", "id", "txnId"),
+    *("fileMetadata", "dictionary"),
+)
+_LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
+    RecordKind.CATALOG: frozenset(("name",)),
+    RecordKind.DATABASE: frozenset(("name", *_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.FUNCTION: frozenset(_NAMES),
+    RecordKind.TABLE: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.PARTITION: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.TABLE_STATISTICS: frozenset(("colName",)),
+    RecordKind.PARTITION_STATISTICS: frozenset(("colName",)),
+    RecordKind.CONSTRAINT: frozenset((*_NAMES, "fktable_name", *(about.name for about in CONSTRAINTS.values()))),
+}
+
+_USER = ttypes.PrincipalType.USER
+_NATIVE = ttypes.DatabaseType.NATIVE
+
+
+def fields_of(kind: RecordKind, struct: Any) -> dict[str, Any]:
+    """The fields that are kept of an object, as JSON."""
+    left_out = _LEFT_OUT[kind]
+    fields = {name: value for name, value in structs.to_json(struct, empty=False).items() if name not in left_out}
+    # What is meant where nothing is said: servers differ in whether they say it.
+    if fields.get("ownerType") == _USER:
+        del fields["ownerType"]
+    if fields.get("type") == _NATIVE and kind is RecordKind.DATABASE:
+        del fields["type"]
+    return fields
+
+
+def constraint_fields(constraints: list[Any]) -> dict[str, Any]:
+    """The fields of a constraint: a structure for each of its columns, in their order."""
+    columns = [fields_of(RecordKind.CONSTRAINT, each) for each in constraints]
+    return {"columns": sorted(columns, key=lambda column: (column.get("key_seq", 0), str(column.get("column_name"))))}
+
+
+def constraints_by_name(kind: str, found: list[Any]) -> dict[str, list[Any]]:
+    """The structures of one list of the interface, by the constraint that they are columns of."""
+    result: dict[str, list[Any]] = {}
+    for struct in found:
+        # Names are the same in upper and lower case; some metastores leave them as they were given.
+        name = (getattr(struct, CONSTRAINTS[kind].name) or "").lower()
+        result.setdefault(f"{kind} {name}", []).append(struct)
+    return result
+
+
+def struct_of(key: Key, fields: Mapping[str, Any]) -> Any:
+    """The structure of an object, its names filled in from its key. ValueError for fields that do not fit."""
+    struct = structs.from_json(STRUCTURES[key.kind], fields)
+    match key.kind:
+        case RecordKind.CATALOG:
+            struct.name = key.catalog
+        case RecordKind.DATABASE:
+            struct.name, struct.catalogName = key.database, key.catalog
+        case RecordKind.FUNCTION:
+            struct.functionName, struct.dbName, struct.catName = key.name, key.database, key.catalog
+        case RecordKind.TABLE | RecordKind.PARTITION:
+            struct.tableName, struct.dbName, struct.catName = key.name, key.database, key.catalog
+        case RecordKind.TABLE_STATISTICS | RecordKind.PARTITION_STATISTICS:
+            struct.colName = key.column
+        case RecordKind.CONSTRAINT:
+            raise ValueError("a constraint has several structures")
+    return struct
+
+
+def constraint_structs(key: Key, fields: Mapping[str, Any]) -> list[Any]:
+    """The structures of a constraint, one for each column."""
+    kind, _, name = (key.constraint or "").partition(" ")
+    about = CONSTRAINTS.get(kind)
+    if about is None or not isinstance(fields.get("columns"), list):
+        raise ValueError(f"{key.constraint!r} is no constraint of a known kind")
+    found = []
+    for column in fields["columns"]:
+        struct = structs.from_json(about.structure, column)
+        setattr(struct, about.database, key.database)
+        setattr(struct, about.table, key.name)
+        setattr(struct, about.name, name)
+        struct.catName = key.catalog
+        found.append(struct)
+    return found

@@ -1,0 +1,206 @@
+"""The audit log: a JSON line for every call that was to change metadata, whether it did or was refused.
+
+A line has `time` (ISO 8601, UTC, when the call ended), `request_id`, `method`, `peer`, `user` (what the client said
+of itself) and `certificate` (what was checked), `outcome` (ok, refused, failed), `error`, `seconds`, and what it was
+about: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most) with
+`partition_count`, `to` (the other name of a rename or an exchange). Locks change no metadata and are not in it.
+
+Lines are appended by one write each, so that several processes may share a file and it may be rotated: a file that
+was moved away is made anew.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from interbed.catalog.server.ops.logs import call_fields, json_line, shortened
+from interbed.catalog.server.thrift.edge.call import Call, CallOutcome
+from interbed.catalog.server.thrift.structs.convert import split_catalog
+
+logger = logging.getLogger("interbed.audit")
+
+_CHANGES = (
+    "add_",
+    "alter_",
+    "append_",
+    "create_",
+    "delete_",
+    "drop_",
+    "exchange_",
+    "fire_",
+    "grant_",
+    "rename_",
+    "revoke_",
+    "scheduled_query_maintenance",
+    "set_aggr_",
+    "truncate_",
+    "update_",
+)
+_PARTITIONS_MAX = 10
+_DEPTH_MAX = 4
+
+_KEYS = {
+    "catname": "catalog",
+    "catalogname": "catalog",
+    "dbname": "database",
+    "databasename": "database",
+    "sourcedb": "database",
+    "tabledb": "database",
+    "fktabledb": "database",
+    "tablename": "table",
+    "tblname": "table",
+    "sourcetablename": "table",
+    "fktablename": "table",
+    "functionname": "function",
+    "funcname": "function",
+    "destdb": "to_database",
+    "desttablename": "to_table",
+    "schedulename": "scheduled_query",
+    "clusternamespace": "namespace",
+}
+"""What a field is called, without case and underscores, and what it stands for."""
+
+_OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace")
+"""What a call can be about besides catalogs and databases."""
+
+_NAME_OF = {"database": "database", "table": "table", "function": "function", "catalog": "catalog"}
+"""What a plain `name` stands for, by what the method is about."""
+
+
+def is_change(method: str) -> bool:
+    """Whether a method is there to change metadata."""
+    return method.startswith(_CHANGES)
+
+
+class AuditLog:
+    """Writes the lines to a file, or to the logger `interbed.audit` if there is none."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._descriptor = -1
+        self._guard = threading.Lock()
+        if file is not None:
+            # At the start, where a wrong path can still be reported to whoever starts the server.
+            self._open(file)
+
+    def observed(self, call: Call) -> None:
+        """Look at a call."""
+        if not is_change(call.method) or call.outcome is CallOutcome.UNKNOWN:
+            return
+        line: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            **call_fields(call),
+            **subject(call.method, call.arguments),
+            "outcome": str(call.outcome),
+            "seconds": round(call.seconds, 4),
+        }
+        if call.error is not None:
+            line["error"] = shortened(call.error)
+        if self._file is None:
+            logger.info("%s %s", call.method, call.outcome, extra={"fields": line})
+            return
+        try:
+            self._append(self._file, (json_line(line) + "\n").encode())
+        except OSError:
+            # The change has happened and is acknowledged; the log at least has to know.
+            logger.exception("cannot write to the audit log %s: %s", self._file, json_line(line))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._guard:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def _append(self, file: Path, line: bytes) -> None:
+        with self._guard:
+            if self._descriptor < 0 or _was_moved(self._descriptor, file):
+                if self._descriptor >= 0:
+                    os.close(self._descriptor)
+                    self._descriptor = -1
+                self._open(file)
+            os.write(self._descriptor, line)
+
+    def _open(self, file: Path) -> None:
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def subject(method: str, arguments: Any) -> dict[str, Any]:
+    """What a call is about, found by the names of its arguments' fields: the interface has dozens of requests."""
+    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+    partitions: list[str] = []
+    count = 0
+    plain = next((meaning for kind, meaning in _NAME_OF.items() if f"_{kind}" in method), None)
+    for path, key, value in _fields(arguments, ()):
+        if key in ("partname", "partvals", "values") and value:
+            count += 1
+            partitions.append(value if isinstance(value, str) else "/".join(map(str, value)))
+            continue
+        if key in ("partnames", "names") and isinstance(value, list | set):
+            count += len(value)
+            partitions.extend(map(str, value))
+            continue
+        meaning = _KEYS.get(key, plain if key == "name" else None)
+        if meaning is None or not isinstance(value, str):
+            continue
+        # Fields are collected from the outside inwards: what stands further in under the same meaning is the new state.
+        if meaning not in found:
+            found[meaning] = value
+        elif path and path[-1].startswith(("new", "table", "func", "db", "catalog", "cat")):
+            renamed.setdefault(meaning, value)
+    return _told(found, renamed, partitions, count)
+
+
+def _told(found: dict[str, str], renamed: dict[str, str], partitions: list[str], count: int) -> dict[str, Any]:
+    target: dict[str, Any] = {}
+    if "database" in found:
+        catalog, database = split_catalog(found["database"], found.get("catalog"))
+        target = {"catalog": catalog, "database": database}
+    elif "catalog" in found:
+        target = {"catalog": found["catalog"]}
+    target |= {key: found[key] for key in _OTHER_SUBJECTS if key in found}
+    other = [found.get("to_database", ""), found.get("to_table", "")]
+    if not any(other):
+        changed = {key: value for key, value in renamed.items() if value.lower() != str(target.get(key, "")).lower()}
+        other = [changed.get(key, "") for key in ("catalog", "database", "table", "function")]
+    if any(other):
+        target["to"] = shortened(".".join(filter(None, other)))
+    if partitions:
+        target["partitions"] = [shortened(name) for name in partitions[:_PARTITIONS_MAX]]
+        target["partition_count"] = count
+    return {key: shortened(value) if isinstance(value, str) else value for key, value in target.items() if value}
+
+
+def _fields(struct: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    """All fields of a Thrift structure and those within it, a structure's own before those further in."""
+    inner: list[tuple[str, Any]] = []
+    for field in getattr(struct, "thrift_spec", None) or ():
+        if not field:
+            continue
+        value = getattr(struct, field[2], None)
+        key = field[2].replace("_", "").lower()
+        if value is None:
+            continue
+        if hasattr(value, "thrift_spec"):
+            inner.append((key, value))
+        elif isinstance(value, list) and value and hasattr(value[0], "thrift_spec"):
+            inner.extend((key, each) for each in value[: _PARTITIONS_MAX + 1])
+        else:
+            yield path, key, value
+    if len(path) < _DEPTH_MAX:
+        for key, value in inner:
+            yield from _fields(value, (*path, key))
+
+
+def _was_moved(descriptor: int, file: Path) -> bool:
+    try:
+        named = os.stat(file)
+    except FileNotFoundError:
+        return True
+    opened = os.fstat(descriptor)
+    return (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino)

@@ -1,0 +1,215 @@
+"""What stands beside serving: observers of calls, the health port, the reaper, put together from the settings."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from interbed.catalog.server.ops.audit import AuditLog
+from interbed.catalog.server.ops.health import HealthServer, Probe
+from interbed.catalog.server.ops.logs import SlowCallLog
+from interbed.catalog.server.ops.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
+from interbed.catalog.server.ops.optimizer import OptimizerBeside
+from interbed.catalog.server.ops.reaper import Reaper
+from interbed.catalog.server.service.directories.guard import DeletionGuard
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.locks import LockService
+from interbed.catalog.server.service.store import Store
+from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.service.warehouse import directory_exists
+from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.thrift.edge.call import CallObserver
+from interbed.storage.base.shown_text import without_credentials
+
+logger = logging.getLogger(__name__)
+
+DISK_BYTES_MIN = 16 << 20
+"""With less than this on the disk of the warehouse, or of a database in a file, the server is not ready."""
+
+HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metrics"
+"""What is logged when the second port is open."""
+
+
+def metrics_for(settings: ServerSettings, directory: Path | None) -> ServerMetrics | None:
+    """The counters, None where nobody can ask for them. `directory` is for several processes."""
+    return None if settings.health_port is None else ServerMetrics(directory)
+
+
+def observers_for(settings: ServerSettings, metrics: ServerMetrics | None) -> list[CallObserver]:
+    """The observers of every call. MetastoreError if the audit log cannot be written."""
+    observers: list[CallObserver] = [SlowCallLog(settings.slow_call_seconds)]
+    if settings.audit_log is not None:
+        try:
+            observers.append(AuditLog(None if str(settings.audit_log) == "-" else settings.audit_log))
+        except OSError as error:
+            raise MetastoreError(f"cannot write the audit log {settings.audit_log}: {error.strerror}") from error
+    if metrics is not None:
+        observers.append(metrics)
+    return observers
+
+
+class Operating:
+    """The threads of the supervising process: health port and reaper. What dies of them, and of others that are given
+    the same `deaths`, makes the server unready; `workers_problem` says what is wrong in other processes.
+
+    `store` and `locks` are this process's own; `workers` counts the processes that serve. With the `address` where the
+    server listens an optimizer may run beside it. MetastoreError if the health port cannot be had.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        store: Store,
+        locks: LockService,
+        metrics: ServerMetrics | None,
+        *,
+        warehouse: str,
+        workers: Callable[[], int] = lambda: 1,
+        workers_problem: Callable[[], str | None] = lambda: None,
+        deaths: ThreadDeaths | None = None,
+        trash: Trash | None = None,
+        guard: DeletionGuard | None = None,
+        address: tuple[str, int] | None = None,
+    ) -> None:
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
+        self._problem_of_workers = workers_problem
+        self._store = store
+        self._locks = locks
+        self._warehouse = warehouse
+        self._workers = workers
+        self._database_directory = _directory_of(settings.db)
+        self._reaper = Reaper(
+            store,
+            locks,
+            every_seconds=settings.reaper_seconds,
+            events_ttl_seconds=settings.events_ttl_seconds,
+            deaths=self._deaths,
+            trash=trash,
+            guard=guard,
+        )
+        self._optimizer: OptimizerBeside | None = None
+        if settings.optimizer == "on" and address is not None:
+            self._optimizer = OptimizerBeside(settings, address, self._deaths)
+        self._health: HealthServer | None = None
+        if settings.health_port is not None and metrics is not None:
+            self._health = self._health_server(settings, settings.health_port, metrics)
+
+    @property
+    def health_address(self) -> tuple[str, int] | None:
+        """Host and port of the second port, None if there is none."""
+        return None if self._health is None else self._health.address
+
+    def not_ready_because(self) -> list[str]:
+        """Why the server is not ready; nothing if it is, or if nobody can ask."""
+        return [] if self._health is None else self._health.reasons()
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._reaper.start()
+        if self._health is not None:
+            self._health.start()
+            host, port = self._health.address
+            logger.info(HEALTH_LINE.format(host=f"[{host}]" if ":" in host else host, port=port))
+        if self._optimizer is not None:
+            self._optimizer.start()
+
+    def end_soon(self) -> None:
+        """The server has been asked to stop: it is not ready any more. Safe in a signal handler."""
+        if self._health is not None:
+            self._health.end_soon()
+
+    def stop(self) -> None:
+        """End the threads, and the optimizer first, which asks this server."""
+        if self._optimizer is not None:
+            self._optimizer.stop()
+        self._reaper.stop()
+        if self._health is not None:
+            self._health.stop()
+
+    def _health_server(self, settings: ServerSettings, port: int, metrics: ServerMetrics) -> HealthServer:
+        try:
+            return HealthServer(
+                settings.health_host,
+                port,
+                checks={
+                    "database": self._database_problem,
+                    "warehouse": self._warehouse_problem,
+                    "workers": self._workers_problem,
+                    "threads": self._deaths.problem,
+                },
+                metrics=MetricsPage(metrics, self._figures_in_time(), self._workers).render,
+                metrics_content_type=CONTENT_TYPE,
+                deaths=self._deaths,
+            )
+        except OSError as error:
+            raise MetastoreError(
+                f"cannot listen on the health port {settings.health_host}:{port}: {error.strerror or error}"
+            ) from error
+
+    def _figures_in_time(self) -> Callable[[], DatabaseFigures | None]:
+        probe = Probe(self._figures, name="figures", deaths=self._deaths)
+
+        def figures() -> DatabaseFigures | None:
+            try:
+                return probe()
+            except TimeoutError:
+                return None
+
+        return figures
+
+    def _figures(self) -> DatabaseFigures | None:
+        try:
+            locks = self._locks.figures()
+            event_id = self._store.read(lambda transaction: transaction.events.current())
+        except MetastoreError as error:
+            logger.warning("no figures of the database: %s", error)
+            return None
+        return DatabaseFigures(
+            locks_acquired=locks.acquired,
+            locks_waiting=locks.waiting,
+            locks_stale=locks.stale,
+            locks_expired_total=locks.expired_total,
+            event_id=event_id,
+        )
+
+    def _database_problem(self) -> str | None:
+        try:
+            self._store.read(lambda transaction: transaction.events.current())
+        except MetastoreError as error:
+            return without_credentials(str(error))
+        if self._database_directory is not None and (left := _bytes_left(self._database_directory)) < DISK_BYTES_MIN:
+            return f"the disk of {self._database_directory} has {left} bytes left"
+        return None
+
+    def _warehouse_problem(self) -> str | None:
+        if self._warehouse.startswith("file:"):
+            path = self._warehouse.removeprefix("file:")
+            if not os.path.isdir(path):
+                return f"{path} is no directory"
+            if (left := _bytes_left(path)) < DISK_BYTES_MIN:
+                return f"the disk of {path} has {left} bytes left"
+            return None if os.access(path, os.W_OK | os.X_OK) else f"{path} is not writable"
+        try:
+            directory_exists(self._warehouse)
+        except MetastoreError as error:
+            return str(error)
+        return None
+
+    def _workers_problem(self) -> str | None:
+        return self._problem_of_workers() if self._workers() > 0 else "no process serves"
+
+
+def _directory_of(db: str) -> str | None:
+    """The directory of a database in a file, None for another one."""
+    path = db.partition("?")[0].removeprefix("sqlite:///")
+    return None if path == db.partition("?")[0] else os.path.dirname(os.path.abspath(path))
+
+
+def _bytes_left(directory: str) -> int:
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        # That it is missing is said by others.
+        return DISK_BYTES_MIN
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,115 @@
+"""The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, the
+partitions of dropped tables, what was in the trash for long enough, executions of scheduled queries that nobody speaks
+of, and old statistics of runs. It also settles the moves of directories that
+nobody finished, for instance because another server of the same database was killed.
+
+Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
+one database may each have one: both removals are a single statement with the condition in it, so that the second to
+come finds nothing.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from interbed.catalog.server.service.directories.guard import DeletionGuard
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.locks import LockService
+from interbed.catalog.server.service.moves import settle_all
+from interbed.catalog.server.service.queries.runtime_stats import RuntimeStatisticsService
+from interbed.catalog.server.service.queries.scheduled import ScheduledQueryService
+from interbed.catalog.server.service.store import Store
+from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS_MAX = 5.0
+
+
+class Reaper:
+    """Looks every `every_seconds`, with a random fifth more or less so that servers do not meet."""
+
+    def __init__(
+        self,
+        store: Store,
+        locks: LockService,
+        *,
+        every_seconds: float,
+        events_ttl_seconds: float,
+        clock: Callable[[], float] = time.time,
+        deaths: ThreadDeaths | None = None,
+        trash: Trash | None = None,
+        guard: DeletionGuard | None = None,
+    ) -> None:
+        self._guard = guard
+        self._store = store
+        self._locks = locks
+        self._queries = ScheduledQueryService(store, clock=clock)
+        self._run_statistics = RuntimeStatisticsService(store, clock=clock)
+        self._every_seconds = every_seconds
+        self._events_ttl_seconds = events_ttl_seconds
+        self._clock = clock
+        self._trash = trash
+        self._ending = threading.Event()
+        self._thread = SupervisedThread(self._run, name="reaper", deaths=deaths or ThreadDeaths())
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that has begun is waited for."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=STOP_SECONDS_MAX)
+
+    def look(self) -> tuple[int, int]:
+        """Remove what has run out now: the numbers of locks and of events. MetastoreError."""
+        locks = self._locks.expire()
+        before = int(self._clock() - self._events_ttl_seconds)
+        events = self._store.write(lambda transaction: transaction.events.expire(before))
+        if events:
+            logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
+        self._purge()
+        silent, _ = self._queries.expire()
+        if silent:
+            logger.warning("%d executions of scheduled queries have timed out", silent)
+        self._run_statistics.expire()
+        if self._trash is not None:
+            self._empty(self._trash)
+        # Last, for a directory that can't be moved back now must not keep the rest from being removed.
+        settled = settle_all(self._store, self._guard)
+        if settled:
+            logger.info("settled %d moves of directories that were not finished", settled)
+        return locks, events
+
+    def _empty(self, trash: Trash) -> None:
+        """Delete what was in the trash for long enough. A trash that can't be looked at keeps nothing else waiting."""
+        try:
+            deleted = trash.expire()
+        except MetastoreError as error:
+            logger.warning("could not look at the trash, will try again: %s", error)
+            return
+        if deleted:
+            logger.info("deleted %d checkpoints of the trash %s", deleted, trash.root)
+
+    def _purge(self) -> None:
+        """Remove what dropped tables left of their partitions: in many short writes, so that nobody waits for long."""
+        removed = 0
+        while not self._ending.is_set():
+            part = self._store.write(lambda transaction: transaction.partitions.purge())
+            if not part:
+                break
+            removed += part
+        if removed:
+            logger.info("removed %d partitions of tables that were dropped", removed)
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every_seconds * random.uniform(0.8, 1.2)):
+            try:
+                self.look()
+            except MetastoreError as error:
+                logger.warning("could not remove what has run out, will try again: %s", error)

@@ -1,0 +1,140 @@
+"""The command `interbed server`: the settings from wherever they are, and a server that runs with them."""
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.settings import (
+    SETTINGS,
+    ServerSettings,
+    ServerSettingsError,
+    load,
+)
+from interbed.catalog.server.shown_settings import shown, warnings_for
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.terminal import SuggestingGroup, print_line
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.process.main import Server
+
+logger = logging.getLogger(__name__)
+
+
+def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for each setting, all absent by default: what is not given comes from elsewhere."""
+    # Click shows options in the order of its list, which decorators fill from the end.
+    for setting in reversed(list(SETTINGS.values())):
+        default = "" if setting.default is None else f"  [default: {setting.default}]"
+        command = click.option(
+            setting.option,
+            setting.name,
+            type=click.Choice(setting.kind.choices, case_sensitive=False) if setting.kind.choices else str,
+            is_flag=False,
+            flag_value=setting.kind.bare,
+            metavar=None if setting.kind.choices else setting.name.rpartition("_")[2].upper(),
+            help=setting.help + default,
+        )(command)
+    command = click.option(
+        "--hive-site",
+        type=click.Path(path_type=Path),
+        envvar="INTERBED_SERVER_HIVE_SITE",
+        help="A hive-site.xml or metastore-site.xml; weaker than all else.",
+    )(command)
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        envvar="INTERBED_SERVER_CONFIG",
+        help="A TOML file with settings; weaker than INTERBED_SERVER_… variables and options.",
+    )(command)
+
+
+@click.group(name="server", cls=SuggestingGroup, invoke_without_command=True)
+@_settings_options
+@click.pass_context
+def server(context: click.Context, /, **given: Any) -> None:
+    """Run the catalog server: a Hive Metastore for Spark, Hive, Paimon and interbed itself.
+
+    SIGTERM and Ctrl-C end it: no new connections, running requests are finished.
+    """
+    context.obj = given
+    if context.invoked_subcommand is None:
+        _serve(*_load(given))
+
+
+@server.command()
+@_settings_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def config(outer: dict[str, Any], /, *, as_json: bool, **given: Any) -> None:
+    """Print the settings that a server would run with, and where each comes from. Passwords are hidden."""
+    settings, sources = _load({**outer, **{name: value for name, value in given.items() if value is not None}})
+    values = shown(settings)
+    if as_json:
+        click.echo(json.dumps({name: {"value": values[name], "source": sources[name]} for name in values}, indent=2))
+        return
+    texts = {name: "" if value is None else str(value) for name, value in values.items()}
+    wide, value_width = max(map(len, texts)), max(map(len, texts.values()))
+    for name, text in texts.items():
+        print_line(f"{name:<{wide}}  {text:<{value_width}}  {sources[name]}")
+
+
+def main() -> None:
+    """Run the command as a program."""
+    server()
+
+
+def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
+    arguments = dict(given)
+    file, site = arguments.pop("config"), arguments.pop("hive_site")
+    try:
+        return load(file, os.environ, arguments, site=site)
+    except ServerSettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
+    # A command that only prints its help imports none of this.
+    from interbed.catalog.server.database.connections.database_file import readable_by_others
+    from interbed.catalog.server.database.engine import parse_database_url
+    from interbed.catalog.server.ops.logs import configure_logging
+    from interbed.catalog.server.process.deadline import end_at_last
+    from interbed.catalog.server.process.descriptors import allow_connections
+    from interbed.catalog.server.process.main import READY_LINE, run
+
+    configure_logging(settings.log_level, settings.log_format)
+    for warning in warnings_for(settings, sources):
+        logger.warning("%s", warning)
+    with suppress(MetastoreError, InterbedError):
+        # What is wrong with the url is said when it is opened.
+        url = parse_database_url(settings.db)
+        if url.get_backend_name() == "sqlite" and (exposed := readable_by_others(url.database or "")) is not None:
+            logger.warning("%s", exposed)
+    allow_connections(settings.connections_max)
+
+    def ready(running: "Server") -> None:
+        def end(signal_number: int, _frame: FrameType | None) -> None:
+            logger.info("ending: signal %s", signal.Signals(signal_number).name)
+            running.stop()
+            end_at_last()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        actual_host, actual_port = running.address
+        shown_host = f"[{actual_host}]" if ":" in actual_host else actual_host
+        print(READY_LINE.format(host=shown_host, port=actual_port), flush=True)
+
+    try:
+        run(settings, on_ready=ready)
+    except MetastoreError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {settings.host}:{settings.port}: {error}") from error

@@ -1,0 +1,120 @@
+"""A real catalog server for the length of a `with` block: for tests, demos and notebooks.
+
+It runs in a process of its own, on a free port of 127.0.0.1, and is stopped when the block ends.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
+from interbed.catalog.server.shown_settings import without_password
+
+START_SECONDS_MAX = 60.0
+"""How long the server may take to come up: well under a second on a quiet machine."""
+
+STOP_SECONDS_MAX = 30.0
+
+_SAID_CHARACTERS_MAX = 2000
+
+_READY_PREFIX = "interbed catalog server listening on "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server process: `uri` for clients, `process` for whoever wants to do harm to it."""
+
+    uri: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[str]:
+    """A running catalog server; yields its uri, `thrift://127.0.0.1:PORT`.
+
+    `db` is a database url of `interbed server`, `warehouse` a location; what is not given is temporary and gone
+    afterwards. Nothing is printed. Any number may run at once, in threads or processes. MetastoreError, with what the
+    server said, if it does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="interbed-metastore-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        log = directory / "server.log"
+        running = start_server(
+            db if db is not None else f"sqlite:///{directory / 'metastore.db'}",
+            warehouse if warehouse is not None else f"file:{directory / 'warehouse'}",
+            log=log,
+        )
+        try:
+            yield running.uri
+        finally:
+            stop_server(running)
+
+
+def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = None) -> RunningServer:
+    """Start a server process with these arguments and wait until it listens. Its log goes to `log`, or to this
+    process's stderr. Settings in the environment do not reach it. MetastoreError if it does not come up.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "interbed.catalog.server.process.main",
+        "--port",
+        "0",
+        "--warehouse",
+        warehouse,
+    ]
+    with ExitStack() as stack:
+        stderr = stack.enter_context(log.open("ab")) if log is not None else None
+        process = subprocess.Popen(
+            [*command, "--log-level", "INFO" if log is not None else "WARNING", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            # Not on the command line, which everybody on this machine may read: the url may have a password.
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)},
+                SETTINGS["db"].variable: db,
+            },
+            # Ctrl-C in a terminal or notebook ends what its owner does, and the owner ends the server.
+            start_new_session=True,
+        )
+    # A timer instead of a timed read: the pipe has none, and the line ends it by itself when the process dies.
+    timer = threading.Timer(START_SECONDS_MAX, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+    finally:
+        timer.cancel()
+        timer.join()
+    if not line.startswith(_READY_PREFIX):
+        process.kill()
+        process.wait(timeout=STOP_SECONDS_MAX)
+        process.stdout.close()
+        said = log.read_text(errors="replace").strip()[-_SAID_CHARACTERS_MAX:] if log is not None else line
+        raise MetastoreError(
+            f"the catalog server did not start on {without_password(db)}; it said: {said or 'nothing'}"
+        )
+    return RunningServer(uri=line.removeprefix(_READY_PREFIX), process=process)
+
+
+def stop_server(running: RunningServer) -> int:
+    """Ask the server to stop, kill it if it does not, and return its exit code."""
+    process = running.process
+    process.terminate()
+    try:
+        code = process.wait(timeout=STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait(timeout=STOP_SECONDS_MAX)
+    if process.stdout is not None:
+        process.stdout.close()
+    return code

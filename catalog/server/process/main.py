@@ -1,0 +1,378 @@
+"""A catalog server on SQLite or PostgreSQL, put together from its settings. The command is in command.py."""
+
+import importlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.engine import parse_database_url
+from interbed.catalog.server.database.generation import open_generations
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
+from interbed.catalog.server.ops.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.ops.vital_signs import OwnSigns
+from interbed.catalog.server.process.board import SharedBoard, WorkerPlace
+from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
+from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
+from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.settings import ConfigValues
+from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
+from interbed.catalog.server.service.warehouse import child, normalized_location
+from interbed.catalog.server.settings import ServerSettings, listed
+from interbed.catalog.server.shown_settings import client_values
+from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.thrift.calls.all_calls import all_handlers
+from interbed.catalog.server.thrift.calls.lock_clients import LockClients
+from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
+from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.call import CallObserver
+from interbed.catalog.server.thrift.edge.codec import codec_named
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.catalog.server.thrift.edge.http import HttpFraming
+from interbed.catalog.server.thrift.edge.listeners import Service
+from interbed.catalog.server.thrift.edge.loop import Loop
+from interbed.catalog.server.thrift.edge.tls import server_context
+from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
+
+READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
+"""What the server prints on standard output, once, when clients may connect."""
+
+
+class Server(Protocol):
+    """A server that runs."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that clients connect to."""
+        ...
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of Thrift over HTTP, None if it is not served."""
+        ...
+
+    def stop(self) -> None:
+        """End it soon. Safe to call from a signal handler, and more than once."""
+        ...
+
+
+def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda server: None) -> None:
+    """Serve until stopped by `Server.stop`, which `on_ready` is given. Migrates the database first.
+
+    MetastoreError if the database or the warehouse cannot be used, OSError if an address cannot be had or a
+    certificate cannot be used.
+    """
+    if settings.workers == 1:
+        with _prepared(settings) as (store, metastore):
+            alone = _OneProcess(settings, store, metastore)
+            on_ready(alone)
+            alone.serve()
+        return
+    with ExitStack() as stack:
+        with _prepared(settings):
+            # Processes must not share connections to a database: each opens its own.
+            pass
+        directory = None
+        if settings.health_port is not None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-metrics-")))
+        metrics = metrics_for(settings, directory)
+        services = services_for(settings)
+        listeners = [listen(host, port) for host, port, _ in services]
+        address: tuple[str, int] = listeners[0].getsockname()[:2]
+        supervisor = Supervisor(
+            listeners,
+            partial(_serve_worker, settings, [service for _, _, service in services], metrics),
+            count=settings.workers,
+            connections_max=settings.connections_max,
+            companion=partial(_operate, settings, metrics, address),
+            on_death=lambda pid: None if metrics is None else metrics.process_died(pid),
+        )
+        supervisor.start()
+        on_ready(supervisor)
+        supervisor.serve()
+
+
+@contextmanager
+def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+    """The database, migrated and with what every metastore has in it."""
+    with _opened(settings) as (store, metastore):
+        schema.upgrade(store.engine)
+        metastore.databases.bootstrap()
+        yield store, metastore
+
+
+@contextmanager
+def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+    REMOTE_FILES.configure(seconds=settings.store_seconds)
+    store = SqlStore(settings.db)
+    try:
+        yield (
+            store,
+            Metastore(
+                store,
+                normalized_location(settings.warehouse),
+                lease_seconds=settings.lock_lease_seconds,
+                disconnect_seconds=settings.lock_disconnect_seconds,
+                lock_components_max=settings.lock_components_max,
+                config=ConfigValues(client_values(settings)),
+                trash=trash_for(settings),
+                partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,
+                keeps_transactional=settings.transactional_tables == "keep",
+                rules=rules_for(settings),
+                deletion_roots=listed(settings.deletion_roots),
+                protected=protected_by(settings),
+            ),
+        )
+    finally:
+        store.close()
+
+
+def rules_for(settings: ServerSettings) -> LocationRules:
+    """Which locations the server takes."""
+    allowed = listed(settings.allowed_locations)
+    return LocationRules(
+        listed(settings.allowed_schemes) or SCHEMES,
+        [normalized_location(settings.warehouse), *allowed] if allowed else (),
+    )
+
+
+def protected_by(settings: ServerSettings) -> list[str]:
+    """Files and directories of the server beside its database, which no deletion takes along."""
+    files = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca, settings.optimizer_groups)
+    found = [str(path) for path in (settings.audit_log, *files) if path is not None and str(path) != "-"]
+    # Where the log goes, if that is a file.
+    found.extend(os.readlink(link) for link in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.exists(link))
+    return [*(path for path in found if not path.startswith("pipe:")), tempfile.gettempdir(), sys.prefix]
+
+
+def trash_for(settings: ServerSettings) -> Trash | None:
+    """The trash, None if it is off."""
+    if not settings.trash_seconds:
+        return None
+    root = settings.trash_directory or child(normalized_location(settings.warehouse), DIRECTORY_NAME)
+    return Trash(normalized_location(root), keep_seconds=settings.trash_seconds)
+
+
+def dispatcher_for(
+    metastore: Metastore, observers: Sequence[CallObserver] = (), lock_clients: LockClients | None = None
+) -> Dispatcher:
+    """All methods that the server answers."""
+    return Dispatcher(all_handlers(metastore, lock_clients), observers)
+
+
+def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
+    """The clients of locks in a process that serves; to be stopped after its loop."""
+    return LockClients(metastore.locks, wait_seconds=settings.lock_wait_seconds, deaths=deaths)
+
+
+def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
+    """Host, port and what is spoken there. OSError if a certificate cannot be used."""
+    tls = None
+    if settings.tls_certificate is not None:
+        tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    framing = partial(FramedFraming if settings.transport == "framed" else BufferedFraming, settings.message_bytes_max)
+    services = [(settings.host, settings.port, Service(codec=codec_named(settings.protocol), framing=framing, tls=tls))]
+    if settings.http_port is not None:
+        # Clients of the HTTP transport have no choice of protocol.
+        http = Service(
+            codec=codec_named("binary"),
+            framing=partial(HttpFraming, settings.http_path, settings.message_bytes_max),
+            tls=tls,
+            speaks_for_client=False,
+        )
+        services.append((settings.host, settings.http_port, http))
+    return services
+
+
+def loop_for(
+    settings: ServerSettings,
+    store: SqlStore,
+    metastore: Metastore,
+    metrics: ServerMetrics | None,
+    *,
+    listeners: Sequence[tuple[socket.socket, Service]] = (),
+    on_closed: Callable[[], None] = lambda: None,
+    on_tick: Callable[[float], None] = lambda wait_seconds: None,
+    deaths: ThreadDeaths,
+    lock_clients: LockClients,
+) -> Loop:
+    """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
+    cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
+    loop = Loop(
+        dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
+        connections_max=settings.connections_max,
+        limits=EdgeLimits(
+            message_seconds=settings.message_seconds,
+            message_bytes_max=settings.message_bytes_max,
+            partial_bytes_max=settings.partial_bytes_max,
+            decoded_bytes_max=settings.decoded_bytes_max,
+            reply_bytes_max=settings.reply_bytes_max,
+        ),
+        listeners=listeners,
+        cache=cache,
+        generations=partial(open_generations, parse_database_url(settings.db)),
+        on_closed=on_closed,
+        on_disconnect=lock_clients.closed,
+        on_tick=on_tick,
+        deaths=deaths,
+    )
+    REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
+    if metrics is not None:
+        metrics.watch(
+            connections=lambda: loop.connection_count,
+            pool=lambda: PoolFigures(in_use=store.pool[0], idle=store.pool[1]),
+            cache=None
+            if cache is None
+            else lambda: CacheFigures(hits=cache.hits, misses=cache.misses, size_bytes=cache.size),
+            edge=lambda: loop.figures,
+            stores=lambda: REMOTE_FILES.figures,
+            deaths=deaths,
+        )
+    return loop
+
+
+class _OneProcess:
+    """A server in this process."""
+
+    def __init__(self, settings: ServerSettings, store: SqlStore, metastore: Metastore) -> None:
+        metrics = metrics_for(settings, None)
+        listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
+        self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
+        deaths = ThreadDeaths()
+        self._lock_clients = lock_clients_for(settings, metastore, deaths)
+        signs = OwnSigns()
+        self._loop = loop_for(
+            settings,
+            store,
+            metastore,
+            metrics,
+            listeners=listeners,
+            on_tick=signs.beat,
+            deaths=deaths,
+            lock_clients=self._lock_clients,
+        )
+        self._operating = Operating(
+            settings,
+            store,
+            metastore.locks,
+            metrics,
+            warehouse=normalized_location(settings.warehouse),
+            trash=metastore.trash,
+            guard=metastore.guard,
+            workers_problem=signs.problem,
+            deaths=deaths,
+            address=self._addresses[0],
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that clients connect to."""
+        return self._addresses[0]
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of Thrift over HTTP."""
+        return self._addresses[1] if len(self._addresses) > 1 else None
+
+    def serve(self) -> None:
+        """Serve until stopped."""
+        self._operating.start()
+        try:
+            self._loop.serve()
+        finally:
+            self._lock_clients.stop()
+            self._operating.stop()
+
+    def stop(self) -> None:
+        """End it soon."""
+        self._operating.end_soon()
+        self._loop.stop()
+
+
+def _serve_worker(
+    settings: ServerSettings,
+    services: Sequence[Service],
+    metrics: ServerMetrics | None,
+    link: socket.socket,
+    place: WorkerPlace,
+) -> None:
+    """What a worker process does: serve the connections that come over the link until that ends."""
+
+    def closed() -> None:
+        with suppress(OSError):
+            # The parent is gone: the loop finds that out, too.
+            link.send(CLOSED)
+
+    with _opened(settings) as (store, metastore):
+        deaths = ThreadDeaths(place)
+        lock_clients = lock_clients_for(settings, metastore, deaths)
+        loop = loop_for(
+            settings,
+            store,
+            metastore,
+            metrics,
+            on_closed=closed,
+            on_tick=place.beat,
+            deaths=deaths,
+            lock_clients=lock_clients,
+        )
+
+        def take() -> None:
+            try:
+                number, connected = received(link)
+            except EOFError:
+                loop.unwatch(link)
+                loop.stop()
+            else:
+                loop.add(connected, services[number])
+
+        loop.watch(link, take)
+        link.send(READY)
+        try:
+            loop.serve()
+        finally:
+            lock_clients.stop()
+
+
+def _operate(
+    settings: ServerSettings,
+    metrics: ServerMetrics | None,
+    address: tuple[str, int],
+    link: socket.socket,
+    board: SharedBoard,
+) -> None:
+    """What the companion of the workers does: health port, reaper, and the optimizer."""
+    with _opened(settings) as (store, metastore):
+        operating = Operating(
+            settings,
+            store,
+            metastore.locks,
+            metrics,
+            warehouse=normalized_location(settings.warehouse),
+            trash=metastore.trash,
+            guard=metastore.guard,
+            workers=lambda: board.serving,
+            workers_problem=board.problem,
+            address=address,
+        )
+        operating.start()
+        link.send(READY)
+        try:
+            while said := link.recv(1):
+                if said == END_SOON:
+                    operating.end_soon()
+        finally:
+            operating.stop()
+
+
+if __name__ == "__main__":
+    # The command imports this module.
+    importlib.import_module("interbed.catalog.server.process.command").server()

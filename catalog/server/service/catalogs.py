@@ -1,0 +1,162 @@
+"""Catalogs: spaces of databases, each with a root directory of its own."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.directories.deletions import Deletions
+from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.locations import made_places
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
+from interbed.catalog.server.service.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreCatalog, MetastoreDatabase
+from interbed.catalog.server.service.names import is_valid_name, normalized, shortened
+from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.warehouse import Warehouse
+
+
+class CatalogService:
+    """The calls about catalogs."""
+
+    def __init__(
+        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._deletions = deletions
+        self._clock = clock
+
+    def names(self) -> list[str]:
+        """The names of all catalogs, in order."""
+        return self._store.read(lambda transaction: transaction.catalogs.names())
+
+    def get(self, name: str | None) -> MetastoreCatalog:
+        """The catalog; NoSuchObjectError if there is none of that name."""
+        found = self._store.read(lambda transaction: transaction.catalogs.find(normalized(name)))
+        if found is None:
+            raise catalog_not_found(name)
+        return found
+
+    def create(self, catalog: MetastoreCatalog) -> None:
+        """Create a catalog, its directory, and the database `default` in it. Its location is kept as it was given.
+
+        InvalidObjectError for a bad name or without a location, AlreadyExistsError, MetastoreError if the directory
+        cannot be made.
+        """
+        if not is_valid_name(catalog.name):
+            raise InvalidObjectError(f"{shortened(catalog.name)} is not a valid catalog name")
+        if not catalog.location:
+            raise InvalidObjectError("You must specify a path for the catalog")
+        now = int(self._clock())
+        complete = dataclasses.replace(catalog, location=catalog.location, create_time=catalog.create_time or now)
+        place = self._warehouse.qualified(catalog.location)
+        home = MetastoreDatabase(
+            catalog=complete.name,
+            name=DEFAULT_DATABASE,
+            description=f"Default database for catalog {complete.name}",
+            location=place,
+            create_time=now,
+        )
+        if self._store.read(lambda transaction: transaction.catalogs.find(complete.name)) is not None:
+            raise AlreadyExistsError(f"Catalog {complete.name} already exists")
+        try:
+            made = files.make_directory(place)
+        except MetastoreError as error:
+            raise MetastoreError(
+                f"Unable to create catalog path {place}, failed to create catalog {complete.name}: {error}"
+            ) from error
+
+        owning = dataclasses.replace(home, made=made_places([place] if made else []))
+
+        def work(transaction: Transaction) -> None:
+            if not transaction.catalogs.add(complete):
+                raise AlreadyExistsError(f"Catalog {complete.name} already exists")
+            transaction.databases.add(owning)
+            transaction.events.append(events.create_catalog(complete), events.create_database(home))
+
+        try:
+            self._store.write(work)
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError:
+            if made:
+                files.remove_empty_directory(place)
+            raise
+
+    def alter(self, name: str | None, changed: MetastoreCatalog) -> None:
+        """Store a new description and location where they are given; databases stay where they are.
+
+        NoSuchObjectError, InvalidOperationError for another name.
+        """
+        key = normalized(name)
+        if changed.name and changed.name != key:
+            raise InvalidOperationError(f"Catalog {key} cannot be renamed to {shortened(changed.name)}")
+
+        def work(transaction: Transaction) -> None:
+            old = transaction.catalogs.find(key, for_update=True)
+            if old is None:
+                raise catalog_not_found(name)
+            if changed.location and changed.location != old.location:
+                self._warehouse.qualified(changed.location)
+            new = dataclasses.replace(
+                old,
+                description=changed.description or old.description,
+                location=changed.location or old.location,
+                parameters=changed.parameters or old.parameters,
+            )
+            transaction.catalogs.replace(new)
+            transaction.events.append(events.alter_catalog(old, new))
+
+        self._store.write(work)
+
+    def drop(self, name: str | None, *, if_exists: bool = False) -> None:
+        """Drop a catalog that has nothing but an empty database `default`; its directory and that database's go if they
+        are empty.
+
+        NoSuchObjectError unless `if_exists`, InvalidOperationError if something is left in it, MetastoreError for
+        the default catalog.
+        """
+        key = normalized(name)
+        if key == DEFAULT_CATALOG:
+            raise MetastoreError(f"Can not drop {DEFAULT_CATALOG} catalog")
+
+        def work(transaction: Transaction) -> tuple[list[str], tuple[str, ...]]:
+            catalog = transaction.catalogs.find(key, for_update=True)
+            if catalog is None:
+                if if_exists:
+                    return [], ()
+                raise catalog_not_found(name)
+            written = []
+            databases = transaction.databases.names(key)
+            if databases not in ([], [DEFAULT_DATABASE]):
+                raise InvalidOperationError(
+                    f"There are non-default databases in the catalog {key} so it cannot be dropped."
+                )
+            home = transaction.databases.find(key, DEFAULT_DATABASE, for_update=True)
+            if home is not None:
+                if transaction.tables.names(key, DEFAULT_DATABASE) or transaction.functions.select(key):
+                    raise InvalidOperationError(f"There are still objects in the default database for catalog {key}")
+                transaction.databases.remove(home.id)
+                written.append(events.drop_database(home.value))
+            transaction.catalogs.remove(key)
+            transaction.events.append(*written, events.drop_catalog(catalog))
+            places = [catalog.location, home.value.location if home is not None else None]
+            made = home.value.made if home is not None else ()
+            return list(dict.fromkeys(each for each in places if each)), made
+
+        left, made = self._store.write(work)
+        for place in left:
+            self._deletions.remove_empty(place, Claim(made=made, is_home=True))
+
+
+def catalog_not_found(name: str | None) -> NoSuchObjectError:
+    """Hive's words for a catalog that is not there."""
+    return NoSuchObjectError(f"No catalog {shortened(name)}")

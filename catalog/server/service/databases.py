@@ -1,0 +1,262 @@
+"""Databases: create, read, alter, drop. Every change appends its events."""
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.directories.deletions import Deletions
+from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.locations import made_places
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
+from interbed.catalog.server.service.model import (
+    DEFAULT_CATALOG,
+    DEFAULT_DATABASE,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastoreTable,
+)
+from interbed.catalog.server.service.moves import settle_all
+from interbed.catalog.server.service.names import is_valid_name, matching, normalized, shortened
+from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.tables.rules import data_locations, skips_trash
+from interbed.catalog.server.service.warehouse import Warehouse
+
+IDENTITY_PROPERTY = "metastore.uuid"
+
+
+class DatabaseService:
+    """The calls about databases."""
+
+    def __init__(
+        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._deletions = deletions
+        self._clock = clock
+
+    def bootstrap(self) -> None:
+        """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and finish
+        what a crash left half-done.
+
+        Several servers may do it at once. MetastoreError if the warehouse's directory cannot be made.
+        """
+        now = int(self._clock())
+        files.make_directory(self._warehouse.root)
+
+        def work(transaction: Transaction) -> None:
+            # Nobody has read anything before these two exist, so that they need no event.
+            if transaction.catalogs.find(DEFAULT_CATALOG) is None:
+                transaction.catalogs.add(
+                    MetastoreCatalog(
+                        name=DEFAULT_CATALOG,
+                        description="Default catalog for Hive",
+                        location=self._warehouse.root,
+                        create_time=now,
+                    )
+                )
+            if transaction.databases.find(DEFAULT_CATALOG, DEFAULT_DATABASE) is None:
+                transaction.databases.add(
+                    MetastoreDatabase(
+                        name=DEFAULT_DATABASE,
+                        description="Default Hive database",
+                        location=self._warehouse.root,
+                        owner_name="public",
+                        owner_type=2,
+                        create_time=now,
+                    )
+                )
+            transaction.properties.keep(IDENTITY_PROPERTY, str(uuid.uuid4()))
+
+        self._store.write(work)
+        settle_all(self._store, self._deletions.guard)
+
+    def identity(self) -> str:
+        """The UUID that identifies this metastore. MetastoreError before `bootstrap`."""
+        found = self._store.read(lambda transaction: transaction.properties.get(IDENTITY_PROPERTY))
+        if found is None:
+            raise MetastoreError("the metastore has no identity yet: it was never started")
+        return found
+
+    def create(self, database: MetastoreDatabase) -> None:
+        """Create a database and its directory.
+
+        InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
+        made.
+        """
+        # Found out before the directory is made; found out again, for certain, when the row is stored.
+        location = self._store.read(lambda transaction: self._location_for(transaction, database))
+        managed = database.managed_location
+        complete = dataclasses.replace(
+            database,
+            location=location,
+            managed_location=None if managed is None else self._warehouse.qualified(managed),
+            create_time=database.create_time or int(self._clock()),
+        )
+        made: list[str] = []
+        try:
+            homes = [location] if complete.managed_location is None else [location, complete.managed_location]
+            files.make_directories(homes, made)
+        except MetastoreError as error:
+            self._take_back(made)
+            raise MetastoreError(
+                f"Unable to create database path {location}, failed to create database {database.name}: {error}"
+            ) from error
+        owning = dataclasses.replace(complete, made=made_places(made))
+        try:
+            self._store.write(lambda transaction: self._add(transaction, owning))
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError:
+            self._take_back(made)
+            raise
+
+    def get(self, catalog: str, name: str) -> MetastoreDatabase:
+        """The database; NoSuchObjectError with nothing but its name, as Hive has it."""
+        found = self._store.read(lambda transaction: transaction.databases.find(catalog, normalized(name)))
+        if found is None:
+            raise NoSuchObjectError(shortened(name))
+        return found.value
+
+    def names(self, catalog: str, pattern: str | None = None) -> list[str]:
+        """The names that a pattern selects, in order."""
+        return matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
+
+    def select(self, catalog: str, pattern: str | None = None) -> list[MetastoreDatabase]:
+        """The databases that a pattern selects, ordered by name."""
+
+        def work(transaction: Transaction) -> list[MetastoreDatabase]:
+            names = matching(transaction.databases.names(catalog), pattern)
+            found = (transaction.databases.find(catalog, name) for name in names)
+            return [stored.value for stored in found if stored is not None]
+
+        return self._store.read(work)
+
+    def alter(self, catalog: str, name: str, changed: MetastoreDatabase) -> None:
+        """Store new parameters and a new owner, and a new description and location where they are given.
+
+        NoSuchObjectError. A database cannot be renamed; as in Hive, its name in `changed` has no say.
+        """
+        key = normalized(name)
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.databases.find(catalog, key, for_update=True)
+            if stored is None:
+                raise NoSuchObjectError(shortened(name))
+            old = stored.value
+            managed = changed.managed_location
+            new = dataclasses.replace(
+                old,
+                parameters=changed.parameters,
+                description=old.description if changed.description is None else changed.description,
+                location=self._warehouse.qualified(changed.location, old.location)
+                if changed.location
+                else old.location,
+                managed_location=self._warehouse.qualified(managed, old.managed_location)
+                if managed
+                else old.managed_location,
+                owner_name=changed.owner_name,
+                owner_type=changed.owner_type or old.owner_type,
+            )
+            transaction.databases.replace(stored.id, new)
+            transaction.events.append(events.alter_database(old, new))
+
+        self._store.write(work)
+
+    def drop(self, catalog: str, name: str, *, delete_data: bool, cascade: bool, if_exists: bool = False) -> None:
+        """Drop a database, with everything in it if `cascade`, with its directory if `delete_data`.
+
+        NoSuchObjectError unless `if_exists`, InvalidOperationError if it is not empty, MetastoreError for the default
+        database.
+        """
+        key = normalized(name)
+        if catalog == DEFAULT_CATALOG and key == DEFAULT_DATABASE:
+            raise MetastoreError("Can not drop default database")
+
+        def work(transaction: Transaction) -> tuple[MetastoreDatabase, list[MetastoreTable]] | None:
+            stored = transaction.databases.find(catalog, key, for_update=True)
+            if stored is None:
+                if if_exists:
+                    return None
+                raise NoSuchObjectError(shortened(name))
+            tables = transaction.tables.select(catalog, key)
+            functions = transaction.functions.select(catalog, key)
+            if tables and not cascade:
+                raise InvalidOperationError(f"Database {key} is not empty. One or more tables exist.")
+            if functions and not cascade:
+                raise InvalidOperationError(f"Database {key} is not empty. One or more functions exist.")
+            # Functions are dropped first, in the order of Hive's notification log.
+            for function in functions:
+                found = transaction.functions.find(catalog, key, function.name)
+                if found is not None:
+                    transaction.functions.remove(found.id)
+            for table in tables:
+                row = transaction.tables.find(catalog, key, table.name, for_update=True)
+                if row is not None:
+                    transaction.tables.remove(row.id)
+            transaction.databases.remove(stored.id)
+            transaction.events.append(
+                *(events.drop_function(function) for function in functions),
+                *(events.drop_table(table) for table in tables),
+                events.drop_database(stored.value),
+            )
+            return stored.value, tables
+
+        dropped = self._store.write(work)
+        if dropped is None or not delete_data:
+            return
+        # Data goes after the commit: a crash in between leaves files that nothing refers to, never metadata without
+        # files.
+        database, tables = dropped
+        homes = [home for home in (database.location, database.managed_location) if home is not None]
+        claim = Claim(made=database.made)
+        left = []
+        for table in tables:
+            purge = skips_trash(table)
+            for location in data_locations(table, ()):
+                # What lies in the database's directory goes to the trash along with it.
+                if purge or not any(files.contains(home, location) for home in homes):
+                    self._deletions.discard(location, claim, purge=purge)
+                else:
+                    left.append(location)
+        home_claim = dataclasses.replace(claim, is_home=True)
+        gone = [home for home in homes if self._deletions.discard(home, home_claim, purge=False)]
+        for location in left:
+            # The database's directory stays if it holds something else: what is its tables' goes.
+            if not any(files.contains(home, location) for home in gone):
+                self._deletions.discard(location, claim, purge=False)
+
+    def _location_for(self, transaction: Transaction, database: MetastoreDatabase) -> str:
+        catalog = transaction.catalogs.find(database.catalog)
+        if catalog is None:
+            raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
+        # As in Hive a name is looked up before it is judged: one with spaces around it can be taken, though not valid.
+        if transaction.databases.find(database.catalog, normalized(database.name)) is not None:
+            raise AlreadyExistsError(f"Database {shortened(database.name)} already exists")
+        if not is_valid_name(database.name):
+            raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
+        if database.location:
+            return self._warehouse.qualified(database.location)
+        root = None if catalog.name == DEFAULT_CATALOG else self._warehouse.qualified(catalog.location)
+        return self._warehouse.database_location(database.name, root)
+
+    def _add(self, transaction: Transaction, database: MetastoreDatabase) -> None:
+        if transaction.catalogs.find(database.catalog, for_child=True) is None:
+            raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
+        if transaction.databases.add(database) is None:
+            raise AlreadyExistsError(f"Database {database.name} already exists")
+        transaction.events.append(events.create_database(database))
+
+    def _take_back(self, made: Sequence[str]) -> None:
+        for location in made:
+            files.remove_empty_directory(location)

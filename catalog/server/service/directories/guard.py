@@ -1,0 +1,271 @@
+"""Checks before a directory is deleted, emptied or moved, whatever was checked when its location was stored.
+
+A directory may be deleted if it lies strictly below one of the roots, if no other registered object is in it or above
+it, and if it holds no file of the server. Local directories are compared with symbolic links resolved, and by inode. A
+directory that cannot be checked is kept.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from interbed.catalog.server.service.directories.local import Identity, identity_of, mount_points_in
+from interbed.catalog.server.service.directories.locations import (
+    InvalidLocationError,
+    LocationPlace,
+    is_at_or_below,
+    is_below,
+    is_of_kernel,
+    parsed,
+    resolved,
+    stored_place,
+)
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.store import Transaction
+
+WAREHOUSE = "warehouse"
+"""The root that is the warehouse, in the setting `deletion_roots`."""
+DATABASES = "databases"
+"""The roots that are the directories that the server made for databases, there."""
+
+
+class DirectoryKeptError(MetastoreError):
+    """A directory is left where it is, for the reason in the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The object that a directory is deleted for.
+
+    `table_id` is a table that is still registered: its places do not prevent the deletion, except the location
+    `apart`, which the directory must not hold. `made` are the directories that the server created for its database;
+    with `is_home` one of these may be deleted itself.
+    """
+
+    table_id: int | None = None
+    apart: str | None = None
+    made: tuple[str, ...] = ()
+    is_home: bool = False
+
+
+NO_CLAIM = Claim()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A directory that exists: its place, and for a local one the place with links resolved and the inode."""
+
+    location: str
+    place: LocationPlace
+    real: LocationPlace
+    identity: Identity | None = None
+
+    @property
+    def has_links(self) -> bool:
+        """Whether its path leads through symbolic links."""
+        return self.place.text != self.real.text
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of its place, and of that without links."""
+        return list(dict.fromkeys((self.place.text, self.real.text)))
+
+    @property
+    def above(self) -> list[str]:
+        """The texts of the directories that it lies in."""
+        return list(dict.fromkeys((*self.place.above, *self.real.above)))
+
+
+class DeletionGuard:
+    """The checks of one server. `roots` are locations, WAREHOUSE or DATABASES; `protected` are paths of local files
+    and directories that the server needs.
+    """
+
+    def __init__(
+        self, warehouse: str, roots: Sequence[str] = (WAREHOUSE, DATABASES), protected: Sequence[str] = ()
+    ) -> None:
+        self._with_made = DATABASES in roots
+        self._warehouse = parsed(warehouse)
+        places = [warehouse if root == WAREHOUSE else root for root in roots if root != DATABASES]
+        self._roots = [parsed(each) for each in places]
+        self._protected = [os.path.abspath(each) for each in protected]
+
+    def look(self, location: str) -> Directory | None:
+        """Return the directory at a location; None if a local one does not exist. DirectoryKeptError for a symbolic
+        link and for a directory that cannot be checked.
+        """
+        try:
+            place = parsed(location)
+        except InvalidLocationError as error:
+            raise DirectoryKeptError(str(error)) from error
+        if not place.names:
+            raise DirectoryKeptError("it is the root of a file system")
+        if not place.is_local:
+            return Directory(location=location, place=place, real=self._with_host(place))
+        try:
+            parent = resolved(LocationPlace(scheme="file", authority="", names=place.names[:-1]))
+            real = LocationPlace(scheme="file", authority="", names=(*parent.names, place.names[-1]))
+            found = os.lstat(real.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise DirectoryKeptError(f"it cannot be looked at: {error}") from error
+        if stat.S_ISLNK(found.st_mode):
+            raise DirectoryKeptError("it is a link")
+        return Directory(location=location, place=place, real=real, identity=(found.st_dev, found.st_ino))
+
+    def check(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
+        """DirectoryKeptError with the reason if the directory has to stay."""
+        self._check_root(transaction, found, claim)
+        if found.real.is_local:
+            self._check_local(found)
+        self._check_server(found)
+        self._check_registered(transaction, found, claim)
+
+    def is_below_root(self, transaction: Transaction, directory: Directory) -> bool:
+        """Whether a directory could be moved or deleted, as far as the roots go."""
+        try:
+            self._check_root(transaction, directory, NO_CLAIM)
+        except DirectoryKeptError:
+            return False
+        return True
+
+    def check_target(self, transaction: Transaction, location: str, claim: Claim) -> None:
+        """DirectoryKeptError if a directory may not be moved to this location: something else is registered there, or
+        it is in another table.
+        """
+        try:
+            place = parsed(location)
+            real = resolved(place) if place.is_local else self._with_host(place)
+        except (InvalidLocationError, OSError, ValueError) as error:
+            raise DirectoryKeptError(f"{location} cannot be checked: {error}") from error
+        if place.is_local and is_of_kernel(real):
+            raise DirectoryKeptError(f"{location} is in a directory of the kernel")
+        target = Directory(location=location, place=place, real=real)
+        self._check_server(target)
+        self._check_registered(transaction, target, claim)
+
+    def _check_root(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
+        made = claim.made if self._with_made else ()
+        text = found.real.text
+        if not found.has_links and any(is_below(text, root.text) for root in self._roots if root.is_local):
+            # A root above a path without links has none either.
+            return
+        roots = [self._real(root).text for root in self._roots]
+        if any(is_below(text, root) for root in (*roots, *made)):
+            return
+        if claim.is_home and text in made:
+            return
+        if self._with_made and any(
+            is_below(text, root) for each in transaction.places.databases() for root in each.made
+        ):
+            return
+        raise DirectoryKeptError(
+            "it is not below one of the server's deletion_roots, nor in a directory that the server made for a database"
+        )
+
+    def _check_local(self, found: Directory) -> None:
+        if is_of_kernel(found.real):
+            raise DirectoryKeptError("it is in a directory of the kernel")
+        try:
+            points = mount_points_in(found.real.path)
+        except (OSError, ValueError, IndexError) as error:
+            raise DirectoryKeptError(f"it is not known what is mounted in it: {error}") from error
+        if points:
+            raise DirectoryKeptError(f"it holds the mount point {points[0]}")
+
+    def _check_server(self, found: Directory) -> None:
+        if found.place.holds(self._warehouse) or found.real.holds(self._with_host(self._warehouse)):
+            raise DirectoryKeptError("the warehouse is inside it")
+        if not found.real.is_local:
+            return
+        paths = [*self._protected, *_directories_of_process()]
+        if self._warehouse.is_local:
+            paths.append(self._warehouse.path)
+        for path in paths:
+            if is_at_or_below(os.path.realpath(path), found.real.path):
+                raise DirectoryKeptError(f"it holds {path}, which the server needs")
+            if found.identity is not None and found.identity in _identities_above(path):
+                raise DirectoryKeptError(f"it is a directory that holds {path}, which the server needs")
+
+    def _check_registered(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
+        if claim.apart is not None:
+            self._check_apart(found, "the table that it is of", claim.apart)
+        conflict = transaction.places.conflict(
+            self._with_hostless(found.texts), self._with_hostless(found.above), table_id=claim.table_id
+        )
+        if conflict is not None:
+            raise DirectoryKeptError(conflict)
+        # Databases in the warehouse were found by their texts. The others are few, and may be reached by links.
+        for each in transaction.places.databases(outside=self._warehouse.text):
+            for location in each.locations:
+                self._check_apart(found, each.what, location)
+
+    def _check_apart(self, found: Directory, other: str, location: str) -> None:
+        place = stored_place(location)
+        if place is None:
+            raise DirectoryKeptError(f"it cannot be compared with the location of {other}")
+        if found.place.holds(place) or found.real.holds(self._real(place)):
+            raise DirectoryKeptError(f"it holds {other}")
+        if found.identity is not None and place.is_local and found.identity == identity_of(place.path):
+            raise DirectoryKeptError(f"it is the directory of {other}")
+
+    def _real(self, place: LocationPlace) -> LocationPlace:
+        """A place with links resolved where they can be, and with the host of the warehouse where it leaves it out."""
+        return _resolved(place) if place.is_local else self._with_host(place)
+
+    def _with_host(self, place: LocationPlace) -> LocationPlace:
+        """A place of HDFS that leaves its host to the configuration, with that of the warehouse."""
+        if place.authority or place.is_local or place.scheme != self._warehouse.scheme:
+            return place
+        return LocationPlace(scheme=place.scheme, authority=self._warehouse.authority, names=place.names)
+
+    def _with_hostless(self, texts: Sequence[str]) -> list[str]:
+        """The texts, and those without a host: another location may leave it to the configuration."""
+        return list(dict.fromkeys(each for text in texts for each in (text, _hostless(text))))
+
+
+def directory_at(location: str) -> Directory | None:
+    """Return the directory at a stored location, whether it exists or not; None for a location that cannot be read."""
+    place = stored_place(location)
+    if place is None:
+        return None
+    return Directory(location=location, place=place, real=_resolved(place) if place.is_local else place)
+
+
+def _hostless(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in ("hdfs", "viewfs"):
+        return text
+    return f"{scheme}://{rest[len(rest.partition('/')[0]) :]}"
+
+
+def _resolved(place: LocationPlace) -> LocationPlace:
+    try:
+        return resolved(place)
+    except (OSError, ValueError):
+        return place
+
+
+def _directories_of_process() -> list[str]:
+    """The directories that the process works in and that its user lives in."""
+    found = ["/", os.path.expanduser("~"), "/home", "/root", "/tmp", "/usr", "/etc", "/var"]
+    # Another process may have deleted it. Then nothing is left to protect.
+    with suppress(OSError):
+        found.append(os.getcwd())
+    return found
+
+
+def _identities_above(path: str) -> set[Identity]:
+    """The inodes of a path and of the directories that it lies in, links followed."""
+    real = os.path.realpath(path)
+    found = set()
+    while True:
+        identity = identity_of(real)
+        if identity is not None:
+            found.add(identity)
+        if real == "/":
+            return found
+        real = os.path.dirname(real)

@@ -1,0 +1,302 @@
+"""Notification events: what changed, recorded in the transaction that changed it.
+
+Whoever writes metadata appends at least one event, as the last thing that its unit of work does: appending takes the
+log's counter, which others wait for until the transaction ends, so that ids are dense and become visible in order.
+The log is therefore also the generation of all metadata: a cache that has seen event n is up to date as long as
+`Transaction.events.current()` is n, and else drops what `Transaction.events.touched(n)` names.
+
+An event holds values, not text: the server makes Hive's JSON message of them when somebody reads the log
+(server/event_messages.py). The builders below are the only way in; each takes the values before and after the change.
+Statistics are given as plain dictionaries with the field names of Hive's ColumnStatistics structure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from interbed.catalog.server.service.model import (
+    Constraint,
+    ConstraintKind,
+    Function,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+)
+
+
+class EventType(StrEnum):
+    """The types of Hive's notification log that interbed writes."""
+
+    CREATE_CATALOG = "CREATE_CATALOG"
+    ALTER_CATALOG = "ALTER_CATALOG"
+    DROP_CATALOG = "DROP_CATALOG"
+    CREATE_DATABASE = "CREATE_DATABASE"
+    ALTER_DATABASE = "ALTER_DATABASE"
+    DROP_DATABASE = "DROP_DATABASE"
+    CREATE_TABLE = "CREATE_TABLE"
+    ALTER_TABLE = "ALTER_TABLE"
+    DROP_TABLE = "DROP_TABLE"
+    ADD_PARTITION = "ADD_PARTITION"
+    ALTER_PARTITION = "ALTER_PARTITION"
+    DROP_PARTITION = "DROP_PARTITION"
+    CREATE_FUNCTION = "CREATE_FUNCTION"
+    DROP_FUNCTION = "DROP_FUNCTION"
+    INSERT = "INSERT"
+    ADD_PRIMARYKEY = "ADD_PRIMARYKEY"
+    ADD_FOREIGNKEY = "ADD_FOREIGNKEY"
+    ADD_UNIQUECONSTRAINT = "ADD_UNIQUECONSTRAINT"
+    ADD_NOTNULLCONSTRAINT = "ADD_NOTNULLCONSTRAINT"
+    ADD_DEFAULTCONSTRAINT = "ADD_DEFAULTCONSTRAINT"
+    ADD_CHECKCONSTRAINT = "ADD_CHECKCONSTRAINT"
+    DROP_CONSTRAINT = "DROP_CONSTRAINT"
+    UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
+    UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
+    DELETE_TABLE_COLUMN_STAT = "DELETE_TABLE_COLUMN_STAT"
+    DELETE_PARTITION_COLUMN_STAT = "DELETE_PARTITION_COLUMN_STAT"
+
+
+_CONSTRAINT_TYPES = {
+    ConstraintKind.PRIMARY_KEY: EventType.ADD_PRIMARYKEY,
+    ConstraintKind.FOREIGN_KEY: EventType.ADD_FOREIGNKEY,
+    ConstraintKind.UNIQUE: EventType.ADD_UNIQUECONSTRAINT,
+    ConstraintKind.NOT_NULL: EventType.ADD_NOTNULLCONSTRAINT,
+    ConstraintKind.DEFAULT: EventType.ADD_DEFAULTCONSTRAINT,
+    ConstraintKind.CHECK: EventType.ADD_CHECKCONSTRAINT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventBody:
+    """The values that an event is about; which of them there are depends on its type. `details` is plain JSON."""
+
+    catalog: MetastoreCatalog | None = None
+    catalog_before: MetastoreCatalog | None = None
+    database: MetastoreDatabase | None = None
+    database_before: MetastoreDatabase | None = None
+    table: MetastoreTable | None = None
+    table_before: MetastoreTable | None = None
+    partitions: tuple[MetastorePartition, ...] = ()
+    partitions_before: tuple[MetastorePartition, ...] = ()
+    function: Function | None = None
+    constraints: tuple[Constraint, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationEvent:
+    """One line of the log. `id` and, unless it is given, `time` (seconds since the epoch) come from the log.
+
+    `catalog`, `database` and `table` name what is there after the change; `previous` is what a renamed table was
+    called before, as (catalog, database, table).
+    """
+
+    id: int = 0
+    time: int = 0
+    type: str
+    catalog: str | None
+    database: str | None = None
+    table: str | None = None
+    previous: tuple[str, str, str] | None = None
+    body: EventBody = field(default_factory=EventBody)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """What one event changed, for caches: the names alone. A rename gives two of the same id, the old name first."""
+
+    id: int
+    type: str
+    catalog: str | None
+    database: str | None
+    table: str | None
+
+
+def create_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
+    """A catalog was created."""
+    return NotificationEvent(type=EventType.CREATE_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
+
+
+def alter_catalog(before: MetastoreCatalog, after: MetastoreCatalog) -> NotificationEvent:
+    """A catalog was changed."""
+    return NotificationEvent(
+        type=EventType.ALTER_CATALOG, catalog=after.name, body=EventBody(catalog=after, catalog_before=before)
+    )
+
+
+def drop_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
+    """A catalog was dropped."""
+    return NotificationEvent(type=EventType.DROP_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
+
+
+def create_database(database: MetastoreDatabase) -> NotificationEvent:
+    """A database was created."""
+    return _of_database(EventType.CREATE_DATABASE, database, EventBody(database=database))
+
+
+def alter_database(before: MetastoreDatabase, after: MetastoreDatabase) -> NotificationEvent:
+    """A database was changed."""
+    return _of_database(EventType.ALTER_DATABASE, after, EventBody(database=after, database_before=before))
+
+
+def drop_database(database: MetastoreDatabase) -> NotificationEvent:
+    """A database was dropped; a drop_table event for each of its tables comes before this one."""
+    return _of_database(EventType.DROP_DATABASE, database, EventBody(database=database))
+
+
+def create_table(table: MetastoreTable) -> NotificationEvent:
+    """A table or view was created."""
+    return _of_table(EventType.CREATE_TABLE, table, EventBody(table=table))
+
+
+def alter_table(before: MetastoreTable, after: MetastoreTable, *, truncated: bool = False) -> NotificationEvent:
+    """A table was changed, renamed, or emptied (`truncated`)."""
+    old = (before.catalog, before.database, before.name)
+    new = (after.catalog, after.database, after.name)
+    return NotificationEvent(
+        type=EventType.ALTER_TABLE,
+        catalog=after.catalog,
+        database=after.database,
+        table=after.name,
+        previous=None if old == new else old,
+        body=EventBody(table=after, table_before=before, details={"truncated": True} if truncated else {}),
+    )
+
+
+def drop_table(table: MetastoreTable) -> NotificationEvent:
+    """A table was dropped, with its partitions, statistics and constraints."""
+    return _of_table(EventType.DROP_TABLE, table, EventBody(table=table))
+
+
+def add_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
+    """Partitions were added to the table: one event for all that one call added."""
+    return _of_table(EventType.ADD_PARTITION, table, EventBody(table=table, partitions=tuple(partitions)))
+
+
+def alter_partition(
+    table: MetastoreTable, before: MetastorePartition, after: MetastorePartition, *, truncated: bool = False
+) -> NotificationEvent:
+    """A partition was changed, renamed (other values), or emptied (`truncated`). One event for each partition."""
+    return _of_table(
+        EventType.ALTER_PARTITION,
+        table,
+        EventBody(
+            table=table,
+            partitions=(after,),
+            partitions_before=(before,),
+            details={"truncated": True} if truncated else {},
+        ),
+    )
+
+
+def drop_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
+    """Partitions of the table were dropped: one event for all that one call dropped. Only their values are kept."""
+    bare = tuple(MetastorePartition(values=partition.values) for partition in partitions)
+    return _of_table(EventType.DROP_PARTITION, table, EventBody(table=table, partitions=bare))
+
+
+def insert(
+    table: MetastoreTable, partition: MetastorePartition | None, *, files: Sequence[str] = (), replace: bool = False
+) -> NotificationEvent:
+    """A client reports that it wrote data files into the table, or into one partition of it."""
+    return _of_table(
+        EventType.INSERT,
+        table,
+        EventBody(
+            table=table,
+            partitions=() if partition is None else (partition,),
+            details={"files": list(files), "replace": replace},
+        ),
+    )
+
+
+def create_function(function: Function) -> NotificationEvent:
+    """A function was created."""
+    return _of_function(EventType.CREATE_FUNCTION, function)
+
+
+def drop_function(function: Function) -> NotificationEvent:
+    """A function was dropped. (A changed one is dropped and created: Hive's log knows no change of a function.)"""
+    return _of_function(EventType.DROP_FUNCTION, function)
+
+
+def add_constraints(constraints: Sequence[Constraint]) -> NotificationEvent:
+    """Constraints of one kind were added to a table."""
+    first = constraints[0]
+    return NotificationEvent(
+        type=_CONSTRAINT_TYPES[first.kind],
+        catalog=first.catalog,
+        database=first.database,
+        table=first.table,
+        body=EventBody(constraints=tuple(constraints)),
+    )
+
+
+def drop_constraint(constraint: Constraint) -> NotificationEvent:
+    """A constraint was dropped."""
+    return NotificationEvent(
+        type=EventType.DROP_CONSTRAINT,
+        catalog=constraint.catalog,
+        database=constraint.database,
+        table=constraint.table,
+        body=EventBody(constraints=(constraint,)),
+    )
+
+
+def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[str, Any]) -> NotificationEvent:
+    """Column statistics of the table were stored.
+
+    `statistics` has the field names of Hive's ColumnStatistics: `{"statsDesc": {"isTblLevel": True, "dbName": …,
+    "tableName": …, "catName": …}, "statsObj": [{"colName": …, "colType": …, "statsData": {"longStats": {…}}}],
+    "engine": "hive"}`; bytes as base64 text.
+    """
+    return _of_table(
+        EventType.UPDATE_TABLE_COLUMN_STAT, table, EventBody(table=table, details={"statistics": dict(statistics)})
+    )
+
+
+def update_partition_column_statistics(
+    table: MetastoreTable, partition: MetastorePartition, statistics: Mapping[str, Any]
+) -> NotificationEvent:
+    """Column statistics of one partition were stored; `statistics` as for a table, with `partName` in statsDesc."""
+    return _of_table(
+        EventType.UPDATE_PARTITION_COLUMN_STAT,
+        table,
+        EventBody(table=table, partitions=(partition,), details={"statistics": dict(statistics)}),
+    )
+
+
+def delete_table_column_statistics(
+    table: MetastoreTable, column: str | None, engine: str = "hive"
+) -> NotificationEvent:
+    """Statistics of one column (of all if None) of the table were deleted."""
+    return _of_table(EventType.DELETE_TABLE_COLUMN_STAT, table, EventBody(details={"column": column, "engine": engine}))
+
+
+def delete_partition_column_statistics(
+    table: MetastoreTable, partition: MetastorePartition, name: str, column: str | None, engine: str = "hive"
+) -> NotificationEvent:
+    """Statistics of one column (of all if None) of the partition called `name` were deleted."""
+    return _of_table(
+        EventType.DELETE_PARTITION_COLUMN_STAT,
+        table,
+        EventBody(
+            partitions=(MetastorePartition(values=partition.values),),
+            details={"column": column, "engine": engine, "partition": name},
+        ),
+    )
+
+
+def _of_database(kind: EventType, database: MetastoreDatabase, body: EventBody) -> NotificationEvent:
+    return NotificationEvent(type=kind, catalog=database.catalog, database=database.name, body=body)
+
+
+def _of_table(kind: EventType, table: MetastoreTable, body: EventBody) -> NotificationEvent:
+    return NotificationEvent(type=kind, catalog=table.catalog, database=table.database, table=table.name, body=body)
+
+
+def _of_function(kind: EventType, function: Function) -> NotificationEvent:
+    return NotificationEvent(
+        type=kind, catalog=function.catalog, database=function.database, body=EventBody(function=function)
+    )

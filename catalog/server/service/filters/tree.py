@@ -1,0 +1,201 @@
+"""What selects partitions: a tree whose literals are search forms (partition_values.py), for the repository to put into
+SQL.
+
+There is no negation in it: NOT is carried down to the comparisons, so that a partition without a value is selected
+neither by a comparison nor by its opposite, as in SQL. Only the default partition itself can be asked for by name.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interbed.catalog.server.service.filters.partition_values import NO_VALUE, KeyKind, kind_of_type, search_form
+from interbed.catalog.server.service.model import MetastoreColumn
+from interbed.catalog.server.service.partition_names import escaped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The key at `position` compared with a search form: one of = <> < <= > >=."""
+
+    position: int
+    operator: str
+    operand: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOf:
+    """The key is one of the search forms, or none of them."""
+
+    position: int
+    operands: frozenset[str]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikePattern:
+    """The key's text matches a pattern: literal texts with ANY_TEXT and ANY_CHARACTER between them."""
+
+    position: int
+    pattern: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """The partition has no value of the key's type: it is the default partition. Or it has one (`negated`)."""
+
+    position: int
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """The partition's name matches a pattern, as in Like."""
+
+    pattern: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllOf:
+    """Every part holds; with no parts, everything is selected."""
+
+    parts: tuple["PartitionFilter", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyOf:
+    """At least one part holds; with no parts, nothing is selected."""
+
+    parts: tuple["PartitionFilter", ...] = ()
+
+
+PartitionFilter = Compared | OneOf | LikePattern | Absent | Named | AllOf | AnyOf
+
+EVERYTHING = AllOf()
+
+ANY_TEXT = "%"
+ANY_CHARACTER = "_"
+"""Parts of a Like's pattern; a literal part that is one of these stands in front of a backslash."""
+
+_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
+
+
+def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> PartitionFilter:
+    """What selects the partitions with exactly these values, in the order of the keys; an empty one, or one that is
+    missing at the end, stands for any.
+    """
+    parts: list[PartitionFilter] = []
+    pattern: list[str] = []
+    exact = True
+    for position, key in enumerate(keys):
+        value = values[position] if position < len(values) else ""
+        separator = "/" if position else ""
+        _extend(pattern, f"{separator}{escaped(key.name.lower())}=")
+        if not value:
+            pattern.append(ANY_TEXT)
+            continue
+        _extend(pattern, escaped(value))
+        kind = kind_of_type(key.type)
+        form = search_form(kind, value)
+        parts.append(
+            Absent(position=position) if form == NO_VALUE else Compared(position=position, operator="=", operand=form)
+        )
+        # 3 and 03 are the same number, and different partitions.
+        exact = exact and kind in (KeyKind.TEXT, KeyKind.OTHER)
+    return AllOf(parts=tuple(parts) if exact else (*parts, Named(pattern=tuple(pattern))))
+
+
+def _extend(pattern: list[str], literal: str) -> None:
+    if pattern and pattern[-1].startswith("\\"):
+        pattern[-1] += literal
+    else:
+        pattern.append("\\" + literal)
+
+
+def any_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
+    """The disjunction, in which equalities of the same key are one: clients write lists of thousands that way."""
+    equal: dict[int, set[str]] = {}
+    rest: list[PartitionFilter] = []
+    for part in parts:
+        if isinstance(part, Compared) and part.operator == "=":
+            equal.setdefault(part.position, set()).add(part.operand)
+        elif isinstance(part, OneOf) and not part.negated:
+            equal.setdefault(part.position, set()).update(part.operands)
+        elif isinstance(part, AnyOf):
+            rest.extend(part.parts)
+        else:
+            rest.append(part)
+    merged: list[PartitionFilter] = [
+        Compared(position=position, operator="=", operand=next(iter(operands)))
+        if len(operands) == 1
+        else OneOf(position=position, operands=frozenset(operands))
+        for position, operands in equal.items()
+    ]
+    merged.extend(rest)
+    return merged[0] if len(merged) == 1 else AnyOf(parts=tuple(merged))
+
+
+def all_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
+    """The conjunction, in which inequalities of the same key are one, as equalities are in any_of."""
+    unequal: dict[int, set[str]] = {}
+    rest: list[PartitionFilter] = []
+    for part in parts:
+        if isinstance(part, Compared) and part.operator == "<>":
+            unequal.setdefault(part.position, set()).add(part.operand)
+        elif isinstance(part, OneOf) and part.negated:
+            unequal.setdefault(part.position, set()).update(part.operands)
+        else:
+            rest.append(part)
+    merged: list[PartitionFilter] = [
+        Compared(position=position, operator="<>", operand=next(iter(operands)))
+        if len(operands) == 1
+        else OneOf(position=position, operands=frozenset(operands), negated=True)
+        for position, operands in unequal.items()
+    ]
+    return AllOf(parts=(*rest, *merged))
+
+
+def opposite(part: PartitionFilter) -> PartitionFilter:
+    """What selects the others, but for those without a value."""
+    if isinstance(part, Compared):
+        return Compared(position=part.position, operator=_OPPOSITES[part.operator], operand=part.operand)
+    if isinstance(part, OneOf):
+        return OneOf(position=part.position, operands=part.operands, negated=not part.negated)
+    if isinstance(part, LikePattern):
+        return LikePattern(position=part.position, pattern=part.pattern, negated=not part.negated)
+    if isinstance(part, Absent):
+        return Absent(position=part.position, negated=not part.negated)
+    if isinstance(part, AllOf):
+        return any_of([opposite(each) for each in part.parts])
+    if isinstance(part, Named):
+        raise AssertionError("no filter's text asks for names")
+    return all_of([opposite(each) for each in part.parts])
+
+
+def like_pattern(text: str) -> tuple[str, ...]:
+    """The parts of a LIKE's text: ANY_TEXT, ANY_CHARACTER, and literals, each of which begins with a backslash."""
+    parts: list[str] = []
+    for part in _LIKE_PARTS.findall(text):
+        if part in ("%", ".*"):
+            if parts[-1:] != [ANY_TEXT]:
+                parts.append(ANY_TEXT)
+        elif part == "_":
+            parts.append(ANY_CHARACTER)
+        else:
+            literal = part[1:] if len(part) == 2 and part[0] == "\\" and part[1] in "%_" else part
+            _extend(parts, literal)
+    return tuple(parts)
+
+
+def comparisons_in(part: PartitionFilter) -> int:
+    """Return how many comparisons the tree has."""
+    return sum(comparisons_in(each) for each in part.parts) if isinstance(part, AllOf | AnyOf) else 1
+
+
+def patterns_in(part: PartitionFilter) -> int:
+    """Return how many patterns of LIKE the tree has."""
+    if isinstance(part, AllOf | AnyOf):
+        return sum(patterns_in(each) for each in part.parts)
+    return int(isinstance(part, LikePattern))

@@ -1,0 +1,282 @@
+"""Locks: granted in order of arrival, held on a lease.
+
+A lock whose holder is silent for the length of the lease is dropped, so that a dead client never blocks others for
+longer. Heartbeats and check_lock renew the lease. Leases are looked at when somebody waits for the lock, and by the
+server's reaper. The rule who waits for whom is in lock_model.py.
+
+A client that dies closes its connections, which is known long before its lease has run out. So a lock also notes which
+processes of the server have an open connection that asked for it, checked it or renewed it. When the last of them has
+closed, the lock is an orphan; it is dropped after `disconnect_seconds` unless its client comes back by another
+connection. A process of the server that is killed removes no mark of its own: the lease decides then, for nobody knows
+whether the clients live. The same holds for connections that say nothing of their client, which leave LEASE_ONLY.
+
+Whether a lock may be granted depends on earlier locks alone, and of those there are only ever fewer. So a request is
+decided once, when all earlier ones are visible (`Locks.next_id` sees to that); after that, clients that ask again and
+again are answered by reading. What must be written is written when something changes: the lock is granted, a lease has
+run out, or a waiting lock's lease has to be renewed, which is done now and then and not at every question.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchLockError
+from interbed.catalog.server.service.lock_model import (
+    EarlierLock,
+    Lock,
+    LockCutoff,
+    LockFigures,
+    LockLevel,
+    LockRequest,
+    LockState,
+    blocking,
+    is_blocked_by,
+)
+from interbed.catalog.server.service.store import Store, Transaction
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 300
+"""Hive's default (`hive.txn.timeout`): clients send heartbeats with it in mind, Iceberg's every 240 s."""
+
+COMPONENTS_MAX = 10_000
+"""Components of one lock by default. Hive sends one for each partition that a query reads, unless
+`hive.locks.max.partitions` keeps them fewer.
+"""
+
+DISCONNECT_SECONDS = 5.0
+"""How long a server keeps a lock whose client has no connection any more, by default."""
+
+WAITING_RENEWAL_SECONDS_MAX = 5.0
+"""A waiting lock's lease is written anew after this time, or after a twentieth of the lease if that is less: a hundred
+clients that ask ten times a second would be a thousand commits a second.
+"""
+
+LEASE_ONLY = "leased   "
+"""The mark of connections that say nothing of their client, such as HTTP's: no process ever removes it."""
+
+_MARK_CHARACTERS = len(LEASE_ONLY)
+_COMPONENTS_LOGGED_MAX = 10
+
+
+class LockService:
+    """The lock calls. `clock` gives seconds since the epoch and is there for tests.
+
+    `mark` is this process's own. A call that comes by a connection passes it as `process`, or LEASE_ONLY; any other
+    call passes nothing. With `disconnect_seconds` 0 broken connections do not count.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        disconnect_seconds: float = 0.0,
+        components_max: int = COMPONENTS_MAX,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._lease_ms = int(lease_seconds * 1000)
+        self._disconnect_ms = int(disconnect_seconds * 1000)
+        self._components_max = components_max
+        self._renewal_ms = int(min(lease_seconds / 20, WAITING_RENEWAL_SECONDS_MAX) * 1000)
+        self._clock = clock
+        self.mark = f"{os.urandom(4).hex()} "
+        # Marks stand one behind the other, and none may be found across two of them.
+        assert len(self.mark) == _MARK_CHARACTERS
+
+    def check_size(self, components: int) -> None:
+        """Refuse a lock of more components than are allowed. InvalidObjectError that names the limit."""
+        if components > self._components_max:
+            raise InvalidObjectError(
+                f"a lock of {components} components is too large: {self._components_max} are allowed "
+                "(lock_components_max of the server). Lock whole tables instead of their partitions: Hive does where a "
+                "query has more than hive.locks.max.partitions"
+            )
+
+    def lock(self, request: LockRequest, *, process: str = "") -> Lock:
+        """Ask for a lock; it is acquired or waits. The things it names need not exist. InvalidObjectError if it names
+        none.
+        """
+        if not request.components:
+            raise InvalidObjectError("a lock needs at least one component")
+        self.check_size(len(request.components))
+        for component in request.components:
+            if not component.database or (component.level != LockLevel.DB and not component.table):
+                raise InvalidObjectError(
+                    "a lock's component needs a database name, and a table name below the level of databases"
+                )
+
+        def work(transaction: Transaction) -> tuple[Lock, list[Lock]]:
+            # First the id: it makes other callers wait, so that everything earlier is visible and nothing later is.
+            lock_id = transaction.locks.next_id()
+            now = self._now_ms()
+            blocker, expired = self._blocker(transaction, lock_id, request, now)
+            lock = Lock(
+                id=lock_id,
+                request=request,
+                state=LockState.ACQUIRED if blocker is None else LockState.WAITING,
+                requested_at_ms=now,
+                acquired_at_ms=now if blocker is None else None,
+                heartbeat_at_ms=now,
+                processes=process,
+                blocked_by=blocker,
+            )
+            transaction.locks.add(lock)
+            return lock, expired
+
+        lock, expired = self._store.write(work)
+        self._tell_expired(expired)
+        return lock
+
+    def check_lock(self, lock_id: int, *, process: str = "") -> Lock:
+        """Renew the lease, and grant a waiting lock if nothing is in its way any more. NoSuchLockError."""
+        lock = self._store.read(lambda transaction: self._unchanged(transaction, lock_id, process))
+        if lock is not None:
+            return lock
+
+        def work(transaction: Transaction) -> tuple[Lock | None, list[Lock]]:
+            now = self._now_ms()
+            expired: list[Lock] = []
+            if not transaction.locks.renew(lock_id, now, now - self._lease_ms, process):
+                return None, transaction.locks.expire(self._cutoff(now), [lock_id])
+            lock = transaction.locks.find(lock_id)
+            if lock is not None and lock.state == LockState.WAITING:
+                blocker, expired = self._blocker(transaction, lock_id, lock.request, now)
+                lock = replace(lock, blocked_by=blocker)
+                if blocker is None and transaction.locks.acquire(lock_id, now):
+                    lock = transaction.locks.find(lock_id)
+            return lock, expired
+
+        # The expiry of other locks is kept even if this one is gone, so that the error is raised after the commit.
+        lock, expired = self._store.write(work)
+        self._tell_expired(expired)
+        if lock is None:
+            raise NoSuchLockError(f"No such lock lockid:{lock_id}")
+        return lock
+
+    def heartbeat(self, lock_id: int, *, process: str = "") -> None:
+        """Renew the lease of a lock held or waited for. NoSuchLockError if it is gone or the lease has run out."""
+
+        def work(transaction: Transaction) -> bool:
+            now = self._now_ms()
+            return transaction.locks.renew(lock_id, now, now - self._lease_ms, process)
+
+        if not self._store.write(work):
+            raise NoSuchLockError(f"No such lock: lockid:{lock_id}")
+
+    def disconnect(self, lock_ids: Collection[int]) -> None:
+        """Note that this process has no open connection any more that spoke of these locks."""
+
+        def work(transaction: Transaction) -> None:
+            now = self._now_ms()
+            for lock_id in sorted(lock_ids):
+                transaction.locks.disconnect(lock_id, now, self.mark)
+
+        self._store.write(work)
+
+    def reconnect(self, lock_id: int) -> None:
+        """Note that this process has a connection that spoke of the lock after all. The lock may be gone."""
+        now = self._now_ms()
+        oldest = now - self._lease_ms
+        self._store.write(lambda transaction: transaction.locks.renew(lock_id, now, oldest, self.mark))
+
+    def fresh(self, lock_ids: Collection[int]) -> set[int]:
+        """Those of these locks that exist and are not stale."""
+        return self._store.read(lambda transaction: transaction.locks.fresh(lock_ids, self._cutoff(self._now_ms())))
+
+    def unlock(self, lock_id: int) -> None:
+        """Release a lock, or give up waiting for it. A lock that is gone already is no error, as with Hive."""
+        self._store.write(lambda transaction: transaction.locks.remove(lock_id))
+
+    def show(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> list[tuple[Lock, Lock | None]]:
+        """The locks that touch the database, table or partition (any, if None), oldest first, each with the one it
+        waits for.
+        """
+        cutoff = self._cutoff(self._now_ms())
+        locks = self._store.read(lambda transaction: transaction.locks.select())
+        alive = [lock for lock in locks if not cutoff.excludes(lock)]
+        shown = []
+        for position, lock in enumerate(alive):
+            if any(component.lies_in(database, table, partition) for component in lock.request.components):
+                blocker = blocking(lock.request, alive[:position]) if lock.state == LockState.WAITING else None
+                shown.append((lock, blocker))
+        return shown
+
+    def expire(self) -> int:
+        """Remove all locks whose lease has run out or whose client has gone, and return their number."""
+        cutoff = self._cutoff(self._now_ms())
+        # Mostly there are none, and a look is no write.
+        if self._store.read(lambda transaction: transaction.locks.count(cutoff)).stale == 0:
+            return 0
+        expired = self._store.write(lambda transaction: transaction.locks.expire(cutoff))
+        self._tell_expired(expired)
+        return len(expired)
+
+    def figures(self) -> LockFigures:
+        """How many locks there are, for whoever watches the server."""
+        return self._store.read(lambda transaction: transaction.locks.count(self._cutoff(self._now_ms())))
+
+    def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
+        """The lock if it waits and nothing has to be written: it still has to wait, its lease is young, and it is known
+        that this process has a connection of its client.
+        """
+        now = self._now_ms()
+        lock = transaction.locks.find(lock_id)
+        if lock is None or lock.state != LockState.WAITING or lock.heartbeat_at_ms < now - self._renewal_ms:
+            return None
+        if lock.orphaned_at_ms is not None or process not in lock.processes:
+            return None
+        earlier = transaction.locks.earlier(lock_id, lock.request)
+        blockers = [each for each in earlier if is_blocked_by(lock.request, each.components)]
+        if not blockers or self._stale(blockers, now):
+            return None
+        return replace(lock, blocked_by=blockers[-1].id)
+
+    def _blocker(
+        self, transaction: Transaction, lock_id: int, request: LockRequest, now_ms: int
+    ) -> tuple[int | None, list[Lock]]:
+        """The newest lock that the request has to wait for, and the locks that were in its way and have been removed as
+        stale.
+        """
+        earlier = transaction.locks.earlier(lock_id, request)
+        blockers = [each for each in earlier if is_blocked_by(request, each.components)]
+        stale = self._stale(blockers, now_ms)
+        expired = transaction.locks.expire(self._cutoff(now_ms), stale) if stale else []
+        # A heartbeat may have come in between: only what was removed is out of the way.
+        removed = {lock.id for lock in expired}
+        return max((lock.id for lock in blockers if lock.id not in removed), default=None), expired
+
+    def _stale(self, locks: Iterable[EarlierLock], now_ms: int) -> list[int]:
+        cutoff = self._cutoff(now_ms)
+        return [lock.id for lock in locks if cutoff.excludes(lock)]
+
+    def _cutoff(self, now_ms: int) -> LockCutoff:
+        return LockCutoff(
+            heartbeat_ms=now_ms - self._lease_ms,
+            orphaned_ms=now_ms - self._disconnect_ms if self._disconnect_ms else None,
+        )
+
+    def _tell_expired(self, expired: Iterable[Lock]) -> None:
+        now = self._now_ms()
+        cutoff = self._cutoff(now)
+        for lock in expired:
+            is_orphan = lock.orphaned_at_ms is not None and cutoff.is_orphan(lock)
+            since = lock.orphaned_at_ms if is_orphan and lock.orphaned_at_ms is not None else lock.heartbeat_at_ms
+            logger.warning(
+                "lock %d (%s, %s) of %s on host %s expired: %s for %.1f s",
+                lock.id,
+                lock.state.name.lower(),
+                ", ".join(component.text for component in lock.request.components[:_COMPONENTS_LOGGED_MAX]),
+                lock.request.user,
+                lock.request.host,
+                "its client's last connection has been broken" if is_orphan else "no heartbeat",
+                (now - since) / 1000,
+            )
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

@@ -1,0 +1,127 @@
+"""Names: which are valid, how they are compared, and the patterns that select them.
+
+Names of databases, tables and functions are case-insensitive: they are stored, compared and returned in lower case. A
+valid name is 1 to 128 letters, digits or underscores, that of a table up to 256. Patterns are Hive's: alternatives
+separated by `|`, `*` for any run of characters, `.` for any one character, compared without regard to case.
+"""
+
+import re
+from collections.abc import Iterable
+
+from interbed.catalog.server.service.errors import MetastoreError
+
+NAME_LENGTH_MAX = 128
+"""Characters in the name of a catalog, a database or a function, as Hive's own database schema has it."""
+TABLE_NAME_LENGTH_MAX = 256
+"""Characters in the name of a table; most file systems have no directories of more than 255, so that such a table has
+to live somewhere else.
+"""
+
+PATTERN_CHARACTERS_MAX = 10_000
+"""Characters in a pattern of names; the name of a table has 256 at most."""
+PATTERN_ALTERNATIVES_MAX = 100
+"""Alternatives with `*` or `.` in a pattern. Each is tried on each name; those without are looked up, any number."""
+OBJECTS_MAX = 100_000
+"""Tables or partitions that one request lists by their names; Hive's clients ask for 300 at a time."""
+LISTED_MAX = 10_000
+"""Columns, tables or types of events that one request lists to have others left out."""
+
+_VALID_NAME = re.compile(r"\w+", re.ASCII)
+
+
+def is_valid_name(name: str | None, *, length_max: int = NAME_LENGTH_MAX) -> bool:
+    """Whether a catalog, database or function may have this name."""
+    return bool(name) and len(name or "") <= length_max and _VALID_NAME.fullmatch(name or "") is not None
+
+
+def is_valid_table_name(name: str | None) -> bool:
+    """Whether a table may have this name."""
+    return is_valid_name(name, length_max=TABLE_NAME_LENGTH_MAX)
+
+
+def normalized(name: str | None) -> str:
+    """The form in which a name is stored and compared; None becomes the empty name, which nothing has."""
+    return (name or "").strip().lower()
+
+
+def required(name: str | None, what: str) -> str:
+    """The name as it is. MetastoreError if there is none, which is not the same as an empty one."""
+    if name is None:
+        raise MetastoreError(f"the request has no {what}")
+    return name
+
+
+def shortened(name: str | None) -> str:
+    """A name for an error message: one that is far too long is cut, so that it does not flood logs and terminals."""
+    text = "null" if name is None else name
+    return text if len(text) <= 256 else f"{text[:256]}… ({len(text)} characters)"
+
+
+def check_number(what: str, number: int, most: int = OBJECTS_MAX) -> None:
+    """Refuse a request that lists too many names. MetastoreError that names the limit."""
+    if number > most:
+        raise MetastoreError(f"a request with {number} {what} is too large: {most} are allowed")
+
+
+def matches_everything(pattern: str | None) -> bool:
+    """Whether the pattern selects every name, so that no comparison is needed. An absent pattern does."""
+    return pattern is None or "*" in pattern.strip().split("|") or ".*" in pattern.strip().split("|")
+
+
+def pattern_matcher(pattern: str) -> re.Pattern[str]:
+    """The regular expression for a name pattern, to be used with `fullmatch` on a name in lower case.
+
+    Only `*`, `.` and `|` have a meaning; everything else stands for itself. Each part between two stars is matched
+    once and for all (an atomic group), so that no pattern makes a failing match take more than quadratic time.
+    """
+    alternatives = []
+    for alternative in pattern.strip().lower().split("|"):
+        parts = [_literal(part) for part in re.split(r"(?:\.?\*)+", alternative)]
+        if len(parts) == 1:
+            alternatives.append(parts[0])
+        else:
+            middle = "".join(f"(?>.*?{part})" for part in parts[1:-1])
+            alternatives.append(f"{parts[0]}{middle}.*{parts[-1]}")
+    return re.compile("|".join(f"(?:{alternative})" for alternative in alternatives), re.DOTALL)
+
+
+def _literal(part: str) -> str:
+    return "".join("." if char == "." else re.escape(char) for char in part)
+
+
+def matching(names: Iterable[str], pattern: str | None) -> list[str]:
+    """The names, in lower case, that the pattern selects, in their order. MetastoreError as check_pattern raises it."""
+    check_pattern(pattern)
+    if matches_everything(pattern):
+        return list(names)
+    assert pattern is not None
+    alternatives = pattern.strip().lower().split("|")
+    wild = [alternative for alternative in alternatives if _has_wildcard(alternative)]
+    plain = frozenset(alternatives).difference(wild)
+    matcher = pattern_matcher("|".join(wild)) if wild else None
+    return [name for name in names if name in plain or (matcher is not None and matcher.fullmatch(name))]
+
+
+def check_pattern(pattern: str | None) -> None:
+    """Refuse a pattern that would take long to match. MetastoreError that names the limit."""
+    if pattern is None:
+        return
+    check_pattern_length(pattern)
+    alternatives = sum(_has_wildcard(alternative) for alternative in pattern.split("|"))
+    if alternatives > PATTERN_ALTERNATIVES_MAX:
+        raise MetastoreError(
+            f"a pattern of {alternatives} alternatives with wildcards has too many: "
+            f"{PATTERN_ALTERNATIVES_MAX} are allowed"
+        )
+
+
+def check_pattern_length(pattern: str) -> None:
+    """Refuse a pattern that is too long, whatever its wildcards are. MetastoreError that names the limit."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise MetastoreError(
+            f"a pattern of {len(pattern)} characters is too long: {PATTERN_CHARACTERS_MAX} are allowed"
+        )
+
+
+def _has_wildcard(alternative: str) -> bool:
+    return "*" in alternative or "." in alternative

@@ -1,0 +1,368 @@
+"""Partitions: add, alter, rename, exchange, mark. Reads are in reads.py, what removes partitions in drops.py.
+
+A partition is known by its name within its table (partition_names.py).
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.column_statistics import statistics_to_keep
+from interbed.catalog.server.service.directories.deletions import Deletions
+from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.locations import has_controls
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
+from interbed.catalog.server.service.model import (
+    PARAMETER_DDL_TIME,
+    MetastorePartition,
+    MetastoreTable,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.moves import Mover, carry_out
+from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.partition_names import NAME_BYTES_MAX, partition_name
+from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
+from interbed.catalog.server.service.partitions.exchange import exchange_partitions
+from interbed.catalog.server.service.partitions.reads import (
+    Found,
+    TableKey,
+    find_table,
+    name_of_spec,
+    values_in_name,
+)
+from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.warehouse import Warehouse, child
+
+__all__ = ["Found", "PartitionService", "TableKey"]
+
+_NO_TABLE = "Unable to add partition because table or database do not exist"
+
+
+class PartitionService(PartitionDrops):
+    """The calls about partitions. Each takes the table as (catalog, database, name) and returns it beside what was
+    asked for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        warehouse: Warehouse,
+        deletions: Deletions,
+        *,
+        clock: Callable[[], float] = time.time,
+        request_max: int | None = None,
+    ) -> None:
+        super().__init__(store, deletions, clock=clock, request_max=request_max)
+        self._warehouse = warehouse
+
+    def add(
+        self, key: TableKey, partitions: Sequence[MetastorePartition], *, if_not_exists: bool = False
+    ) -> tuple[MetastoreTable, list[MetastorePartition]]:
+        """Add partitions, all or none, and make their directories. Returns those that were added, complete.
+
+        With `if_not_exists` those that are there already are passed over, otherwise AlreadyExistsError.
+        InvalidObjectError if there is no such table, InvalidPartitionError for a wrong number of values,
+        MetastoreError if one is in the list twice or its name is too long.
+        """
+        table, names, present = self._looked_at(key, partitions)
+        for partition in partitions:
+            _check_storage(table, partition)
+        complete = [(n, self._completed(table, n, each)) for n, each in zip(names, partitions, strict=True)]
+        new = [(name, partition) for name, partition in complete if name not in present]
+        if len(new) < len(complete) and not if_not_exists:
+            raise _exists(min(present))
+        if len(set(names)) < len(names):
+            raise MetastoreError("Duplicate partitions in the list")
+        linked = self._linked(table, new)
+        with _directories(partition.storage for _, partition in new):
+            taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists, linked)))
+        return table, [partition for name, partition in new if name not in taken]
+
+    def require(self, key: TableKey) -> None:
+        """InvalidObjectError if there is no table to add partitions to."""
+        self._looked_at(key, ())
+
+    def append(
+        self, key: TableKey, values: Sequence[str] | None, name: str | None = None
+    ) -> tuple[MetastoreTable, MetastorePartition]:
+        """Add a partition that is like its table, by values or by name."""
+        if values is None:
+            table, _, _ = self._looked_at(key, ())
+            try:
+                values = values_in_name(table.partition_keys, name or "")
+            except NoSuchObjectError as error:
+                raise InvalidObjectError(str(error)) from error
+        table, _, _ = self._looked_at(key, ())
+        if table.is_view:
+            raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no data to append")
+        if not table.partition_keys:
+            raise MetastoreError(f"Table {table.database}.{table.name} is not partitioned")
+        like = dataclasses.replace(table.storage or StorageDescriptor(), location=None)
+        table, added = self.add(key, [MetastorePartition(values=tuple(values), storage=like)])
+        return table, added[0]
+
+    def alter(self, key: TableKey, changed: Sequence[MetastorePartition]) -> None:
+        """Store partitions anew, all or none, each known by its values. InvalidOperationError if one does not exist,
+        or if there are none to change.
+        """
+
+        def work(transaction: Transaction) -> None:
+            table = self._table_to_change(transaction, key)
+            keys = table.value.partition_keys
+            new = {partition_name(keys, each.values): each for each in changed}
+            ids = transaction.partitions.ids(table.id, list(new))
+            missing = [name for name in new if name not in ids]
+            if missing:
+                raise InvalidOperationError(
+                    f"alter is not possible: NoSuchObjectException(message:partition values="
+                    f"[{shortened(', '.join(new[missing[0]].values))}])"
+                )
+            before = transaction.partitions.select(table.id, list(new))
+            merged = []
+            changes = []
+            for old in before:
+                name = partition_name(keys, old.values)
+                after = self._merged(old, new[name])
+                self._relink(transaction, table.id, name, old, after)
+                merged.append((ids[name], name, after))
+                changes.append(events.alter_partition(table.value, old, after))
+                keep = statistics_to_keep(old.storage, after.storage)
+                if keep is not None:
+                    transaction.statistics.keep_partition_columns(ids[name], keep)
+            transaction.partitions.replace_all(table.id, merged)
+            transaction.events.append(*changes)
+
+        if not changed:
+            raise InvalidOperationError("the request has no partitions")
+        self._store.write(work)
+
+    def rename(self, key: TableKey, values: Sequence[str], changed: MetastorePartition) -> None:
+        """Give a partition other values; its directory moves along if the table owns it and it lies where the name
+        says.
+
+        InvalidOperationError if the old one does not exist or the new one does.
+        """
+
+        def work(transaction: Transaction, mover: Mover) -> None:
+            try:
+                table = self._table_to_change(transaction, key)
+            except NoSuchObjectError as error:
+                raise InvalidOperationError(
+                    "Unable to alter partition because table or database does not exist."
+                ) from error
+            keys = table.value.partition_keys
+            if not values:
+                raise InvalidOperationError("the request does not say which partition is to be renamed")
+            old_name, new_name = partition_name(keys, values), _checked_name(table.value, changed)
+            stored = transaction.partitions.find(table.id, old_name, for_update=True)
+            if stored is None:
+                raise InvalidOperationError("Unable to rename partition because old partition does not exist")
+            values_text = shortened(", ".join(changed.values))
+            taken = f"Partition already exists:{table.value.database}.{table.value.name}.[{values_text}]"
+            if new_name != old_name and transaction.partitions.find(table.id, new_name) is not None:
+                raise InvalidOperationError(taken)
+            new = self._merged(stored.value, changed)
+            if new_name != old_name:
+                new = self._moved(transaction, mover, table, stored.value, new, (old_name, new_name))
+            if not transaction.partitions.replace(stored.id, new_name, new):
+                raise InvalidOperationError(taken)
+            self._relink(transaction, table.id, new_name, stored.value, new)
+            transaction.events.append(events.alter_partition(table.value, stored.value, new))
+
+        carry_out(self._store, work, self._deletions.guard)
+
+    def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
+        """Move the partitions with these values, which begin with the first key's, from one table to another of the
+        same columns and keys, with their directory. MetastoreError, and nothing is moved.
+        """
+        return carry_out(
+            self._store,
+            lambda transaction, mover: exchange_partitions(transaction, mover, spec, source, target),
+            self._deletions.guard,
+        )
+
+    def mark(self, key: TableKey, spec: dict[str, str], event_type: int) -> None:
+        """Remember that an event happened to the partition with these values, which need not exist."""
+
+        def work(transaction: Transaction) -> None:
+            table = self._table_to_change(transaction, key)
+            transaction.partitions.mark(table.id, name_of_spec(table.value, spec), event_type)
+
+        self._store.write(work)
+
+    def _looked_at(
+        self, key: TableKey, partitions: Sequence[MetastorePartition]
+    ) -> tuple[MetastoreTable, list[str], set[str]]:
+        """The table, the names of the partitions, and those of them that it has."""
+
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str], set[str]]:
+            table = find_table(transaction, key)
+            names = [_checked_name(table.value, each) for each in partitions]
+            return table.value, names, transaction.partitions.present(table.id, names) if names else set()
+
+        try:
+            return self._store.read(work)
+        except NoSuchObjectError as error:
+            raise InvalidObjectError(_NO_TABLE) from error
+
+    def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
+        """The partition of that name with a location and times."""
+        storage = partition.storage
+        if storage is None or table.is_view:
+            # A partition of a view is a name without a place.
+            pass
+        elif storage.location is not None:
+            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
+        elif table.location is not None:
+            storage = dataclasses.replace(storage, location=child(table.location, name))
+        if storage is not None:
+            self._warehouse.check_skew(storage)
+        self._check_archive(partition, None)
+        now = int(self._clock())
+        parameters = {PARAMETER_DDL_TIME: str(now), **partition.parameters}
+        return dataclasses.replace(partition, storage=storage, parameters=parameters, create_time=now)
+
+    def _add(
+        self,
+        transaction: Transaction,
+        key: TableKey,
+        new: Sequence[tuple[str, MetastorePartition]],
+        if_not_exists: bool,
+        linked: Mapping[str, str],
+    ) -> list[str]:
+        try:
+            table = self._table_to_change(transaction, key)
+        except NoSuchObjectError as error:
+            raise InvalidObjectError(_NO_TABLE) from error
+        taken = transaction.partitions.add(table.id, new)
+        for name, place in linked.items():
+            if name not in taken:
+                transaction.places.link(table.id, name, place)
+        if taken and not if_not_exists:
+            raise _exists(taken[0])
+        added = [partition for name, partition in new if name not in set(taken)] if taken else [each for _, each in new]
+        if added:
+            transaction.events.append(events.add_partition(table.value, added))
+        return taken
+
+    def _merged(self, old: MetastorePartition, changed: MetastorePartition) -> MetastorePartition:
+        storage = changed.storage if changed.storage is not None else old.storage
+        before = old.storage.location if old.storage is not None else None
+        if storage is not None:
+            self._warehouse.check_skew(storage, old.storage)
+            location = self._warehouse.qualified(storage.location, before) if storage.location is not None else before
+            storage = dataclasses.replace(storage, location=location)
+        self._check_archive(changed, old)
+        parameters = {PARAMETER_DDL_TIME: str(int(self._clock())), **changed.parameters}
+        return dataclasses.replace(
+            changed, storage=storage, parameters=parameters, create_time=changed.create_time or old.create_time
+        )
+
+    def _moved(
+        self,
+        transaction: Transaction,
+        mover: Mover,
+        stored: Stored[MetastoreTable],
+        old: MetastorePartition,
+        new: MetastorePartition,
+        names: tuple[str, str],
+    ) -> MetastorePartition:
+        table = stored.value
+        location = old.storage.location if old.storage is not None else None
+        if table.location is None or location is None or new.storage is None or table.is_external:
+            return new
+        if not files.same_location(location, child(table.location, names[0])):
+            return new
+        target = child(table.location, names[1])
+        mover.reach(target)
+        if not self._deletions.may_move(transaction, location, Claim(table_id=stored.id, apart=table.location)):
+            return new
+        files.make_directory(target.rsplit("/", 1)[0])
+        mover.move(transaction, stored.id, location, target, partition_name=names[1])
+        return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
+
+    def _linked(self, table: MetastoreTable, new: Sequence[tuple[str, MetastorePartition]]) -> dict[str, str]:
+        """Where the locations of partitions lead by links, by their names, if they are not below their table's."""
+        return {
+            name: linked
+            for name, partition in new
+            if partition.storage is not None
+            and partition.storage.location is not None
+            and not (table.location and partition.storage.location.startswith(child(table.location, "")))
+            and (linked := self._warehouse.linked(partition.storage.location)) is not None
+        }
+
+    def _relink(
+        self, transaction: Transaction, table_id: int, name: str, old: MetastorePartition, new: MetastorePartition
+    ) -> None:
+        before = old.storage.location if old.storage is not None else None
+        after = new.storage.location if new.storage is not None else None
+        if after != before:
+            transaction.places.link(table_id, name, self._warehouse.linked(after))
+
+    def _check_archive(self, partition: MetastorePartition, before: MetastorePartition | None) -> None:
+        """InvalidLocationError if the directory of an archived partition is not taken, unless it is stored already."""
+        original = partition.parameters.get(ORIGINAL_LOCATION)
+        if original and (before is None or original != before.parameters.get(ORIGINAL_LOCATION)):
+            self._warehouse.qualified(original)
+
+
+def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
+    """The partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
+    name = partition_name(table.partition_keys, partition.values)
+    if not table.partition_keys:
+        raise InvalidObjectError(f"Table {table.database}.{table.name} is not partitioned")
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise MetastoreError(f"the partition name {shortened(name)} has more than {NAME_BYTES_MAX} bytes")
+    if "\0" in name:
+        raise MetastoreError(f"a NUL character cannot be in a partition's value: {shortened(name)!r}")
+    if has_controls(name):
+        # Those of ASCII are escaped, as Hive escapes them. Of others there is no escape, and no location has them.
+        raise MetastoreError(f"a control character cannot be in a partition's value: {shortened(name)!r}")
+    return name
+
+
+def _check_storage(table: MetastoreTable, partition: MetastorePartition) -> None:
+    """MetastoreError for a partition of a table without a storage descriptor or a SerDe, or one of a view with a
+    place.
+    """
+    storage = partition.storage
+    if table.is_view:
+        if storage is not None and storage.location:
+            raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no location")
+        return
+    if storage is None or storage.serde is None:
+        missing = "storage descriptor" if storage is None else "SerDe"
+        raise MetastoreError(
+            f"the partition [{shortened(', '.join(partition.values))}] of table {table.name} has no {missing}"
+        )
+
+
+def _exists(name: str) -> AlreadyExistsError:
+    return AlreadyExistsError(f"Partition already exists: {shortened(name)}")
+
+
+@contextmanager
+def _directories(storages: Iterable[StorageDescriptor | None]) -> Iterator[None]:
+    """Make the directories of new partitions, and take back those that were made if storing the partitions fails."""
+    locations = [storage.location for storage in storages if storage is not None and storage.location is not None]
+    made: list[str] = []
+    try:
+        files.make_directories(locations, made)
+        yield
+    except OutcomeUnknownError:
+        raise
+    except MetastoreError:
+        for location in made:
+            files.remove_empty_directory(location)
+        raise

@@ -1,0 +1,173 @@
+"""Scheduled queries: kept, handed out when they are due, each to one executor at a time."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    InvalidOperationError,
+    NoSuchObjectError,
+)
+from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.schedule.cron import ScheduleError, parse_schedule
+from interbed.catalog.server.service.schedule.model import ENDED, QueryState, ScheduledQuery
+from interbed.catalog.server.service.store import Store, Transaction
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 120
+"""An execution that nobody speaks of for so long has timed out: Hive's
+`metastore.scheduled.queries.execution.timeout`. HiveServer2 speaks every minute.
+"""
+
+EXECUTION_AGE_SECONDS_MAX = 30 * 86400
+"""Executions are forgotten after this time: Hive's `metastore.scheduled.queries.execution.max.age`."""
+
+TIME_MAX = 2**31 - 1
+"""The last time that Hive's interface can tell. A query whose next run is later has none."""
+
+ERROR_LENGTH_MAX = 1000
+
+
+class ScheduledQueryService:
+    """The calls about scheduled queries. `clock` gives seconds since the epoch."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    def get(self, namespace: str, name: str) -> ScheduledQuery:
+        """The query. NoSuchObjectError."""
+        found = self._store.read(lambda transaction: transaction.queries.find(namespace, name))
+        if found is None:
+            raise _not_found(namespace, name)
+        return found[1]
+
+    def create(self, query: ScheduledQuery) -> None:
+        """Store a new query; when it runs first follows from its schedule. InvalidArgumentError, AlreadyExistsError."""
+        complete = dataclasses.replace(query, next_execution=self._next(query))
+
+        def work(transaction: Transaction) -> None:
+            if not transaction.queries.add(complete):
+                raise AlreadyExistsError(
+                    f"Scheduled query with name: {_shown(query.namespace, query.name)} already exists."
+                )
+
+        self._store.write(work)
+
+    def alter(self, query: ScheduledQuery) -> None:
+        """Store the query anew. It runs next when it says so, or else when its schedule does. NoSuchObjectError,
+        InvalidArgumentError.
+        """
+
+        def work(transaction: Transaction) -> None:
+            found = transaction.queries.find(query.namespace, query.name, for_update=True)
+            if found is None:
+                raise _not_found(query.namespace, query.name)
+            following = self._next(query)
+            chosen = query.next_execution if query.next_execution is not None else following
+            transaction.queries.replace(found[0], dataclasses.replace(query, next_execution=chosen))
+
+        self._store.write(work)
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Forget the query and its executions; one that runs goes on unheard. NoSuchObjectError."""
+
+        def work(transaction: Transaction) -> None:
+            found = transaction.queries.find(namespace, name, for_update=True)
+            if found is None:
+                raise _not_found(namespace, name)
+            transaction.queries.remove(found[0])
+
+        self._store.write(work)
+
+    def poll(self, namespace: str) -> tuple[int, ScheduledQuery] | None:
+        """A query that is due, with the id of the execution that begins with this; None if there is none. However many
+        ask at once, each execution is given to one of them.
+        """
+        now = int(self._clock())
+        # Most of the time nothing is due, and then nothing is written.
+        if self._store.read(lambda transaction: transaction.queries.due(namespace, now)) is None:
+            return None
+
+        def work(transaction: Transaction) -> tuple[int, ScheduledQuery] | None:
+            found = transaction.queries.due(namespace, now)
+            if found is None:
+                return None
+            query_id, query = found
+            return transaction.queries.start(query_id, self._next(query), now), query
+
+        return self._store.write(work)
+
+    def progress(self, execution_id: int, state: QueryState, executor_query_id: str | None, error: str | None) -> None:
+        """Store how an execution goes. InvalidOperationError for an unknown one and for a state that cannot follow."""
+        self._store.write(
+            lambda transaction: self._progress(transaction, execution_id, state, executor_query_id, error)
+        )
+
+    def expire(self) -> tuple[int, int]:
+        """End the executions that nobody speaks of, so that their queries run again, and forget old ones: the numbers
+        of both.
+        """
+        now = int(self._clock())
+
+        def work(transaction: Transaction) -> tuple[int, int]:
+            silent = transaction.queries.silent(now - TIMEOUT_SECONDS)
+            for execution_id in silent:
+                message = f"Nothing was heard of the query for {TIMEOUT_SECONDS} seconds. Execution timed out."
+                self._progress(transaction, execution_id, QueryState.TIMED_OUT, None, message)
+            return len(silent), transaction.queries.expire_executions(now - EXECUTION_AGE_SECONDS_MAX)
+
+        return self._store.write(work)
+
+    def _progress(
+        self,
+        transaction: Transaction,
+        execution_id: int,
+        state: QueryState,
+        executor_query_id: str | None,
+        error: str | None,
+    ) -> None:
+        old = transaction.queries.execution(execution_id)
+        if old is None:
+            raise InvalidOperationError(f"there is no execution {execution_id} of a scheduled query")
+        if not _may_follow(old.state, state):
+            raise InvalidOperationError(f"Invalid state change: {old.state.name}=>{state.name}")
+        now = int(self._clock())
+        ended = state in ENDED
+        new = dataclasses.replace(
+            old,
+            state=state,
+            executor_query_id=executor_query_id if executor_query_id is not None else old.executor_query_id,
+            error=error[:ERROR_LENGTH_MAX] if error is not None else old.error,
+            updated=None if ended else now,
+            ended=now if ended else None,
+        )
+        transaction.queries.store_execution(new)
+
+    def _next(self, query: ScheduledQuery) -> int | None:
+        try:
+            found = parse_schedule(query.schedule or "").next_after(self._clock())
+        except ScheduleError as error:
+            raise InvalidArgumentError(
+                f"Invalid QUARTZ schedule expression: '{shortened(query.schedule)}': {error}"
+            ) from error
+        return found if found is not None and found <= TIME_MAX else None
+
+
+def _may_follow(before: QueryState, after: QueryState) -> bool:
+    """An execution that has ended stays as it is; only the server disables a query."""
+    if before is QueryState.INITED:
+        return after in (QueryState.EXECUTING, *ENDED)
+    return before is QueryState.EXECUTING and after in (QueryState.EXECUTING, *ENDED)
+
+
+def _shown(namespace: str, name: str) -> str:
+    return f"{shortened(namespace)}.{shortened(name)}"
+
+
+def _not_found(namespace: str, name: str) -> NoSuchObjectError:
+    return NoSuchObjectError(f"Scheduled query with name: {_shown(namespace, name)} doesn't exist.")

@@ -1,0 +1,478 @@
+"""The seam between the rules and the database: what the metastore asks of whatever keeps its state.
+
+A request is one unit of work: a function of a Transaction, run by `Store.read` or `Store.write`. A write is durable
+when `write` returns. The function may run more than once (a database that is busy, or a serialization failure), so
+that it must have no effect outside the transaction. Methods take and return the values of metastore/model.py; names
+are already in lower case.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from interbed.catalog.server.service.column_statistics import ColumnStatistics
+from interbed.catalog.server.service.events import NotificationEvent, Touched
+from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
+from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
+from interbed.catalog.server.service.model import (
+    Constraint,
+    ConstraintKind,
+    Function,
+    MetastoreCatalog,
+    MetastoreColumn,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+    TableMeta,
+)
+from interbed.catalog.server.service.schedule.model import Queries, RunStatistics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored(Generic[T]):
+    """A value together with the key of its row."""
+
+    id: int
+    value: T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryMove:
+    """A directory that is being renamed together with a table, or with the partition of a table that will be called
+    `partition_name`.
+    """
+
+    table_id: int
+    partition_name: str | None
+    old: str
+    new: str
+
+
+class Catalogs(Protocol):
+    """Catalogs by name."""
+
+    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
+        """The catalog. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
+        dropping it.
+        """
+        ...
+
+    def names(self) -> list[str]: ...
+    def add(self, catalog: MetastoreCatalog) -> bool:
+        """Store a new catalog; False if the name is taken."""
+        ...
+
+    def replace(self, catalog: MetastoreCatalog) -> None:
+        """Store a new description and location."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove an empty catalog."""
+        ...
+
+
+class Databases(Protocol):
+    """Databases by catalog and name."""
+
+    def find(
+        self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
+    ) -> Stored[MetastoreDatabase] | None:
+        """The database. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
+        dropping it.
+        """
+        ...
+
+    def names(self, catalog: str) -> list[str]: ...
+    def add(self, database: MetastoreDatabase) -> int | None:
+        """Store a new database and return its id; None if the name is taken."""
+        ...
+
+    def replace(self, database_id: int, database: MetastoreDatabase) -> None: ...
+    def remove(self, database_id: int) -> None:
+        """Remove an empty database."""
+        ...
+
+
+class Tables(Protocol):
+    """Tables by catalog, database and name."""
+
+    def find(
+        self, catalog: str, database: str, name: str, *, for_update: bool = False
+    ) -> Stored[MetastoreTable] | None: ...
+    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
+        """The table of a row, kept from change by others until the end of the transaction."""
+        ...
+
+    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
+        """The tables of these names (of all names if None) that exist, ordered by name."""
+        ...
+
+    def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]: ...
+    def metas(self, catalog: str) -> list[TableMeta]:
+        """A line for each table of the catalog, ordered by database and name."""
+        ...
+
+    def add(self, database_id: int, table: MetastoreTable) -> int | None:
+        """Store a new table and return its id; None if the name is taken."""
+        ...
+
+    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
+        """Store the table anew, perhaps under another name or database; False if that name is taken, and then the
+        transaction can only be ended.
+        """
+        ...
+
+    def remove(self, table_id: int) -> None:
+        """Remove the table and its partitions."""
+        ...
+
+
+class PartitionStore(Protocol):
+    """Partitions of a table by their name, `key=value/key=value` with special characters escaped."""
+
+    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[MetastorePartition] | None: ...
+    def select(
+        self,
+        table_id: int,
+        names: Collection[str] | None = None,
+        limit: int | None = None,
+        *,
+        where: PartitionFilter = EVERYTHING,
+    ) -> Sequence[MetastorePartition]:
+        """The partitions of these names (all if None) that exist and that a filter selects, ordered by name. They are
+        made as they are asked for, each time anew.
+        """
+        ...
+
+    def names(self, table_id: int, limit: int | None = None, *, where: PartitionFilter = EVERYTHING) -> list[str]: ...
+    def names_after(self, table_id: int, last: str, limit: int) -> list[str]:
+        """Up to `limit` names that come after this one, in order: for going through all of them in pieces."""
+        ...
+
+    def present(self, table_id: int, names: Collection[str]) -> set[str]:
+        """Those of the names that partitions have."""
+        ...
+
+    def ids(self, table_id: int, names: Collection[str]) -> dict[str, int]:
+        """The row ids of the partitions of these names that exist."""
+        ...
+
+    def count(self, table_id: int, where: PartitionFilter = EVERYTHING) -> int: ...
+    def add(self, table_id: int, partitions: Iterable[tuple[str, MetastorePartition]]) -> list[str]:
+        """Store new partitions; returns the names that were taken, whose partitions are not stored."""
+        ...
+
+    def replace(self, partition_id: int, name: str, partition: MetastorePartition) -> bool:
+        """Store the partition anew, perhaps under another name; False if that name is taken."""
+        ...
+
+    def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, MetastorePartition]]) -> None:
+        """Store partitions of one table anew, each with its row id and its name, which is not taken by another."""
+        ...
+
+    def remove(self, table_id: int, names: Collection[str]) -> int: ...
+    def replace_columns(self, table_id: int, columns: Sequence[MetastoreColumn]) -> None:
+        """Store these columns in every partition's storage."""
+        ...
+
+    def retype_keys(self, table_id: int, keys: Sequence[MetastoreColumn]) -> None:
+        """Look every partition's values up as values of these keys from now on."""
+        ...
+
+    def shared(self, table_id: int, places: Sequence[tuple[str, str]]) -> set[str]:
+        """Of places (a name and a location each) the locations in which partitions of other names are, too."""
+        ...
+
+    def locations_outside(self, table_id: int, location: str) -> list[str]:
+        """The locations of the partitions that do not lie below the given one."""
+        ...
+
+    def move_location(self, table_id: int, old_prefix: str, new_prefix: str) -> None:
+        """Replace the beginning of every partition's location, after the table's directory was renamed."""
+        ...
+
+    def mark(self, table_id: int, name: str, event_type: int) -> None:
+        """Remember that an event happened to the partition of this name, whether it exists or not."""
+        ...
+
+    def is_marked(self, table_id: int, name: str, event_type: int) -> bool: ...
+    def purge(self, limit: int = ...) -> int:
+        """Remove up to `limit` partitions of tables that were dropped; 0 when none is left."""
+        ...
+
+
+class Statistics(Protocol):
+    """Statistics of the columns of tables and partitions, of each engine its own; columns are in lower case, None
+    stands for all of them. They go with their table or partition.
+    """
+
+    def of_table(self, table_id: int, columns: Sequence[str] | None, engine: str) -> list[ColumnStatistics]: ...
+    def put_of_table(self, table_id: int, engine: str, statistics: Iterable[ColumnStatistics]) -> None:
+        """Store statistics in place of those that are there."""
+        ...
+
+    def remove_of_table(self, table_id: int, engine: str, columns: Sequence[str] | None) -> int: ...
+    def keep_table_columns(self, table_id: int, keep: Collection[str]) -> None:
+        """Forget all columns of the table but these, whatever the engine."""
+        ...
+
+    def of_partitions(
+        self, table_id: int, names: Sequence[str], columns: Sequence[str] | None, engine: str
+    ) -> Iterator[tuple[str, ColumnStatistics]]:
+        """What is known of partitions, with their names, in order."""
+        ...
+
+    def put_of_partitions(self, table_id: int, engine: str, statistics: Iterable[tuple[int, ColumnStatistics]]) -> None:
+        """Store statistics, each with the row id of its partition, in place of those that are there."""
+        ...
+
+    def remove_of_partitions(self, partition_ids: Sequence[int], engine: str, columns: Sequence[str] | None) -> int: ...
+    def keep_partition_columns(self, partition_id: int, keep: Collection[str]) -> None:
+        """Forget all columns of the partition but these, whatever the engine."""
+        ...
+
+    def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
+        """Forget all columns of all partitions of the table but these, whatever the engine."""
+        ...
+
+
+class Functions(Protocol):
+    """User-defined functions by catalog, database and name."""
+
+    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> Stored[Function] | None: ...
+    def select(self, catalog: str, database: str | None = None) -> list[Function]: ...
+    def add(self, database_id: int, function: Function) -> int | None: ...
+    def replace(self, function_id: int, database_id: int, function: Function) -> bool: ...
+    def remove(self, function_id: int) -> None: ...
+
+
+class Locks(Protocol):
+    """Locks in order of arrival; an id is never used again."""
+
+    def next_id(self) -> int:
+        """The next lock id. Holds back other callers until the end of the transaction, so that ids are the order of
+        arrival.
+        """
+        ...
+
+    def add(self, lock: Lock) -> None: ...
+    def find(self, lock_id: int) -> Lock | None: ...
+    def earlier(self, lock_id: int, request: LockRequest) -> list[EarlierLock]:
+        """Locks that arrived before this one and may touch what the request names, oldest first."""
+        ...
+
+    def select(self) -> list[Lock]: ...
+    def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
+        """Those of these locks that exist and are not stale."""
+        ...
+
+    def acquire(self, lock_id: int, now_ms: int) -> bool:
+        """Store that the lock is held from now on, and renew its lease; False if it is gone."""
+        ...
+
+    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
+        """Renew the lease; False if the lock is gone or its last heartbeat is older. A process that has a connection of
+        the lock's client gives its mark. The lock is no orphan any more.
+        """
+        ...
+
+    def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:
+        """Store that the process has no connection of the lock's client any more; the lock is an orphan when no other
+        process has one. False if the process had none.
+        """
+        ...
+
+    def remove(self, lock_id: int) -> bool: ...
+    def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
+        """Remove, count and return the locks (of these, or of all) that are stale."""
+        ...
+
+    def count(self, cutoff: LockCutoff) -> LockFigures:
+        """How many locks there are, stale ones apart from the others."""
+        ...
+
+
+class Events(Protocol):
+    """The notification log. Ids are dense, and become visible in their order: they never skip back."""
+
+    def append(self, *events: NotificationEvent) -> int:
+        """Store events under the next ids and return the last one.
+
+        Holds back other writers of events until the end of the transaction, so it comes last in a unit of work.
+        """
+        ...
+
+    def current(self) -> int:
+        """The id of the last event, 0 before the first: the generation of all metadata."""
+        ...
+
+    def after(
+        self,
+        last: int,
+        limit: int | None = None,
+        *,
+        catalog: str | None = None,
+        database: str | None = None,
+        tables: Collection[str] = (),
+        types: Collection[str] = (),
+        skipped_types: Collection[str] = (),
+        bytes_max: int | None = None,
+    ) -> list[NotificationEvent]:
+        """The events with larger ids, in order; of one catalog, database, some tables or types only if they are
+        given; no more than fit into `bytes_max` as they are stored, but one at least.
+        """
+        ...
+
+    def count(
+        self,
+        last: int,
+        *,
+        up_to: int | None = None,
+        catalog: str | None = None,
+        database: str | None = None,
+        tables: Collection[str] = (),
+    ) -> int:
+        """How many events `after` would give, with ids of at most `up_to`."""
+        ...
+
+    def touched(self, last: int, limit: int = 1000) -> list[Touched]:
+        """What the events with larger ids changed, in order, for at most `limit` events.
+
+        Old events expire: if the first id is not `last + 1`, some are missing, and everything may have changed.
+        """
+        ...
+
+    def expire(self, before: int) -> int:
+        """Remove the events that are older than a time, in seconds since the epoch, and return their number."""
+        ...
+
+
+class Constraints(Protocol):
+    """Informational constraints. They go with their table, foreign keys with either of their tables."""
+
+    def of_table(self, table_id: int) -> list[Stored[Constraint]]: ...
+    def referring_to(self, table_id: int) -> list[Stored[Constraint]]:
+        """The foreign keys of any table that refer to this one."""
+        ...
+
+    def select(
+        self,
+        kind: ConstraintKind | None = None,
+        *,
+        catalog: str,
+        database: str | None = None,
+        table: str | None = None,
+        parent_database: str | None = None,
+        parent_table: str | None = None,
+    ) -> list[Constraint]:
+        """The constraints of a kind on tables of these names, oldest first."""
+        ...
+
+    def add(self, table_id: int, parent_table_id: int | None, constraint: Constraint) -> bool:
+        """Store a new constraint; False if the table has one of that name."""
+        ...
+
+    def replace(self, constraint_id: int, constraint: Constraint) -> None: ...
+    def remove(self, constraint_id: int) -> None: ...
+
+
+class Moves(Protocol):
+    """Directory moves that have begun, so that what a crash left half-done can be found (see metastore/moves.py)."""
+
+    def announce(self, table_id: int, partition_name: str | None, old: str, new: str) -> int: ...
+    def find(self, move_id: int) -> DirectoryMove | None: ...
+    def finish(self, move_id: int) -> bool:
+        """Remove a move; False if it is over already."""
+        ...
+
+    def pending(self) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabasePlaces:
+    """The locations of a database, or of a catalog, and the directories that the server made for it."""
+
+    what: str
+    locations: tuple[str, ...]
+    made: tuple[str, ...] = ()
+
+
+class Places(Protocol):
+    """Where objects are, by the texts of places (directories/locations.py)."""
+
+    def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
+        """What is registered at or below one of the places, or a table or partition that one of them lies in: of the
+        `above`. `table_id` is a table that is no obstacle, nor are its partitions.
+        """
+        ...
+
+    def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
+        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
+        ...
+
+    def link(self, table_id: int, partition_name: str, text: str | None) -> None:
+        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        ...
+
+
+class Properties(Protocol):
+    """Single values of the whole metastore."""
+
+    def get(self, name: str) -> str | None: ...
+    def keep(self, name: str, value: str) -> str:
+        """Store the value unless there is one, and return what is stored."""
+        ...
+
+
+class Transaction(Protocol):
+    """One unit of work: everything read and written in it is one state."""
+
+    @property
+    def catalogs(self) -> Catalogs: ...
+    @property
+    def databases(self) -> Databases: ...
+    @property
+    def tables(self) -> Tables: ...
+    @property
+    def partitions(self) -> PartitionStore: ...
+    @property
+    def functions(self) -> Functions: ...
+    @property
+    def locks(self) -> Locks: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def constraints(self) -> Constraints: ...
+    @property
+    def moves(self) -> Moves: ...
+    @property
+    def places(self) -> Places: ...
+    @property
+    def properties(self) -> Properties: ...
+    @property
+    def statistics(self) -> Statistics: ...
+    @property
+    def queries(self) -> Queries: ...
+    @property
+    def run_statistics(self) -> RunStatistics: ...
+
+
+class Store(Protocol):
+    """A database of metadata."""
+
+    @property
+    def files(self) -> Sequence[str]:
+        """Paths of the local files that it is kept in, which nothing else may touch."""
+        ...
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run the function on one consistent state."""
+        ...
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run the function alone of all writers and make its changes durable; an exception leaves nothing behind."""
+        ...
+
+    def close(self) -> None: ...

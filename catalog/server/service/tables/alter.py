@@ -1,0 +1,263 @@
+"""Changing a table: its columns, parameters and place, its name, and its data (truncate)."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.column_statistics import emptied, statistics_to_keep
+from interbed.catalog.server.service.constraints import forget_columns
+from interbed.catalog.server.service.directories.deletions import Deletions
+from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.errors import InvalidObjectError, InvalidOperationError, MetastoreError
+from interbed.catalog.server.service.model import (
+    CREATION_METADATA,
+    MATERIALIZED_VIEW,
+    PARAMETER_DDL_TIME,
+    MetastoreColumn,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.moves import Mover, carry_out
+from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
+from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.tables.rules import (
+    CASCADE,
+    KEEP_STATISTICS,
+    check_columns,
+    check_expected_parameter,
+    check_without_transactions,
+    owns_data,
+    same_keys,
+    skips_trash,
+    stored_type,
+    table_not_found,
+)
+from interbed.catalog.server.service.warehouse import Warehouse
+
+
+class TableAlterations:
+    """Alter, rename and truncate."""
+
+    def __init__(
+        self,
+        store: Store,
+        warehouse: Warehouse,
+        deletions: Deletions,
+        *,
+        clock: Callable[[], float] = time.time,
+        keeps_transactional: bool = False,
+    ) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._deletions = deletions
+        self._clock = clock
+        self._keeps_transactional = keeps_transactional
+
+    def alter(
+        self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the table anew; with another name or database it is renamed, and a managed table's default directory
+        with it. Changed columns go to its partitions if the context says CASCADE.
+
+        If the context has `expected_parameter_key` and `expected_parameter_value`, the table changes only if its
+        parameter has that value: MetastoreError otherwise, with Hive's text. InvalidOperationError for what is not
+        allowed.
+        """
+        if changed.catalog != catalog:
+            raise InvalidOperationError(
+                f"Tables cannot be moved between catalogs, old catalog {shortened(catalog)}, "
+                f"new catalog {shortened(changed.catalog)}"
+            )
+        key = (catalog, normalized(database), normalized(name))
+        properties = context or {}
+
+        def work(transaction: Transaction, mover: Mover) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise InvalidOperationError(table_not_found(database, name).args[0])
+            # What is wrong is found in the order in which Hive finds it; clients look for the first.
+            _check(changed, stored.value)
+            if changed.storage is None and not changed.is_view:
+                raise MetastoreError(f"Table {changed.name} has no storage descriptor")
+            if not self._keeps_transactional:
+                check_without_transactions(changed, stored.value)
+            renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
+            if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
+                raise _taken(changed)
+            check_expected_parameter(stored.value, changed, properties)
+            new = self._replace(transaction, stored, changed, mover)
+            if (
+                new.location
+                and not changed.location
+                and not new.is_view
+                and properties.get(KEEP_STATISTICS, "").lower() != "true"
+            ):
+                # Hive looks into the directory for its statistics, unless it is told not to.
+                raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
+            forget_columns(transaction, stored.id, stored.value, new)
+            keep = statistics_to_keep(stored.value.storage, new.storage)
+            if keep is not None:
+                transaction.statistics.keep_table_columns(stored.id, keep)
+            if properties.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
+                transaction.partitions.replace_columns(stored.id, _columns(new))
+                if keep is not None:
+                    transaction.statistics.keep_columns_of_partitions(stored.id, keep)
+            transaction.events.append(events.alter_table(stored.value, new))
+
+        carry_out(self._store, work, self._deletions.guard)
+
+    def remake(self, catalog: str, database: str, name: str, made_of: Mapping[str, Any]) -> None:
+        """Store what a materialized view was made of anew. NoSuchObjectError, MetastoreError for another table."""
+        key = (catalog, normalized(database), normalized(name))
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            old = stored.value
+            if old.table_type != MATERIALIZED_VIEW:
+                raise MetastoreError(f"{old.database}.{old.name} is no materialized view")
+            new = dataclasses.replace(old, extra={**old.extra, CREATION_METADATA: dict(made_of)})
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+
+        self._store.write(work)
+
+    def truncate(self, catalog: str, database: str, name: str) -> None:
+        """Delete the data of a table that owns it, not the table. MetastoreError for others."""
+        key = (catalog, normalized(database), normalized(name))
+        found = self._store.read(lambda transaction: transaction.tables.find(*key))
+        if found is None:
+            raise table_not_found(database, name)
+        if not owns_data(found.value):
+            raise MetastoreError(f"Cannot truncate non-managed table {found.value.database}.{found.value.name}.")
+        # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
+        # Deleting may take long, and nobody has to wait for it.
+        location = found.value.location
+        if location is not None:
+            self._deletions.empty(location, Claim(table_id=found.id), purge=skips_trash(found.value))
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            old = stored.value
+            new = dataclasses.replace(old, parameters=emptied(old.parameters, int(self._clock())))
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+            transaction.events.append(events.alter_table(old, new, truncated=True))
+
+        self._store.write(work)
+
+    def _replace(
+        self, transaction: Transaction, stored: Stored[MetastoreTable], changed: MetastoreTable, mover: Mover
+    ) -> MetastoreTable:
+        old = stored.value
+        renamed = (old.database, old.name) != (changed.database, changed.name)
+        new = self._completed(old, changed)
+        if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
+            raise InvalidOperationError("partition keys can not be changed.")
+        old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
+        new_database = (
+            old_database
+            if changed.database == old.database
+            else transaction.databases.find(changed.catalog, changed.database, for_child=True)
+        )
+        if old_database is None or new_database is None:
+            raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
+        if renamed and old.location is not None and not files.renames_directories(old.location):
+            # A directory would be copied file by file; a table's place need not follow its name.
+            if old_database.id != new_database.id and _goes_with(old_database.value, old):
+                raise InvalidOperationError(
+                    f"the files of {old.database}.{old.name} stay in {old.location}, because an object store does not "
+                    f"rename directories, and would go with the database {old.database}; write them to a new table"
+                )
+        elif renamed and self._moves_with_name(old, new, old_database.value):
+            assert old.location is not None
+            if self._deletions.may_move(transaction, old.location, Claim(table_id=stored.id)):
+                new = self._moved(transaction, stored, new, new_database.value, mover)
+        if not transaction.tables.replace(stored.id, new_database.id, new):
+            raise _taken(new)
+        if new.location != old.location:
+            transaction.places.link(stored.id, "", self._warehouse.linked(new.location))
+        if [key.type for key in old.partition_keys] != [key.type for key in new.partition_keys]:
+            transaction.partitions.retype_keys(stored.id, new.partition_keys)
+        return new
+
+    def _completed(self, old: MetastoreTable, changed: MetastoreTable) -> MetastoreTable:
+        storage = changed.storage if changed.storage is not None else old.storage
+        if storage is not None:
+            location = self._warehouse.qualified(storage.location, old.location) if storage.location else old.location
+            self._warehouse.check_skew(storage, old.storage)
+            storage = dataclasses.replace(storage, location=location)
+        parameters = dict(changed.parameters)
+        if PARAMETER_DDL_TIME not in parameters:
+            parameters[PARAMETER_DDL_TIME] = str(int(self._clock()))
+        # What a view was made of changes by a call of its own.
+        made_of = {key: value for key, value in old.extra.items() if key == CREATION_METADATA}
+        return dataclasses.replace(
+            changed,
+            storage=storage,
+            parameters=parameters,
+            table_type=stored_type(changed.table_type, parameters),
+            create_time=old.create_time,
+            extra={**made_of, **changed.extra},
+            number=old.number,
+        )
+
+    def _moves_with_name(self, old: MetastoreTable, new: MetastoreTable, database: MetastoreDatabase) -> bool:
+        return (
+            not old.is_view
+            and not old.is_external
+            and files.same_location(old.location, new.location)
+            and files.same_location(old.location, self._warehouse.table_location(database, old))
+        )
+
+    def _moved(
+        self,
+        transaction: Transaction,
+        stored: Stored[MetastoreTable],
+        new: MetastoreTable,
+        database: MetastoreDatabase,
+        mover: Mover,
+    ) -> MetastoreTable:
+        assert stored.value.location is not None
+        assert new.storage is not None
+        old_location = stored.value.location
+        new_location = self._warehouse.table_location(database, new)
+        mover.move(transaction, stored.id, old_location, new_location)
+        transaction.partitions.move_location(stored.id, old_location, new_location)
+        return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=new_location))
+
+    def _database_id(self, transaction: Transaction, table: MetastoreTable) -> int:
+        found = transaction.databases.find(table.catalog, table.database, for_child=True)
+        if found is None:
+            raise MetastoreError(f"The database {table.database} does not exist")
+        return found.id
+
+
+def _goes_with(database: MetastoreDatabase, table: MetastoreTable) -> bool:
+    """Whether a managed table's files lie in the directory of a database, which is deleted with it."""
+    if table.is_view or table.is_external:
+        return False
+    homes = (database.location, database.managed_location)
+    return any(files.contains(home, table.location) for home in homes if home)
+
+
+def _taken(new: MetastoreTable) -> InvalidOperationError:
+    return InvalidOperationError(f"new table {new.database}.{new.name} already exists")
+
+
+def _check(changed: MetastoreTable, before: MetastoreTable) -> None:
+    if not is_valid_table_name(changed.name):
+        raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
+    try:
+        check_columns(changed, before)
+    except InvalidObjectError as error:
+        raise InvalidOperationError(str(error)) from error
+
+
+def _columns(table: MetastoreTable) -> tuple[MetastoreColumn, ...]:
+    return (table.storage or StorageDescriptor()).columns

@@ -1,0 +1,168 @@
+"""What a table must be to be stored, and what follows from what it is: pure functions of its values."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.model import (
+    EXTERNAL_TABLE,
+    MANAGED_TABLE,
+    PARAMETER_EXTERNAL,
+    PARAMETER_EXTERNAL_PURGE,
+    MetastoreColumn,
+    MetastoreTable,
+)
+from interbed.catalog.server.service.names import is_valid_table_name, shortened
+
+EXPECTED_PARAMETER_KEY = "expected_parameter_key"
+EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
+
+PARAMETER_TRANSACTIONAL = "transactional"
+PARAMETER_TRANSACTIONAL_PROPERTIES = "transactional_properties"
+
+PARAMETER_AUTO_PURGE = "auto.purge"
+PARAMETER_SKIP_TRASH = "skip.trash"
+
+COLUMN_TYPES = frozenset(
+    (
+        *("array", "map", "struct", "uniontype"),
+        *("tinyint", "smallint", "int", "integer", "bigint", "float", "double", "decimal", "numeric"),
+        *("boolean", "string", "varchar", "char", "binary", "void"),
+        *("date", "datetime", "timestamp", "interval_year_month", "interval_day_time"),
+        # Of Hive 4.2 and of Spark.
+        *("variant", "interval", "timestamp_ntz", "timestamp_ltz"),
+    )
+)
+"""The words that a column's type begins with. Hive looks at no more of it; others are a matter of the SerDe."""
+
+DERIVED_TYPE = "<derived from deserializer>"
+"""Hive's word for a type that the SerDe knows."""
+
+_TYPE_WORD = re.compile(r"\s*(\w+)")
+
+KEEP_STATISTICS = "DO_NOT_UPDATE_STATS"
+"""The environment context's key by which the statistics of a table's files stay as they are."""
+
+CASCADE = "CASCADE"
+"""The environment context's key by which changed columns go to the partitions, too."""
+
+
+def check_table(table: MetastoreTable, *, keeps_transactional: bool = False) -> None:
+    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it wants transactions,
+    unless such tables are kept.
+    """
+    if not is_valid_table_name(table.name):
+        raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
+    check_columns(table)
+    if not keeps_transactional:
+        check_without_transactions(table)
+
+
+def check_columns(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
+    """InvalidObjectError if a column has no name or type, or one of an unknown kind that the table did not have
+    `before`, or if two columns or keys have the same name.
+    """
+    kept = set() if before is None else {column.type for column in _all_columns(before)}
+    seen: set[str] = set()
+    for column in _all_columns(table):
+        if not column.name or not column.name.strip():
+            raise InvalidObjectError(f"Table {table.name} has a column without a name")
+        if not column.type:
+            raise InvalidObjectError(f"Column {shortened(column.name)} of table {table.name} has no type")
+        if column.type not in kept and not _is_known_type(column.type):
+            raise InvalidObjectError(
+                f"Column {shortened(column.name)} of table {table.name} has the unknown type {shortened(column.type)}"
+            )
+        if column.name.lower() in seen:
+            raise InvalidObjectError(f"Duplicate column name {shortened(column.name)} in table {table.name}")
+        seen.add(column.name.lower())
+
+
+def _all_columns(table: MetastoreTable) -> tuple[MetastoreColumn, ...]:
+    return (table.storage.columns if table.storage is not None else ()) + table.partition_keys
+
+
+def _is_known_type(text: str) -> bool:
+    word = _TYPE_WORD.match(text)
+    return text == DERIVED_TYPE or (word is not None and word[1].lower() in COLUMN_TYPES)
+
+
+def check_without_transactions(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
+    """MetastoreError if the table's parameters ask for Hive's transactions (of all kinds, `insert_only` too), unless
+    it had the same ones `before`: its writers would number their changes by transactions that nobody hands out.
+    """
+    asked = _transactional(table)
+    if asked and asked != (_transactional(before) if before is not None else {}):
+        named = ", ".join(f"{key}={value}" for key, value in sorted(asked.items()))
+        raise MetastoreError(
+            f"Table {shortened(table.database)}.{shortened(table.name)} asks for transactions ({shortened(named)}), "
+            "which this server does not have: leave the property out, or set transactional=false"
+        )
+
+
+def _transactional(table: MetastoreTable) -> dict[str, str]:
+    """The parameters by which a table asks for transactions; Hive reads their names without regard to case."""
+    return {
+        key: value
+        for key, value in table.parameters.items()
+        if key.lower() == PARAMETER_TRANSACTIONAL_PROPERTIES
+        or (key.lower() == PARAMETER_TRANSACTIONAL and value.strip().lower() != "false")
+    }
+
+
+def check_expected_parameter(table: MetastoreTable, changed: MetastoreTable, context: Mapping[str, str]) -> None:
+    """The compare of compare-and-swap, which must also set a new value: MetastoreError otherwise. The text, with its
+    slip, is Hive's: clients match on it.
+    """
+    key = context.get(EXPECTED_PARAMETER_KEY)
+    expected = context.get(EXPECTED_PARAMETER_VALUE)
+    if key is None or expected is None:
+        return
+    actual = table.parameters.get(key)
+    if actual != expected:
+        raise MetastoreError(
+            f"The table has been modified. The parameter value for key '{key}' is "
+            f"'{'null' if actual is None else actual}'. The expected was value was '{expected}'"
+        )
+    if key not in changed.parameters:
+        raise MetastoreError(f"New value for expected key {key} is not set")
+
+
+def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
+    """The type that the parameter EXTERNAL makes of a table, whatever the client said."""
+    if table_type in (MANAGED_TABLE, EXTERNAL_TABLE):
+        external = parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
+        return EXTERNAL_TABLE if external else MANAGED_TABLE
+    return table_type
+
+
+def same_keys(left: Sequence[MetastoreColumn], right: Sequence[MetastoreColumn]) -> bool:
+    """Whether two lists of partition keys have the same names; types and comments may differ, as in Hive."""
+    return [key.name.lower() for key in left] == [key.name.lower() for key in right]
+
+
+def owns_data(table: MetastoreTable) -> bool:
+    """Whether dropping the table with its data deletes files."""
+    purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
+    return not table.is_view and (not table.is_external or purges)
+
+
+def skips_trash(table: MetastoreTable, *, purge: bool = False) -> bool:
+    """Whether the table's files are deleted rather than moved to the trash: the request or the table says so."""
+    return purge or any(
+        table.parameters.get(key, "").lower() == "true" for key in (PARAMETER_AUTO_PURGE, PARAMETER_SKIP_TRASH)
+    )
+
+
+def data_locations(table: MetastoreTable, partition_locations: Iterable[str]) -> list[str]:
+    """The directories to delete with the table: its own, and those of partitions that lie elsewhere."""
+    if table.location is None or not owns_data(table):
+        return []
+    inside = table.location.rstrip("/") + "/"
+    elsewhere = [location for location in partition_locations if not location.startswith(inside)]
+    return [*elsewhere, table.location]
+
+
+def table_not_found(database: str | None, name: str | None) -> NoSuchObjectError:
+    """Hive's words for a table that is not there."""
+    return NoSuchObjectError(f"{shortened(database)}.{shortened(name)} table not found")

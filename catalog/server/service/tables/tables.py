@@ -1,0 +1,335 @@
+"""Tables and views: create, read, drop; what changes them is in table_alter.py. Every change appends its events."""
+
+import dataclasses
+import itertools
+import secrets
+from collections.abc import Sequence
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.constraints import add_constraints
+from interbed.catalog.server.service.directories.guard import Directory, directory_at
+from interbed.catalog.server.service.directories.locations import place_text
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+    UnknownDatabaseError,
+)
+from interbed.catalog.server.service.model import (
+    MATERIALIZED_VIEW,
+    PARAMETER_DDL_TIME,
+    Constraint,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+    TableMeta,
+)
+from interbed.catalog.server.service.names import check_number, matching, normalized, shortened
+from interbed.catalog.server.service.store import Stored, Transaction
+from interbed.catalog.server.service.tables.alter import TableAlterations
+from interbed.catalog.server.service.tables.rules import (
+    EXPECTED_PARAMETER_KEY,
+    EXPECTED_PARAMETER_VALUE,
+    check_table,
+    data_locations,
+    owns_data,
+    skips_trash,
+    stored_type,
+    table_not_found,
+)
+
+__all__ = [
+    "EXPECTED_PARAMETER_KEY",
+    "EXPECTED_PARAMETER_VALUE",
+    "TableService",
+    "data_locations",
+    "owns_data",
+    "table_not_found",
+]
+
+NUMBER_BITS = 53
+"""Of the numbers of tables: random, so that a table never gets that of one that was dropped."""
+
+
+class TableService(TableAlterations):
+    """The calls about tables and views."""
+
+    def create(self, table: MetastoreTable, constraints: Sequence[Constraint] = ()) -> MetastoreTable:
+        """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored.
+
+        InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
+        MetastoreError if the directory cannot be made.
+        """
+        check_table(table, keeps_transactional=self._keeps_transactional)
+        if table.storage is None and not table.is_view:
+            raise MetastoreError(f"Table {table.name} has no storage descriptor")
+
+        def prepare(transaction: Transaction) -> tuple[MetastoreTable, Directory | None]:
+            # A place of its own may need directories above it, which must not stay behind when the table exists.
+            if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
+                raise _already_exists(table)
+            return self._prepared(transaction, table)
+
+        complete, directory = self._store.read(prepare)
+        made = complete.location is not None and files.make_directory(complete.location)
+        linked = directory.real.text if directory is not None and directory.has_links else None
+        try:
+            self._store.write(lambda transaction: self._add(transaction, complete, constraints, linked))
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError:
+            if made and complete.location is not None:
+                files.remove_empty_directory(complete.location)
+            raise
+        return complete
+
+    def translated(self, table: MetastoreTable) -> MetastoreTable:
+        """The table as `create` would store it, without storing it. InvalidObjectError as there."""
+        check_table(table)
+        return self._store.read(lambda transaction: self._prepared(transaction, table)[0])
+
+    def get(self, catalog: str, database: str, name: str) -> MetastoreTable:
+        """The table; NoSuchObjectError if there is none of that name."""
+        key = (catalog, normalized(database), normalized(name))
+        found = self._store.read(lambda transaction: transaction.tables.find(*key))
+        if found is None:
+            raise table_not_found(database, name)
+        return found.value
+
+    def select(self, catalog: str, database: str, names: Sequence[str]) -> list[MetastoreTable]:
+        """The tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
+        if not names:
+            return []
+        check_number("names of tables", len(names))
+        keys = [normalized(name) for name in names]
+
+        def work(transaction: Transaction) -> list[MetastoreTable]:
+            _check_database(transaction, catalog, database)
+            return transaction.tables.select(catalog, normalized(database), keys)
+
+        return self._store.read(work)
+
+    def matching(self, catalog: str, database: str, pattern: str | None) -> list[MetastoreTable]:
+        """The tables whose names a pattern selects, in the databases that another selects, ordered by their names.
+        UnknownDatabaseError if there are no such databases.
+        """
+
+        def work(transaction: Transaction) -> list[MetastoreTable]:
+            databases = matching(transaction.databases.names(catalog), normalized(database))
+            if not databases:
+                raise database_not_found(database)
+            found: list[MetastoreTable] = []
+            for each in databases:
+                names = matching(transaction.tables.names(catalog, each), pattern)
+                found.extend(transaction.tables.select(catalog, each, names))
+            return found
+
+        return self._store.read(work)
+
+    def names(
+        self, catalog: str, database: str, pattern: str | None = None, table_type: str | None = None
+    ) -> list[str]:
+        """The names that a pattern selects, in order; none if there is no such database, as with Hive."""
+        found = self._store.read(
+            lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
+        )
+        return matching(found, pattern)
+
+    def rewriting_views(self, catalog: str, database: str | None = None) -> list[MetastoreTable]:
+        """The materialized views that may stand for a query, of one database or of all."""
+
+        def work(transaction: Transaction) -> list[MetastoreTable]:
+            databases = transaction.databases.names(catalog) if database is None else [normalized(database)]
+            views = [
+                view
+                for each in databases
+                for view in transaction.tables.select(
+                    catalog, each, transaction.tables.names(catalog, each, MATERIALIZED_VIEW)
+                )
+            ]
+            return [view for view in views if view.extra.get("rewriteEnabled")]
+
+        return self._store.read(work)
+
+    def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
+        """The names of the tables that a filter over owner, parameters and last access selects, in order; none if
+        there is no such database, as with Hive. BadFilterError.
+        """
+        # Imported here, because a server starts without the parser.
+        from interbed.catalog.server.service.filters.table_filter import compile_table_filter
+
+        predicate = compile_table_filter(text)
+
+        def work(transaction: Transaction) -> list[str]:
+            return [each.name for each in transaction.tables.select(catalog, normalized(database)) if predicate(each)]
+
+        return self._store.read(work)[:limit]
+
+    def metas(
+        self, catalog: str, database_pattern: str | None, pattern: str | None, types: Sequence[str]
+    ) -> list[TableMeta]:
+        """A line for each table that the patterns select, of these types (of all if empty)."""
+
+        def work(transaction: Transaction) -> list[TableMeta]:
+            metas = transaction.tables.metas(catalog)
+            databases = set(matching({meta.database for meta in metas}, database_pattern))
+            names = set(matching({meta.name for meta in metas}, pattern))
+            wanted = frozenset(types)
+            chosen = [
+                meta
+                for meta in metas
+                if meta.database in databases and meta.name in names and (not wanted or meta.table_type in wanted)
+            ]
+            # Who owns a table stands among what is kept of it as a whole, which is read of the chosen ones alone.
+            owned = {
+                (table.database, table.name): table
+                for database in {meta.database for meta in chosen}
+                for table in transaction.tables.select(
+                    catalog, database, [meta.name for meta in chosen if meta.database == database]
+                )
+            }
+            return [_with_owner(meta, owned[meta.database, meta.name]) for meta in chosen]
+
+        return self._store.read(work)
+
+    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
+        """Drop a table; the data of a managed one too if `delete_data`, past the trash if `purge`. NoSuchObjectError.
+        Returns the table that was.
+        """
+        key = (catalog, normalized(database), normalized(name))
+
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str]]:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            table = stored.value
+            elsewhere = []
+            if delete_data and table.partition_keys and owns_data(table) and table.location is not None:
+                elsewhere = transaction.partitions.locations_outside(stored.id, table.location)
+            transaction.tables.remove(stored.id)
+            transaction.events.append(events.drop_table(table))
+            return table, elsewhere
+
+        table, elsewhere = self._store.write(work)
+        if delete_data:
+            for location in data_locations(table, elsewhere):
+                self._deletions.discard(location, purge=skips_trash(table, purge=purge))
+        return table
+
+    def _prepared(self, transaction: Transaction, table: MetastoreTable) -> tuple[MetastoreTable, Directory | None]:
+        """The table as it is stored: with its type, times and, unless it is a view, a location; and its directory."""
+        database = _database_for(transaction, table).value
+        now = int(self._clock())
+        storage = table.storage
+        directory = None
+        if not table.is_view:
+            storage = storage if storage is not None else StorageDescriptor()
+            location = (
+                self._warehouse.qualified(storage.location)
+                if storage.location
+                else self._warehouse.table_location(database, table)
+            )
+            self._warehouse.check_skew(storage)
+            directory = directory_at(location)
+            free = self._not_of_another(transaction, database, table, location, directory)
+            if free != location:
+                location, directory = free, directory_at(free)
+            storage = dataclasses.replace(storage, location=location)
+        elif storage is not None and storage.location:
+            location = self._warehouse.qualified(storage.location)
+            directory = directory_at(location)
+            storage = dataclasses.replace(storage, location=location)
+        if storage is not None and storage.location is not None and files.is_root(storage.location):
+            raise InvalidObjectError(f"{table.name} location must not be root path")
+        parameters = {PARAMETER_DDL_TIME: str(now), **table.parameters}
+        complete = dataclasses.replace(
+            table,
+            table_type=stored_type(table.table_type, parameters),
+            storage=storage,
+            parameters=parameters,
+            create_time=now,
+            number=secrets.randbits(NUMBER_BITS) or 1,
+        )
+        return complete, directory
+
+    def _not_of_another(
+        self,
+        transaction: Transaction,
+        database: MetastoreDatabase,
+        table: MetastoreTable,
+        location: str,
+        directory: Directory | None,
+    ) -> str:
+        """The default place of a managed table, or one beside it when a table that was renamed is still there.
+
+        That is so in object stores, and outside of the server's deletion roots: the files stay there when a table gets
+        another name. InvalidObjectError where the place was chosen by the client, who may have written there.
+        """
+        default = self._warehouse.table_location(database, table)
+        if table.is_external or not files.same_location(location, default):
+            return location
+        if files.renames_directories(location) and (
+            (directory is not None and self._deletions.guard.is_below_root(transaction, directory))
+            or transaction.places.conflict([place_text(location) or location], ()) is None
+        ):
+            return location
+        # A rename into another database is refused there.
+        taken = {
+            each.location.rstrip("/"): each
+            for each in transaction.tables.select(table.catalog, table.database)
+            if each.location is not None
+        }
+        owner = taken.get(location.rstrip("/"))
+        if owner is None or (owner.database, owner.name) == (table.database, table.name):
+            return location
+        if table.location:
+            raise InvalidObjectError(
+                f"{location} is the place of the table {owner.database}.{owner.name}, which was renamed; give "
+                f"{table.database}.{table.name} another one."
+            )
+        number = next(n for n in itertools.count(2) if f"{location}-{n}" not in taken)
+        return f"{location}-{number}"
+
+    def _add(
+        self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint], linked: str | None
+    ) -> None:
+        database = _database_for(transaction, table)
+        number = transaction.tables.add(database.id, table)
+        if number is None:
+            raise _already_exists(table)
+        if linked is not None:
+            transaction.places.link(number, "", linked)
+        try:
+            added = add_constraints(transaction, constraints, int(self._clock() * 1000)) if constraints else []
+        except NoSuchObjectError as error:
+            raise InvalidObjectError(str(error)) from error
+        transaction.events.append(events.create_table(table), *added)
+
+
+def _with_owner(meta: TableMeta, table: MetastoreTable) -> TableMeta:
+    return dataclasses.replace(meta, owner=table.owner, owner_type=table.extra.get("ownerType"))
+
+
+def _already_exists(table: MetastoreTable) -> AlreadyExistsError:
+    return AlreadyExistsError(f"Table {table.name} already exists")
+
+
+def _database_for(transaction: Transaction, table: MetastoreTable) -> Stored[MetastoreDatabase]:
+    found = transaction.databases.find(table.catalog, table.database, for_child=True)
+    if found is None:
+        # Hive answers this one with InvalidObjectException, whatever the object.
+        raise InvalidObjectError(f"The database {shortened(table.database)} does not exist")
+    return found
+
+
+def _check_database(transaction: Transaction, catalog: str, database: str) -> None:
+    if transaction.databases.find(catalog, normalized(database)) is None:
+        raise database_not_found(database)
+
+
+def database_not_found(database: str) -> UnknownDatabaseError:
+    """Hive's words for a database that is not there."""
+    return UnknownDatabaseError(f"Could not find database {shortened(database)}")

@@ -1,0 +1,1 @@
+"""Thrift: sockets and messages (edge), the handlers of calls (calls), Thrift structures as values (structs)."""

@@ -1,0 +1,115 @@
+"""The calls about column statistics."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from interbed.catalog.server.service.column_statistics import DEFAULT_ENGINE
+from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError
+from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.partitions.reads import TableKey
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.statistics import StatisticsUpdate
+from interbed.catalog.server.thrift.structs.partitions import table_key
+from interbed.catalog.server.thrift.structs.statistics import (
+    statistics_from_objects,
+    statistics_objects,
+    statistics_struct,
+)
+from interbed.thrift_idl.hive_metastore import ttypes
+
+
+class StatisticsHandler:
+    """Store, read, aggregate, delete."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._statistics = metastore.statistics
+
+    def update_table_column_statistics(self, stats_obj: Any) -> bool:
+        return self._update([stats_obj])
+
+    def update_table_column_statistics_req(self, req: Any) -> Any:
+        return ttypes.SetPartitionsStatsResponse(result=self._update_request(req))
+
+    def update_partition_column_statistics(self, stats_obj: Any) -> bool:
+        return self._update([stats_obj])
+
+    def update_partition_column_statistics_req(self, req: Any) -> Any:
+        return ttypes.SetPartitionsStatsResponse(result=self._update_request(req))
+
+    def set_aggr_stats_for(self, request: Any) -> bool:
+        return self._update_request(request)
+
+    def get_table_column_statistics(self, db_name: str, tbl_name: str, col_name: str) -> Any:
+        table, found = self._statistics.of_table(table_key(db_name, tbl_name), [col_name or ""])
+        if not found:
+            raise NoSuchObjectError(f"no statistics of column {shortened(col_name)} of table {table.name}")
+        return statistics_struct(table, None, found, DEFAULT_ENGINE)
+
+    def get_table_statistics_req(self, request: Any) -> Any:
+        key = table_key(request.dbName, request.tblName, request.catName)
+        _, found = self._statistics.of_table(key, request.colNames, _engine(request))
+        wanted: dict[str, int] = {name.lower(): number for number, name in enumerate(request.colNames or ())}
+        found.sort(key=lambda each: wanted.get(each.column, 0))
+        return ttypes.TableStatsResult(tableStats=statistics_objects(found))
+
+    def get_partition_column_statistics(self, db_name: str, tbl_name: str, part_name: str, col_name: str) -> Any:
+        key = table_key(db_name, tbl_name)
+        table, _ = self._statistics.of_table(key, [col_name or ""])
+        for name, found in self._statistics.of_partitions(key, [part_name or ""], [col_name or ""]).items():
+            return statistics_struct(table, name, found, DEFAULT_ENGINE)
+        raise NoSuchObjectError(
+            f"no statistics of column {shortened(col_name)} of partition {shortened(part_name)} of table {table.name}"
+        )
+
+    def get_partitions_statistics_req(self, request: Any) -> Any:
+        key = table_key(request.dbName, request.tblName, request.catName)
+        found = self._statistics.of_partitions(key, request.partNames or (), request.colNames, _engine(request))
+        return ttypes.PartitionsStatsResult(
+            partStats={name: statistics_objects(columns) for name, columns in found.items()}
+        )
+
+    def get_aggr_stats_for(self, request: Any) -> Any:
+        key = table_key(request.dbName, request.tblName, request.catName)
+        columns = request.colNames or ()
+        together, found = self._statistics.aggregate(key, request.partNames or (), columns, _engine(request))
+        return ttypes.AggrStats(colStats=statistics_objects(together), partsFound=found)
+
+    def delete_table_column_statistics(self, db_name: str, tbl_name: str, col_name: str, engine: str) -> bool:
+        columns = [col_name] if col_name else None
+        self._statistics.delete(table_key(db_name, tbl_name), columns, engine=engine or DEFAULT_ENGINE)
+        return True
+
+    def delete_partition_column_statistics(
+        self, db_name: str, tbl_name: str, part_name: str, col_name: str, engine: str
+    ) -> bool:
+        columns = [col_name] if col_name else None
+        key = table_key(db_name, tbl_name)
+        self._statistics.delete(key, columns, [part_name or ""], engine=engine or DEFAULT_ENGINE)
+        return True
+
+    def delete_column_statistics_req(self, req: Any) -> bool:
+        key = table_key(req.db_name, req.tbl_name, req.cat_name)
+        partitions = None if req.tableLevel or not req.part_names else req.part_names
+        self._statistics.delete(key, req.col_names or None, partitions, engine=_engine(req))
+        return True
+
+    def _update_request(self, request: Any) -> bool:
+        return self._update(request.colStats or (), merge=bool(request.needMerge), engine=request.engine)
+
+    def _update(self, structs: Sequence[Any], *, merge: bool = False, engine: str | None = None) -> bool:
+        by_table: dict[tuple[TableKey, str], list[StatisticsUpdate]] = {}
+        for each in structs:
+            description = each.statsDesc
+            key = table_key(description.dbName, description.tableName, description.catName)
+            partition = None if description.isTblLevel else description.partName or ""
+            update = StatisticsUpdate(partition=partition, columns=statistics_from_objects(each.statsObj or ()))
+            by_table.setdefault((key, each.engine or engine or DEFAULT_ENGINE), []).append(update)
+        if len(by_table) > 1:
+            raise InvalidObjectError("the statistics of one call have to be of one table and one engine")
+        for (key, chosen_engine), updates in by_table.items():
+            self._statistics.update(key, updates, merge=merge, engine=chosen_engine)
+        return True
+
+
+def _engine(request: Any) -> str:
+    return request.engine or DEFAULT_ENGINE

@@ -1,0 +1,241 @@
+"""The calls about tables and views, in all three forms: plain, with an environment context, and with a request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from interbed.catalog.server.service.errors import InvalidOperationError, UnknownDatabaseError
+from interbed.catalog.server.service.model import DEFAULT_CATALOG, ConstraintKind, MetastoreTable
+from interbed.catalog.server.service.names import required
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
+from interbed.catalog.server.thrift.structs import convert
+from interbed.catalog.server.thrift.structs.constraints import constraints_from_thrift
+from interbed.catalog.server.thrift.structs.context import context_properties, is_purge
+from interbed.catalog.server.thrift.structs.convert import creation_metadata_from_thrift, split_catalog
+from interbed.catalog.server.thrift.structs.privileges import check_only_the_owners
+from interbed.catalog.server.thrift.structs.projection import table_projection
+from interbed.thrift_idl.hive_metastore import ttypes
+
+# Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.
+_ACCESS_TYPE = 1
+_CAPABILITIES = 2
+
+
+class TableHandler:
+    """Tables and views."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._tables = metastore.tables
+
+    def create_table(self, tbl: Any) -> None:
+        self._create(tbl)
+
+    def create_table_with_environment_context(self, tbl: Any, environment_context: Any) -> None:
+        self._create(tbl)
+
+    def create_table_with_constraints(
+        self,
+        tbl: Any,
+        primaryKeys: Any,
+        foreignKeys: Any,
+        uniqueConstraints: Any,
+        notNullConstraints: Any,
+        defaultConstraints: Any,
+        checkConstraints: Any,
+    ) -> None:
+        self._create(
+            tbl,
+            {
+                ConstraintKind.PRIMARY_KEY: primaryKeys,
+                ConstraintKind.FOREIGN_KEY: foreignKeys,
+                ConstraintKind.UNIQUE: uniqueConstraints,
+                ConstraintKind.NOT_NULL: notNullConstraints,
+                ConstraintKind.DEFAULT: defaultConstraints,
+                ConstraintKind.CHECK: checkConstraints,
+            },
+        )
+
+    def create_table_req(self, request: Any) -> None:
+        self._create(
+            request.table,
+            {
+                ConstraintKind.PRIMARY_KEY: request.primaryKeys,
+                ConstraintKind.FOREIGN_KEY: request.foreignKeys,
+                ConstraintKind.UNIQUE: request.uniqueConstraints,
+                ConstraintKind.NOT_NULL: request.notNullConstraints,
+                ConstraintKind.DEFAULT: request.defaultConstraints,
+                ConstraintKind.CHECK: request.checkConstraints,
+            },
+        )
+
+    def translate_table_dryrun(self, request: Any) -> Any:
+        return convert.table_to_thrift(self._tables.translated(convert.table_from_thrift(request.table)))
+
+    def get_table(self, dbname: str, tbl_name: str) -> Any:
+        catalog, database = split_catalog(dbname)
+        return convert.table_to_thrift(self._tables.get(catalog, database or "", tbl_name))
+
+    def get_table_req(self, req: Any) -> Any:
+        catalog, database = split_catalog(req.dbName, req.catName)
+        table = self._tables.get(catalog, database or "", req.tblName)
+        return ttypes.GetTableResult(table=convert.table_to_thrift(table))
+
+    def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Any]:
+        catalog, database = split_catalog(dbname)
+        return [convert.table_to_thrift(table) for table in self._selected(catalog, database, tbl_names)]
+
+    def get_table_objects_by_name_req(self, req: Any) -> Any:
+        catalog, database = split_catalog(req.dbName, req.catName)
+        if req.tblNames is None and req.tablesPattern is not None:
+            tables = self._tables.matching(catalog, _named_database(database), req.tablesPattern)
+        else:
+            tables = self._selected(catalog, database, req.tblNames)
+        projection = table_projection(req.projectionSpec)
+        return ttypes.GetTablesResult(tables=[projection.of(convert.table_to_thrift(table)) for table in tables])
+
+    def get_table_names_by_filter(self, dbname: str, filter: str, max_tables: int) -> list[str]:
+        catalog, database = split_catalog(dbname)
+        if filter is None:
+            raise InvalidOperationError("null cannot apply null filter")
+        if dbname is not None and dbname.startswith("@#"):
+            raise UnknownDatabaseError("the name of the catalog is empty")
+        limit = None if max_tables is None or max_tables < 0 else max_tables
+        return self._tables.names_by_filter(catalog, _named_database(database), filter, limit)
+
+    def get_tables(self, db_name: str, pattern: str) -> list[str]:
+        catalog, database = split_catalog(db_name)
+        return self._tables.names(catalog, database or "", pattern)
+
+    def get_tables_by_type(self, db_name: str, pattern: str, tableType: str) -> list[str]:
+        catalog, database = split_catalog(db_name)
+        return self._tables.names(catalog, database or "", pattern, tableType)
+
+    def get_materialized_views_for_rewriting(self, db_name: str) -> list[str]:
+        catalog, database = split_catalog(db_name)
+        views = self._tables.rewriting_views(catalog, required(database, "name of a database"))
+        return [view.name for view in views]
+
+    def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
+        return [convert.table_to_thrift(view) for view in self._tables.rewriting_views(DEFAULT_CATALOG)]
+
+    def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
+        catalog, database = split_catalog(dbname, catName)
+        made_of = creation_metadata_from_thrift(creation_metadata)
+        self._tables.remake(catalog, required(database, "name of a database"), tbl_name, made_of)
+
+    def get_all_tables(self, db_name: str) -> list[str]:
+        catalog, database = split_catalog(db_name)
+        return self._tables.names(catalog, required(database, "name of a database"))
+
+    def get_tables_ext(self, req: Any) -> list[Any]:
+        catalog, database = split_catalog(req.database, req.catalog)
+        found = self._tables.matching(catalog, _named_database(database), req.tableNamePattern)
+        limit = req.limit if req.limit is not None and req.limit > 0 else None
+        return [_extended_info(table, req.requestedFields or 0) for table in found[:limit]]
+
+    def get_table_meta(self, db_patterns: str, tbl_patterns: str, tbl_types: list[str]) -> list[Any]:
+        catalog, databases = split_catalog(db_patterns)
+        metas = self._tables.metas(catalog, databases, tbl_patterns, tbl_types or ())
+        return [convert.table_meta_to_thrift(meta, catalog) for meta in metas]
+
+    def alter_table(self, dbname: str, tbl_name: str, new_tbl: Any) -> None:
+        self._alter(dbname, tbl_name, new_tbl, {})
+
+    def alter_table_with_environment_context(
+        self, dbname: str, tbl_name: str, new_tbl: Any, environment_context: Any
+    ) -> None:
+        self._alter(dbname, tbl_name, new_tbl, context_properties(environment_context))
+
+    def alter_table_with_cascade(self, dbname: str, tbl_name: str, new_tbl: Any, cascade: bool) -> None:
+        self._alter(dbname, tbl_name, new_tbl, {CASCADE: "true"} if cascade else {})
+
+    def alter_table_req(self, req: Any) -> Any:
+        context = context_properties(req.environmentContext)
+        if req.expectedParameterKey is not None:
+            context[EXPECTED_PARAMETER_KEY] = req.expectedParameterKey
+        if req.expectedParameterValue is not None:
+            context[EXPECTED_PARAMETER_VALUE] = req.expectedParameterValue
+        catalog, database = split_catalog(req.dbName, req.catName)
+        changed = convert.table_from_thrift(req.table, catalog)
+        self._tables.alter(catalog, database or "", req.tableName, changed, context)
+        return ttypes.AlterTableResponse()
+
+    def drop_table(self, dbname: str, name: str, deleteData: bool) -> None:
+        self._drop(dbname, name, deleteData)
+
+    def drop_table_with_environment_context(
+        self, dbname: str, name: str, deleteData: bool, environment_context: Any
+    ) -> None:
+        self._drop(dbname, name, deleteData, is_purge(environment_context))
+
+    def drop_table_req(self, dropTableReq: Any) -> None:
+        catalog, database = split_catalog(dropTableReq.dbName, dropTableReq.catalogName)
+        delete_data = bool(dropTableReq.deleteData)
+        purge = is_purge(dropTableReq.envContext)
+        self._tables.drop(catalog, database or "", dropTableReq.tableName, delete_data=delete_data, purge=purge)
+
+    def get_fields(self, db_name: str, table_name: str) -> list[Any]:
+        return convert.columns_to_thrift(_columns(self._found(db_name, table_name)))
+
+    def get_fields_with_environment_context(self, db_name: str, table_name: str, environment_context: Any) -> list[Any]:
+        return self.get_fields(db_name, table_name)
+
+    def get_fields_req(self, req: Any) -> Any:
+        table = self._found(req.dbName, req.tblName, req.catName)
+        return ttypes.GetFieldsResponse(fields=convert.columns_to_thrift(_columns(table)))
+
+    def get_schema(self, db_name: str, table_name: str) -> list[Any]:
+        table = self._found(db_name, table_name)
+        return convert.columns_to_thrift([*_columns(table), *table.partition_keys])
+
+    def get_schema_with_environment_context(self, db_name: str, table_name: str, environment_context: Any) -> list[Any]:
+        return self.get_schema(db_name, table_name)
+
+    def get_schema_req(self, req: Any) -> Any:
+        table = self._found(req.dbName, req.tblName, req.catName)
+        return ttypes.GetSchemaResponse(fields=convert.columns_to_thrift([*_columns(table), *table.partition_keys]))
+
+    def _create(self, table: Any, rows: Mapping[ConstraintKind, Any] | None = None) -> None:
+        check_only_the_owners(table)
+        constraints = [
+            constraint for kind, some in (rows or {}).items() for constraint in constraints_from_thrift(kind, some)
+        ]
+        self._tables.create(convert.table_from_thrift(table), constraints)
+
+    def _alter(self, dbname: str, name: str, new_table: Any, context: dict[str, str]) -> None:
+        catalog, database = split_catalog(dbname)
+        self._tables.alter(catalog, database or "", name, convert.table_from_thrift(new_table, catalog), context)
+
+    def _drop(self, dbname: str, name: str, delete_data: bool, purge: bool = False) -> None:
+        catalog, database = split_catalog(dbname)
+        self._tables.drop(catalog, database or "", name, delete_data=bool(delete_data), purge=purge)
+
+    def _selected(self, catalog: str, database: str | None, names: list[str] | None) -> list[MetastoreTable]:
+        if names is None:
+            raise InvalidOperationError(f"{database} cannot find null tables")
+        return self._tables.select(catalog, _named_database(database), names)
+
+    def _found(self, dbname: str, name: str, catalog_field: str | None = None) -> MetastoreTable:
+        catalog, database = split_catalog(dbname, catalog_field)
+        return self._tables.get(catalog, database or "", name)
+
+
+def _named_database(database: str | None) -> str:
+    # A blank name is not empty to Hive: it is that of a database which there is not.
+    if not database:
+        raise UnknownDatabaseError("DB name is null or empty")
+    return database
+
+
+def _extended_info(table: MetastoreTable, requested: int) -> Any:
+    """An ExtendedTableInfo structure with the fields that some bits ask for."""
+    return ttypes.ExtendedTableInfo(
+        tblName=table.name,
+        accessType=table.extra.get("accessType") if requested & _ACCESS_TYPE else None,
+        requiredReadCapabilities=table.extra.get("requiredReadCapabilities") if requested & _CAPABILITIES else None,
+        requiredWriteCapabilities=table.extra.get("requiredWriteCapabilities") if requested & _CAPABILITIES else None,
+    )
+
+
+def _columns(table: MetastoreTable) -> tuple[Any, ...]:
+    return () if table.storage is None else table.storage.columns

@@ -1,0 +1,346 @@
+"""From a message to a method and back: decode the arguments, call the handler, encode the result or the exception.
+
+The generated processor would do, but it swallows errors of its own, cannot distinguish unknown methods and encodes
+piece by piece. Here the methods are found once: whatever a handler defines under a name of the interface is served,
+everything else is answered UNKNOWN_METHOD. Observers are notified of each call when it has ended.
+"""
+
+import itertools
+import logging
+import os
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TMessageType, TType
+
+from interbed.catalog.server.service.directories.remote_files import RequestPatience, request_patience
+from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
+from interbed.catalog.server.session import AnswerLaterError, current_link, may_answer_later, session_settings
+from interbed.catalog.server.thrift.edge.call import (
+    Call,
+    CallObserver,
+    CallOutcome,
+    ClientSession,
+    current_method,
+    current_request,
+    current_session,
+    notify,
+)
+from interbed.catalog.server.thrift.edge.codec import UNREADABLE, Codec, IncompleteMessageError, MemorySource
+from interbed.catalog.server.thrift.structs.completeness import IncompleteRequestError, parts_of
+from interbed.catalog.server.thrift.structs.errors import UndeclaredError, declared_exception, shown_message
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_NAMES_MAX = 1000
+"""Names of unknown methods that are remembered: they come from outside."""
+
+
+_CONVERSION = ("interbed.catalog.server.thrift.structs.", "interbed.catalog.server.thrift.calls.")
+"""The modules that take requests apart."""
+
+
+class _Method:
+    """One served method: how to decode its arguments, what to call, how to encode what comes back."""
+
+    __slots__ = ("argument_names", "arguments", "call", "exceptions", "name", "parts", "result", "structures")
+
+    def __init__(self, name: str, call: Any) -> None:
+        self.name = name
+        self.call = call
+        self.arguments = getattr(ThriftHiveMetastore, f"{name}_args")
+        self.parts = parts_of(self.arguments)
+        # A oneway method has no result: nothing is sent back.
+        self.result = getattr(ThriftHiveMetastore, f"{name}_result", None)
+        fields = [field for field in self.arguments.thrift_spec or () if field]
+        self.argument_names = [field[2] for field in fields]
+        self.structures = [field[2] for field in fields if field[1] == TType.STRUCT]
+        self.exceptions = {
+            field[3][0]: field[2]
+            for field in (self.result.thrift_spec if self.result else ()) or ()
+            if field and field[0] > 0 and field[1] == TType.STRUCT
+        }
+
+    def missing_structure(self, arguments: Any) -> str | None:
+        """The first argument that should be a structure and was not sent; some methods do without."""
+        return next((name for name in self.structures if getattr(arguments, name) is None), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """A message that was read; `method` is None for one that is not served."""
+
+    codec: Codec
+    name: str
+    kind: int
+    sequence: int
+    method: _Method | None
+    arguments: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """What came of a message. The bytes of the reply are `before`, the sequence id, `after`; none if it is oneway."""
+
+    method: str
+    outcome: CallOutcome
+    arguments: Any
+    before: bytes
+    sequence: bytes
+    after: bytes
+    session: ClientSession
+    """The session as it is from now on: set_ugi changes it."""
+    lasting: bool = False
+    """Whether the same call has the same answer until metadata changes: a database that is down will be up again."""
+
+    @property
+    def reply(self) -> bytes:
+        """The bytes to send."""
+        return self.before + self.sequence + self.after
+
+
+class Dispatcher:
+    """The methods of some handlers, called by messages. Safe for many threads."""
+
+    def __init__(self, handlers: Iterable[object], observers: Sequence[CallObserver] = ()) -> None:
+        self._methods: dict[str, _Method] = {}
+        for handler in handlers:
+            for name in dir(handler):
+                if not name.startswith("_") and hasattr(ThriftHiveMetastore, f"{name}_args"):
+                    if name in self._methods:
+                        raise ValueError(f"two handlers define {name}")
+                    self._methods[name] = _Method(name, getattr(handler, name))
+        self._observers = tuple(observers)
+        self._guard = threading.Lock()
+        self.unknown: Counter[str] = Counter()
+        # Ids are unique among processes and restarts, and cheap: a few random letters and a count.
+        self._process = os.urandom(5).hex()
+        self._numbers = itertools.count(1)
+
+    @property
+    def method_names(self) -> frozenset[str]:
+        """The methods that are served."""
+        return frozenset(self._methods)
+
+    def next_request_id(self) -> str:
+        """An id for a request, as it stands in logs."""
+        return f"{self._process}-{next(self._numbers)}"
+
+    def notify_ended(
+        self, method: str, session: ClientSession, started: float, outcome: CallOutcome, *, arguments: Any = None
+    ) -> None:
+        """Notify the observers of a call that began at this time of the monotonic clock and was answered elsewhere."""
+        if self._observers:
+            self._tell(self.next_request_id(), method, session, started, outcome, None, arguments)
+
+    def read(self, codec: Codec, source: Any) -> Request:
+        """Read one message from a source.
+
+        Raises what Thrift raises for bytes that are no message: the connection is lost then, for nobody knows where
+        the next one begins. IncompleteMessageError if the source ends within the message.
+        """
+        try:
+            return self._read(codec, source)
+        except UNREADABLE as error:
+            # The decoder in C also says so where the bytes end within the head of a list or a map: it forgets what the
+            # source has raised.
+            if isinstance(source, MemorySource) and source.has_run_out:
+                raise IncompleteMessageError from error
+            raise TProtocolException(
+                TProtocolException.INVALID_DATA, f"not a message: {type(error).__name__}: {error}"
+            ) from error
+
+    def _read(self, codec: Codec, source: Any) -> Request:
+        protocol = codec.reader(source)
+        name, kind, sequence = protocol.readMessageBegin()
+        method = self._methods.get(name) if kind in (TMessageType.CALL, TMessageType.ONEWAY) else None
+        if method is None:
+            arguments = None
+            protocol.skip(TType.STRUCT)
+        else:
+            arguments = method.arguments()
+            arguments.read(protocol)
+        protocol.readMessageEnd()
+        return Request(codec=codec, name=name, kind=kind, sequence=sequence, method=method, arguments=arguments)
+
+    def call(self, request: Request, session: ClientSession, *, may_wait: bool = False) -> Answer:
+        """Call the method and return what to answer. Raises nothing, or AnswerLaterError if the request `may_wait`."""
+        started = time.monotonic()
+        request_id = self.next_request_id()
+        name, method = request.name, request.method
+        tokens = _set(
+            (current_request, request_id),
+            (current_method, name),
+            (current_session, session),
+            (session_settings, session.settings),
+            (request_patience, RequestPatience()),
+            (current_link, session.link),
+            (may_answer_later, may_wait),
+        )
+        try:
+            if method is None:
+                error: str | None = f"unknown method {name:.100}"
+                answer = self._refused(request, session)
+            else:
+                answer, error = self._called(request.codec, method, request.arguments, session)
+            if request.kind == TMessageType.ONEWAY or (method is not None and method.result is None):
+                answer.before = answer.after = b""
+            else:
+                answer.sequence = request.codec.sequence(request.sequence)
+            self._tell(request_id, name, answer.session, started, answer.outcome, error, request.arguments)
+        finally:
+            for variable, token in tokens:
+                variable.reset(token)
+        return answer
+
+    def refusal(self, codec: Codec, message: bytes, reason: str) -> bytes:
+        """The reply to a message that is not decoded. Raises what Thrift raises for bytes that are no message."""
+        name, _, sequence = codec.reader(MemorySource(message)).readMessageBegin()
+        before, between = codec.header(name, TMessageType.EXCEPTION)
+        body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, f"{name:.100}: {reason}")
+        return before + codec.sequence(sequence) + between + body
+
+    def _called(
+        self, codec: Codec, method: _Method, arguments: Any, session: ClientSession
+    ) -> tuple[Answer, str | None]:
+        name = method.name
+        outcome, kind, lasting = CallOutcome.OK, TMessageType.REPLY, True
+        error = None
+        try:
+            method.parts.check(arguments)
+            value = method.call(*[getattr(arguments, field) for field in method.argument_names])
+            if name == "set_ugi":
+                session = replace(session, user=arguments.user_name)
+            body = b""
+            if method.result is not None:
+                result = method.result()
+                if value is not None:
+                    result.success = value
+                body = codec.encode(result)
+        except AnswerLaterError:
+            raise
+        except MetastoreError as refusal:
+            logger.debug("%s refused: %s", name, refusal)
+            error = shown_message(refusal)
+            lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
+            declared = declared_exception(refusal, method.exceptions)
+            if declared is None or method.result is None:
+                outcome = CallOutcome.REFUSED if isinstance(refusal, UndeclaredError) else CallOutcome.FAILED
+                kind = TMessageType.EXCEPTION
+                body = _application_error(codec, TApplicationException.INTERNAL_ERROR, f"{name}: {error}")
+            else:
+                outcome = CallOutcome.REFUSED
+                result = method.result()
+                setattr(result, *declared)
+                body = codec.encode(result)
+        except IncompleteRequestError as lack:
+            outcome, kind, lasting = CallOutcome.REFUSED, TMessageType.EXCEPTION, True
+            error = f"{name} needs its argument {lack}, which the request does not have"
+            logger.info("refused a request of %s: %s", session.peer, error)
+            body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
+        except Exception as failure:
+            # The one place where everything is caught: a request must get an answer, and the server must go on.
+            outcome, kind, lasting = CallOutcome.FAILED, TMessageType.EXCEPTION, False
+            missing = method.missing_structure(arguments) if isinstance(failure, AttributeError) else None
+            if missing is not None or _is_of_conversion(failure):
+                outcome = CallOutcome.REFUSED
+                error = f"{name} needs {_argument(missing)}, which the request does not have"
+                logger.info("refused a request of %s: %s", session.peer, error)
+                body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
+            else:
+                logger.exception("%s failed", name)
+                error = f"Internal error processing {name}: {type(failure).__name__}: {shown_message(failure)}"
+                body = _application_error(codec, TApplicationException.INTERNAL_ERROR, error)
+        answer = _answer(codec, name, kind, outcome, arguments, body, session)
+        answer.lasting = lasting
+        return answer, error
+
+    def _refused(self, request: Request, session: ClientSession) -> Answer:
+        name, codec = request.name, request.codec
+        with self._guard:
+            first = name not in self.unknown and len(self.unknown) < UNKNOWN_NAMES_MAX
+            if first or name in self.unknown:
+                self.unknown[name] += 1
+        if first:
+            logger.warning("a client called %.100s, which is not served", name)
+        message = f"Invalid method name: '{name:.100}'"
+        body = _application_error(codec, TApplicationException.UNKNOWN_METHOD, message)
+        return _answer(codec, name, TMessageType.EXCEPTION, CallOutcome.UNKNOWN, None, body, session)
+
+    def _tell(
+        self,
+        request_id: str,
+        method: str,
+        session: ClientSession,
+        started: float,
+        outcome: CallOutcome,
+        error: str | None,
+        arguments: Any,
+    ) -> None:
+        if self._observers:
+            notify(
+                self._observers,
+                Call(
+                    request_id=request_id,
+                    method=method,
+                    session=session,
+                    seconds=time.monotonic() - started,
+                    outcome=outcome,
+                    error=error,
+                    arguments=arguments,
+                ),
+            )
+
+
+def _is_of_conversion(failure: Exception) -> bool:
+    """Whether the conversion of a request has used a part that is not there: None comes from nowhere else there."""
+    if not isinstance(failure, AttributeError | TypeError) or "NoneType" not in str(failure):
+        return False
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith(_CONVERSION)
+
+
+def _argument(name: str | None) -> str:
+    return "a structure or a list" if name is None else f"its argument {name}"
+
+
+def _set(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], Any]]:
+    return [(variable, variable.set(value)) for variable, value in values]
+
+
+def _answer(
+    codec: Codec, name: str, kind: int, outcome: CallOutcome, arguments: Any, body: bytes, session: ClientSession
+) -> Answer:
+    before, between = codec.header(name, kind)
+    return Answer(
+        method=name,
+        outcome=outcome,
+        arguments=arguments,
+        before=before,
+        sequence=b"",
+        after=between + body,
+        session=session,
+    )
+
+
+def _application_error(codec: Codec, kind: int, message: str) -> bytes:
+    """The bytes of a TApplicationException."""
+    return codec.encode(_ApplicationError(kind, message))
+
+
+class _ApplicationError(TApplicationException):  # type: ignore[misc]
+    """A TApplicationException as Thrift's encoder wants a structure described."""
+
+    thrift_spec = (
+        None,
+        (1, TType.STRING, "message", "UTF8", None),
+        (2, TType.I32, "type", None, None),
+    )

@@ -1,0 +1,86 @@
+"""The listening sockets of a loop: they accept connections while there is room for them."""
+
+import logging
+import selectors
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from interbed.catalog.server.thrift.edge.codec import Codec
+from interbed.catalog.server.thrift.edge.transport import Framing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """How the connections of a port are spoken to; see ClientLink for `speaks_for_client`."""
+
+    codec: Codec
+    framing: Callable[[], Framing]
+    tls: ssl.SSLContext | None = None
+    speaks_for_client: bool = True
+
+
+class Listeners:
+    """Accepts connections and passes them to `add`, as long as `count` is below `connections_max`. For one thread."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listeners: Sequence[tuple[socket.socket, Service]],
+        *,
+        connections_max: int,
+        count: Callable[[], int],
+        add: Callable[[socket.socket, Service], None],
+    ) -> None:
+        self._selector = selector
+        self._listeners = list(listeners)
+        self._connections_max = connections_max
+        self._count = count
+        self._add = add
+        self.is_full = False
+        """Whether no connection is accepted at the moment."""
+
+    def watch(self) -> None:
+        """Accept connections."""
+        for listener, service in self._listeners:
+            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener, service))
+
+    def look_again(self) -> None:
+        """Accept connections again if there is room now."""
+        if self.is_full and self._count() < self._connections_max:
+            self.is_full = False
+            self.watch()
+
+    def close(self) -> None:
+        """Close the sockets: what waits in their queues is refused."""
+        if not self.is_full:
+            self._unwatch()
+        for listener, _ in self._listeners:
+            listener.close()
+
+    def _unwatch(self) -> None:
+        for listener, _ in self._listeners:
+            self._selector.unregister(listener)
+
+    def _accept(self, listener: socket.socket, service: Service) -> None:
+        while not self.is_full:
+            if self._count() >= self._connections_max:
+                logger.warning("all %d connections are in use, further clients wait", self._connections_max)
+                self.is_full = True
+                self._unwatch()
+                return
+            try:
+                connected, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                # Out of descriptors, most likely: tried again when a connection has ended, or after a while.
+                logger.warning("could not accept a connection: %s", error)
+                self.is_full = True
+                self._unwatch()
+                return
+            self._add(connected, service)

@@ -1,0 +1,500 @@
+"""The loop that a server process runs: it waits for all connections at once and hands their requests to threads.
+
+A connection costs a thread only while a request of it is served. What is in the cache is answered by the loop itself,
+after one look for all of these requests at the generation of metadata. Everything else goes to a pool, in which clients
+take turns. The loop gathers messages that come in pieces, and writes replies that their clients take in pieces: no
+thread waits for a client.
+"""
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from thrift.transport.TTransport import TTransportException
+
+from interbed.catalog.server.database.generation import Generations
+from interbed.catalog.server.session import AnswerLaterError, ClientLink
+from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits
+from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.call import ClientSession
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.catalog.server.thrift.edge.listeners import Listeners, Service
+from interbed.catalog.server.thrift.edge.parking import ParkedRequests
+from interbed.catalog.server.thrift.edge.partial_messages import PartialMessages
+from interbed.catalog.server.thrift.edge.pool import ThreadPool
+from interbed.catalog.server.thrift.edge.recall import Hit, Recall
+from interbed.catalog.server.thrift.edge.replies import UnsentReplies
+from interbed.catalog.server.thrift.edge.serving import RequestServer, session_of
+from interbed.catalog.server.thrift.edge.tls import HANDSHAKE_SECONDS_MAX
+from interbed.catalog.server.thrift.edge.transport import (
+    GOODBYE_SECONDS_MAX,
+    ClientConnection,
+    prepare,
+    receive_some,
+    send_some,
+    shut_down,
+)
+from interbed.catalog.server.thrift.edge.turn_order import in_turn
+from interbed.catalog.server.thrift.edge.watching import Watcher
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS_MAX = 10.0
+"""How long running requests may take after the server was asked to stop."""
+
+_TICK_SECONDS = 1.0
+_THREAD_STACK_BYTES = 1024 * 1024
+
+
+class Loop:
+    """Serves connections until stopped.
+
+    They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
+    connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
+    threads that die. `on_disconnect` gets each connection that has ended, unless the server ends it by stopping.
+    `on_tick` is called every second, with the time that requests have waited without one being begun.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        connections_max: int,
+        limits: EdgeLimits | None = None,
+        listeners: Sequence[tuple[socket.socket, Service]] = (),
+        cache: AnswerCache | None = None,
+        generations: Callable[[], Generations] | None = None,
+        on_closed: Callable[[], None] = lambda: None,
+        on_disconnect: Callable[[ClientLink], None] = lambda link: None,
+        on_tick: Callable[[float], None] = lambda wait_seconds: None,
+        deaths: ThreadDeaths | None = None,
+    ) -> None:
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
+        self._dispatcher = dispatcher
+        self._limits = limits = limits if limits is not None else EdgeLimits()
+        self._on_closed = on_closed
+        self._on_disconnect = on_disconnect
+        self._on_tick = on_tick
+        self._pool = ThreadPool(deaths=self._deaths)
+        self._selector = selectors.DefaultSelector()
+        self._listeners = Listeners(
+            self._selector,
+            listeners,
+            connections_max=connections_max,
+            count=lambda: len(self._connections),
+            add=self.add,
+        )
+        self._stopping = threading.Event()
+        self._guard = threading.Lock()
+        self._connections: set[ClientConnection] = set()
+        self._partials = PartialMessages(limits.partial_bytes_max)
+        self._replies = UnsentReplies(limits.reply_bytes_max, limits.message_seconds)
+        self._dropped = 0
+        self._tasks: deque[Callable[[], None]] = deque()
+        # Written to, so that the loop wakes up at once.
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._watcher = Watcher(self._selector)
+        self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
+        self._requests = RequestServer(
+            self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
+        )
+        self._recall: Recall | None = None
+        if cache is not None and generations is not None:
+            self._recall = Recall(
+                cache,
+                generations,
+                selector=self._selector,
+                deaths=self._deaths,
+                call_soon=self.call_soon,
+                give_back=self._give_answer,
+                park=self._watcher.unwatch,
+            )
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
+    @property
+    def figures(self) -> EdgeFigures:
+        """What the clients cost at this moment."""
+        return EdgeFigures(
+            partial_bytes=self._partials.size,
+            decoded_bytes=self._requests.decoded_bytes,
+            reply_bytes=self._replies.size,
+            waiting=self._pool.waiting,
+            dropped_total=self._dropped,
+            refused_total=self._requests.refused,
+        )
+
+    def waiting_outside(self) -> AbstractContextManager[None]:
+        """While a request waits for something outside of the server: another thread may serve meanwhile."""
+        return self._pool.blocked()
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Run a function on the loop's thread; safe from any."""
+        self._tasks.append(task)
+        self._wake()
+
+    def watch(self, watched: socket.socket, on_readable: Callable[[], None]) -> None:
+        """Call a function, on the loop's thread, whenever a socket can be read from."""
+        self._selector.register(watched, selectors.EVENT_READ, on_readable)
+
+    def unwatch(self, watched: socket.socket) -> None:
+        """No longer."""
+        self._selector.unregister(watched)
+
+    def serve(self) -> None:
+        """Serve until stopped, then let running requests finish for at most SHUTDOWN_SECONDS_MAX."""
+        previous_stack = threading.stack_size(_THREAD_STACK_BYTES)
+        try:
+            self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
+            self._listeners.watch()
+            self._sweep()
+            swept_at = time.monotonic()
+            while not self._stopping.is_set():
+                self._turn(_TICK_SECONDS)
+                if time.monotonic() - swept_at >= _TICK_SECONDS:
+                    self._sweep()
+                    swept_at = time.monotonic()
+        finally:
+            threading.stack_size(previous_stack)
+            self._close()
+
+    def stop(self) -> None:
+        """End `serve` soon. Safe to call from a signal handler, and more than once."""
+        self._stopping.set()
+        self._wake()
+
+    def add(self, connected: socket.socket, service: Service) -> None:
+        """Take a new connection; on the loop's thread."""
+        try:
+            peer = prepare(connected)
+            if service.tls is not None:
+                connected = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:
+            logger.info("a client went away before it was served: %s", error)
+            connected.close()
+            self._on_closed()
+            return
+        session = ClientSession(peer=peer, link=ClientLink(speaks_for_client=service.speaks_for_client))
+        share = self._pool.client(peer.rpartition(":")[0])
+        connection = ClientConnection(connected, service.framing(), service.codec, session, share)
+        if service.tls is not None:
+            connection.is_shaking_hands = True
+            connection.deadline = time.monotonic() + HANDSHAKE_SECONDS_MAX
+            connection.too_late = "the TLS handshake took too long"
+        with self._guard:
+            self._connections.add(connection)
+        self._watcher.watch(connection)
+
+    def _turn(self, timeout: float) -> None:
+        for data in in_turn(self._selector.select(timeout)):
+            connection = data if isinstance(data, ClientConnection) else None
+            if connection is not None and not self._watcher.has_event(connection):
+                # It was dropped in this turn, or a thread has it.
+                continue
+            try:
+                if not isinstance(data, ClientConnection):
+                    data()
+                elif data.outgoing:
+                    self._write(data)
+                else:
+                    self._readable(data)
+            except Exception:
+                # One connection's trouble must not be all others'.
+                logger.exception("an error of the server")
+                if connection is not None:
+                    self._drop(connection)
+        if self._recall is not None:
+            self._recall.ask()
+
+    def _wake(self) -> None:
+        try:
+            self._wake_writer.send(b"x")
+        except BlockingIOError:
+            # It is full of wakes.
+            pass
+        except OSError:
+            logger.debug("the server has ended already")
+
+    def _woken(self) -> None:
+        self._wake_reader.recv(4096)
+        while self._tasks:
+            self._tasks.popleft()()
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        with self._guard:
+            overdue = [each for each in self._connections if each.deadline is not None and each.deadline < now]
+        for connection in overdue:
+            if connection.watched:
+                self._dropped += not connection.is_ending
+                self._watcher.unwatch(connection)
+                self._requests.hang_up(
+                    connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
+                )
+            elif connection.is_shaking_hands:
+                # The next step of the handshake finds it out, whichever thread has it.
+                shut_down(connection.link)
+        self._drop_slowest()
+        self._pool.look_again()
+        self._on_tick(self._pool.stalled_seconds)
+        if self._recall is not None:
+            self._recall.look_after()
+        self._listeners.look_again()
+
+    def _drop_slowest(self) -> None:
+        for connection in self._replies.slowest():
+            self._dropped += 1
+            logger.info(
+                "connection from %s ended: replies that were not taken are more than %d bytes (the setting "
+                "reply_bytes_max), and it is the slowest",
+                connection.session.peer,
+                self._limits.reply_bytes_max,
+            )
+            self._drop(connection)
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Close and forget a connection that is not watched; from any thread."""
+        if connection.is_registered:
+            # The selector must forget it first, which is for the loop's thread.
+            self.call_soon(partial(self._drop, connection))
+            return
+        connection.link.close()
+        connection.session.link.is_closed = True
+        if not self._stopping.is_set():
+            self._on_disconnect(connection.session.link)
+        self._partials.forget(connection)
+        self._replies.forget(connection)
+        with self._guard:
+            self._connections.discard(connection)
+        self._on_closed()
+        if self._listeners.is_full:
+            self.call_soon(self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        if not self._stopping.is_set():
+            self._listeners.look_again()
+
+    def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
+        """Serve a request that the pool has again when it is due; from any thread."""
+        self._parked.park(connection, later, serve)
+
+    # Requests
+
+    def _readable(self, connection: ClientConnection) -> None:
+        if connection.is_shaking_hands:
+            self._watcher.unwatch(connection)
+            self._requests.start_handshake(connection)
+            return
+        try:
+            data = receive_some(connection.link)
+        except OSError as error:
+            logger.info("connection from %s ended: %s", connection.session.peer, error)
+            data = b""
+        if data is None:
+            return
+        if not data:
+            if connection.incoming.data and not connection.is_ending:
+                logger.info("connection from %s ended within a message", connection.session.peer)
+            self._drop(connection)
+            return
+        if connection.is_ending:
+            # The last words are said, and the client has not read them yet.
+            return
+        if connection.incoming.data or connection.incoming.gathered:
+            self._gather(connection, data)
+            return
+        message = connection.framing.whole(data)
+        if message is None:
+            self._gather(connection, data)
+            return
+        key = None
+        if self._recall is not None:
+            key, is_found = self._recall.find(connection, message)
+            if is_found:
+                connection.busy = True
+                return
+        self._hand_over(connection, data, message, key)
+
+    def _hand_over(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
+        """Have what is probably one whole message served; `data` are the bytes as they came."""
+        self._watcher.lend(connection)
+        self._requests.hand_over(connection, data, message, key)
+
+    def _gather(self, connection: ClientConnection, data: bytes) -> None:
+        """Keep a piece of a message, and look for its end if that may have come."""
+        connection.incoming.data += data
+        if len(connection.incoming.data) < connection.incoming.needed:
+            self.wait_for_more(connection)
+        else:
+            self._look_for_message(connection)
+
+    def _look_for_message(self, connection: ClientConnection) -> None:
+        self._watcher.unwatch(connection)
+        self._partials.count(connection)
+        self._requests.look_for_message(connection)
+
+    def wait_for_more(self, connection: ClientConnection) -> None:
+        """Wait for the rest of a message."""
+        if self._stopping.is_set():
+            self._watcher.unwatch(connection)
+            self.closed(connection)
+            return
+        if connection.deadline is None:
+            connection.deadline = time.monotonic() + self._limits.message_seconds
+            connection.too_late = "a message took too long to arrive: timed out"
+        self._partials.count(connection)
+        if not connection.watched:
+            self._watcher.watch(connection)
+        for each in self._partials.too_many():
+            self._requests.refused += 1
+            self._watcher.unwatch(each)
+            self._requests.hang_up(
+                each,
+                TTransportException(
+                    TTransportException.SIZE_LIMIT,
+                    f"messages that have come in part are more than {self._partials.bytes_max} bytes (the setting "
+                    "partial_bytes_max), and this one is of the largest",
+                ),
+            )
+        if connection.watched and connection.has_pending_bytes:
+            self._readable(connection)
+
+    def give_back(self, connection: ClientConnection) -> None:
+        """Wait for the next request of a client that has its reply; from any thread."""
+        if connection.is_ending or connection.framing.is_last or connection.incoming.data or self._stopping.is_set():
+            self.call_soon(partial(self.take_back, connection))
+            return
+        connection.busy = False
+        connection.deadline = None
+        if not self._watcher.give_back(connection):
+            self.call_soon(partial(self.take_back, connection))
+
+    def take_back(self, connection: ClientConnection) -> None:
+        if connection.outgoing:
+            self._write(connection)
+            return
+        connection.busy = connection.is_shaking_hands = False
+        connection.deadline = None
+        if connection.is_ending:
+            self._wait_for_the_end(connection)
+        elif connection.framing.is_last or self._stopping.is_set():
+            self._watcher.unwatch(connection)
+            self.closed(connection)
+        elif connection.incoming.data:
+            self._look_for_message(connection)
+        else:
+            self._watcher.watch(connection)
+            if connection.has_pending_bytes:
+                self._readable(connection)
+
+    def _write(self, connection: ClientConnection) -> None:
+        """Send more of a reply."""
+        try:
+            is_sent = self._replies.write(connection)
+        except OSError as error:
+            logger.info("connection from %s ended: %s", connection.session.peer, error)
+            self._drop(connection)
+            return
+        if is_sent:
+            self._watcher.unwatch(connection)
+            self.take_back(connection)
+            return
+        if not connection.watched:
+            self._watcher.watch(connection, selectors.EVENT_WRITE)
+            self._drop_slowest()
+
+    def _wait_for_the_end(self, connection: ClientConnection) -> None:
+        """After the last words: wait a little until the client has read them."""
+        self._watcher.unwatch(connection)
+        try:
+            socket.socket.shutdown(connection.link, socket.SHUT_WR)
+        except OSError:
+            self.closed(connection)
+            return
+        connection.deadline = time.monotonic() + GOODBYE_SECONDS_MAX
+        connection.too_late = "the client does not close it"
+        self._watcher.watch(connection)
+
+    def watch_handshake(self, connection: ClientConnection) -> None:
+        if self._stopping.is_set():
+            self.closed(connection)
+        else:
+            self._watcher.watch(connection)
+
+    def _give_answer(self, hit: Hit) -> None:
+        """Send an answer from the cache if it is still true, or serve the request as if nothing had been kept."""
+        connection, entry = hit.connection, hit.entry
+        if not entry.valid:
+            self._hand_over(connection, hit.message, hit.message, entry.key)
+            return
+        session = session_of(connection)
+        size = len(entry.before) + len(hit.sequence) + len(entry.after)
+        connection.reply_bytes = size
+        head = connection.framing.head(size) + entry.before + hit.sequence
+        try:
+            unsent: Sequence[memoryview | None]
+            if size < HEAVY_BYTES_MIN:
+                unsent = (send_some(connection.link, head + entry.after),)
+            else:
+                # It is not copied, and waits for its turn with others of its size.
+                unsent = (memoryview(head), memoryview(entry.after))
+        except OSError as error:
+            logger.info("connection from %s ended: %s", session.peer, error)
+            self._drop(connection)
+            return
+        if self._recall is not None:
+            self._recall.cache.hits += 1
+        self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
+        connection.outgoing.extend(view for view in unsent if view is not None)
+        if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
+            self._watcher.unwatch(connection)
+            self.take_back(connection)
+        else:
+            connection.busy = False
+
+    def _drop(self, connection: ClientConnection) -> None:
+        self._watcher.unwatch(connection)
+        self.closed(connection)
+
+    # The end
+
+    def _close(self) -> None:
+        self._listeners.close()
+        swept_at = time.monotonic()
+        deadline = swept_at + SHUTDOWN_SECONDS_MAX
+        while True:
+            with self._guard:
+                idle = [connection for connection in self._connections if not connection.busy]
+                count = len(self._connections)
+            if not count:
+                break
+            if time.monotonic() > deadline:
+                logger.warning("%d requests were still running after %.0f s", count, SHUTDOWN_SECONDS_MAX)
+                break
+            for connection in idle:
+                if connection.watched:
+                    self._drop(connection)
+            if time.monotonic() - swept_at > _TICK_SECONDS:
+                for connection in self._replies.stalled():
+                    self._drop(connection)
+                self._requests.begins_no_more = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
+                swept_at = time.monotonic()
+            self._turn(0.01)
+        if self._recall is not None:
+            self._recall.close()
+        self._pool.close()
+        self._selector.close()
+        self._wake_reader.close()
+        self._wake_writer.close()

@@ -1,0 +1,120 @@
+"""Replies that clients have not taken at once: written by the loop when their sockets take more, within a budget.
+
+A client that takes its reply slowly holds its own connection and nothing else: no thread waits for it, and its next
+request is not read before. One that takes nothing for a while is dropped; when all unsent replies together are over the
+budget, the one that has taken nothing for the longest time is.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from interbed.catalog.server.thrift.edge.transport import NOT_YET, ClientConnection
+
+TURN_BYTES_MAX = 256 * 1024
+"""What one client gets in one turn of the loop."""
+
+STALLED_SECONDS = 0.5
+"""A client that took something within this time is not slow."""
+
+_BYTES_PER_EXTRA_TIME = 1024 * 1024
+
+
+class UnsentReplies:
+    """The unsent replies of a loop; for its thread, but for `forget`.
+
+    A client may take nothing for `seconds_max`; the whole of a reply may take as long for each MiB of it.
+    """
+
+    def __init__(self, bytes_max: int, seconds_max: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bytes_max = bytes_max
+        self._seconds_max = seconds_max
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._connections: set[ClientConnection] = set()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of them."""
+        return self._bytes
+
+    def write(self, connection: ClientConnection) -> bool:
+        """Send what the client takes now, up to its part of a turn; whether nothing is left. OSError."""
+        now = self._clock()
+        outgoing = connection.outgoing
+        if connection not in self._connections:
+            size = sum(map(len, outgoing))
+            connection.progress_at = now
+            connection.reply_until = now + self._seconds_max * (1 + size / _BYTES_PER_EXTRA_TIME)
+            self._add(connection, size)
+        sent = _send(connection)
+        if not outgoing:
+            self.forget(connection)
+            return True
+        if sent:
+            self._count(connection, -sent)
+            connection.progress_at = now
+        connection.deadline = min(connection.progress_at + self._seconds_max, connection.reply_until)
+        connection.too_late = "taking its reply timed out"
+        return False
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Forget a connection that has its reply or is closed; from any thread."""
+        if connection in self._connections:
+            with self._guard:
+                self._connections.discard(connection)
+                self._bytes -= connection.unsent_bytes
+                connection.unsent_bytes = 0
+
+    def slowest(self) -> Collection[ClientConnection]:
+        """The clients to be dropped so that the others are within the budget."""
+        if self._bytes <= self._bytes_max:
+            return ()
+        now = self._clock()
+        dropped: list[ClientConnection] = []
+        left = self._bytes
+        for connection in sorted(self._connections, key=lambda each: each.progress_at):
+            is_slow = now - connection.progress_at > STALLED_SECONDS
+            # Far beyond the budget nobody is waited for; but the reply of one client may be as large as it likes.
+            if left <= self._bytes_max or not (is_slow or left > 2 * self._bytes_max):
+                break
+            if len(dropped) + 1 == len(self._connections):
+                break
+            dropped.append(connection)
+            left -= connection.unsent_bytes
+        return dropped
+
+    def stalled(self) -> Collection[ClientConnection]:
+        """The clients that have taken nothing for a while, which the end of a server does not wait for."""
+        before = self._clock() - STALLED_SECONDS
+        return [each for each in self._connections if each.progress_at < before]
+
+    def _add(self, connection: ClientConnection, size: int) -> None:
+        with self._guard:
+            self._connections.add(connection)
+            connection.unsent_bytes = size
+            self._bytes += size
+
+    def _count(self, connection: ClientConnection, change: int) -> None:
+        with self._guard:
+            connection.unsent_bytes += change
+            self._bytes += change
+
+
+def _send(connection: ClientConnection) -> int:
+    """Send up to a turn's bytes and return how many were sent."""
+    outgoing = connection.outgoing
+    sent = 0
+    while outgoing and sent < TURN_BYTES_MAX:
+        view = outgoing[0]
+        try:
+            count = connection.link.send(view[:TURN_BYTES_MAX])
+        except NOT_YET:
+            break
+        sent += count
+        if count == len(view):
+            outgoing.popleft()
+        else:
+            outgoing[0] = view[count:]
+    return sent

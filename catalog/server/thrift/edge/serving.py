@@ -1,0 +1,293 @@
+"""Requests served by the threads of a pool: read, weighed, called, answered. No step waits for a client.
+
+A connection is the pool's from `hand_over` or `advance` on, until it goes back to the loop.
+"""
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from thrift.transport.TTransport import TTransportException
+
+from interbed.catalog.server.session import AnswerLaterError
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
+from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.call import ClientSession
+from interbed.catalog.server.thrift.edge.codec import IncompleteMessageError, MemorySource
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.catalog.server.thrift.edge.partial_messages import PartialMessages
+from interbed.catalog.server.thrift.edge.pool import ThreadPool
+from interbed.catalog.server.thrift.edge.tls import client_subject, step
+from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
+
+logger = logging.getLogger(__name__)
+
+_QUEUED_SECONDS = 0.1
+"""A request that has waited for so long is begun only if its client is still there."""
+
+
+class ConnectionOwner(Protocol):
+    """The loop, as the pool gives connections back to it."""
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Run a function on the loop's thread; from any."""
+        ...
+
+    def take_back(self, connection: ClientConnection) -> None:
+        """Send what is left of a reply, and wait for the next request; on the loop's thread."""
+        ...
+
+    def give_back(self, connection: ClientConnection) -> None:
+        """Wait for the next request of a client that has its reply; from any thread."""
+        ...
+
+    def wait_for_more(self, connection: ClientConnection) -> None:
+        """Wait for the rest of a message; on the loop's thread."""
+        ...
+
+    def watch_handshake(self, connection: ClientConnection) -> None:
+        """Wait for the client's next step of the TLS handshake; on the loop's thread."""
+        ...
+
+    def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
+        """Wait until the request is due to be served again by `serve`; from any thread."""
+        ...
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Close a connection; from any thread."""
+        ...
+
+
+class RequestServer:
+    """Serves the requests of a loop's connections. `cache` keeps the answers, if there is one."""
+
+    def __init__(
+        self,
+        loop: ConnectionOwner,
+        dispatcher: Dispatcher,
+        pool: ThreadPool,
+        limits: EdgeLimits,
+        partials: PartialMessages,
+        cache: AnswerCache | None,
+    ) -> None:
+        self._loop = loop
+        self._dispatcher = dispatcher
+        self._pool = pool
+        self._limits = limits
+        self._partials = partials
+        self._cache = cache
+        self._decoded = WeightBudget(limits.decoded_bytes_max)
+        self.refused = 0
+        """Requests that were too much, since the start."""
+        self.begins_no_more = False
+        """Whether requests that have not begun are given up: the server ends."""
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What the requests that are served weigh."""
+        return self._decoded.taken
+
+    def look_for_message(self, connection: ClientConnection) -> None:
+        """Have the message that the connection's bytes begin with served, if it is whole."""
+        job = partial(self.advance, connection, time.monotonic())
+        self._pool.submit(job, connection.share, is_heavy=_is_heavy(connection, 0))
+
+    def start_handshake(self, connection: ClientConnection) -> None:
+        """Have the next step of a TLS handshake done."""
+        self._pool.submit(partial(self.shake_hands, connection), connection.share)
+
+    def hand_over(self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None) -> None:
+        """Have what is probably one whole message served by the pool; `data` are the bytes as they came, None if it
+        surely is one.
+        """
+        connection.busy = True
+        job = partial(self._serve_message, connection, data, message, key, time.monotonic())
+        self._pool.submit(job, connection.share, is_heavy=_is_heavy(connection, len(message)))
+
+    def advance(self, connection: ClientConnection, queued_at: float) -> None:
+        """Serve the message that the bytes begin with, if it is whole; a job of the pool."""
+        try:
+            message = (
+                None
+                if self._has_gone(connection, queued_at)
+                else connection.framing.next(connection.incoming, connection.codec)
+            )
+            interim = connection.framing.interim()
+            if interim and send_some(connection.link, interim):
+                raise TTransportException(TTransportException.TIMED_OUT, "the client does not read")
+        except BAD_INPUT as error:
+            self.hang_up(connection, error)
+        except Exception:
+            logger.exception("connection from %s ended by an error of the server", connection.session.peer)
+            self._loop.closed(connection)
+        else:
+            if message is None:
+                self._loop.call_soon(partial(self._loop.wait_for_more, connection))
+            else:
+                connection.busy = True
+                connection.deadline = None
+                self._partials.count(connection)
+                self._weigh(connection, None, message, None, connection.incoming.weight)
+
+    def hang_up(self, connection: ClientConnection, error: Exception) -> None:
+        """End a connection because of what it sent, or did not; from any thread that has it."""
+        if not connection.is_ending:
+            logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
+        connection.busy = False
+        connection.deadline = None
+        # The middle of a reply is no place for words.
+        last_words = b"" if connection.is_ending or connection.outgoing else connection.framing.refusal(error)
+        if not last_words:
+            self._loop.closed(connection)
+            return
+        connection.is_ending = True
+        connection.outgoing.append(memoryview(last_words))
+        self._loop.call_soon(partial(self._loop.take_back, connection))
+
+    def shake_hands(self, connection: ClientConnection) -> None:
+        """One step of a TLS handshake; a job of the pool."""
+        try:
+            is_done = step(connection.link)
+            if is_done:
+                connection.session = replace(connection.session, certificate=client_subject(connection.link))
+        except (OSError, ValueError) as error:
+            logger.info("connection from %s ended: no TLS handshake: %s", connection.session.peer, error)
+            self._loop.closed(connection)
+        else:
+            self._loop.call_soon(partial(self._loop.take_back if is_done else self._loop.watch_handshake, connection))
+
+    def _serve_message(
+        self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, queued_at: float
+    ) -> None:
+        """Serve what is probably one whole message; a job of the pool."""
+        if self.begins_no_more or self._has_gone(connection, queued_at):
+            logger.info("connection from %s ended before its request was begun", connection.session.peer)
+            self._loop.closed(connection)
+        elif len(message) < LIGHT_BYTES_MAX:
+            self._serve(connection, data, message, key)
+        else:
+            self._weigh(connection, data, message, key, 0)
+
+    def _weigh(
+        self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, weight: int
+    ) -> None:
+        """Serve a message if there is memory for it, or later. `data` are the bytes that it may be the beginning of."""
+        limits = self._limits
+        if not weight and len(message) >= LIGHT_BYTES_MAX:
+            scanner = connection.codec.scanner(limits.message_bytes_max)
+            try:
+                end = scanner.scan(message)
+                if end is None and connection.framing.is_delimited:
+                    raise EOFError("a message is longer than the frame that it is in")
+            except BAD_INPUT as error:
+                self.hang_up(connection, error)
+                return
+            if data is not None and end != len(message) and not connection.framing.is_delimited:
+                self._keep_for_later(connection, data)
+                return
+            weight = scanner.weight
+        if weight > limits.request_weight_max:
+            self._refuse(connection, message, weight)
+        elif not weight or len(message) < LIGHT_BYTES_MAX:
+            self._serve(connection, data, message, key)
+        else:
+            serve = partial(self._serve_weighed, connection, data, message, key, weight)
+            if self._decoded.take(weight, partial(self._pool.submit, serve, connection.share, is_heavy=True)):
+                serve()
+
+    def _serve_weighed(
+        self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, weight: int
+    ) -> None:
+        try:
+            self._serve(connection, data, message, key)
+        finally:
+            self._decoded.release(weight)
+
+    def _refuse(self, connection: ClientConnection, message: bytes, weight: int) -> None:
+        """Answer a request that would take too much memory."""
+        self.refused += 1
+        reason = (
+            f"the request would take {weight >> 20} MiB of memory when it is decoded, allowed are "
+            f"{self._limits.request_weight_max >> 20} (half of the setting decoded_bytes_max); send it in parts"
+        )
+        logger.info("a request from %s was refused: %s", connection.session.peer, reason)
+        try:
+            self._reply(connection, self._dispatcher.refusal(connection.codec, message, reason))
+        except BAD_INPUT as error:
+            self.hang_up(connection, error)
+
+    def _keep_for_later(self, connection: ClientConnection, data: bytes) -> None:
+        """Gather a message that turned out to be not just one whole message."""
+        connection.busy = False
+        connection.incoming.data[:0] = data
+        self.advance(connection, time.monotonic())
+
+    def _serve(self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None) -> None:
+        cache = self._cache
+        generation = -1 if cache is None else cache.generation
+        try:
+            source = MemorySource(message)
+            try:
+                request = self._dispatcher.read(connection.codec, source)
+            except IncompleteMessageError:
+                if data is None or connection.framing.is_delimited:
+                    raise
+                self._keep_for_later(connection, data)
+                return
+            rest = b"" if connection.framing.is_delimited else source.rest()
+            may_wait = not rest and not connection.incoming.data
+            answer = self._dispatcher.call(request, session_of(connection), may_wait=may_wait)
+            connection.session = answer.session
+            if cache is not None and key is not None and not rest:
+                cache.keep(key, answer, generation)
+            if rest and not connection.framing.is_last:
+                connection.incoming.data[:0] = rest
+            self._reply(connection, answer.reply)
+        except AnswerLaterError as later:
+            self._loop.serve_later(connection, later, partial(self.hand_over, connection, data, message, key))
+        except BAD_INPUT as error:
+            self.hang_up(connection, error)
+        except Exception:
+            logger.exception("connection from %s ended by an error of the server", connection.session.peer)
+            self._loop.closed(connection)
+
+    def _reply(self, connection: ClientConnection, reply: bytes) -> None:
+        """Send a reply, and leave what its client does not take at once to the loop; from any thread. OSError."""
+        packed = connection.framing.head(len(reply)) + reply
+        connection.reply_bytes = len(packed)
+        unsent = send_some(connection.link, packed)
+        if unsent is not None:
+            # A view keeps all of the reply in memory, of which most may have been sent.
+            connection.outgoing.append(unsent if len(unsent) > len(packed) // 2 else memoryview(bytes(unsent)))
+        if connection.outgoing:
+            self._loop.call_soon(partial(self._loop.take_back, connection))
+        else:
+            self._loop.give_back(connection)
+
+    def _has_gone(self, connection: ClientConnection, queued_at: float) -> bool:
+        """Whether the client of a request that has waited has closed the connection."""
+        if time.monotonic() - queued_at < _QUEUED_SECONDS:
+            return False
+        try:
+            # Not the method of TLS sockets, which can't look without taking.
+            return len(socket.socket.recv(connection.link, 1, socket.MSG_PEEK)) == 0
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _is_heavy(connection: ClientConnection, message_bytes: int) -> bool:
+    return max(message_bytes, len(connection.incoming.data), connection.reply_bytes) >= HEAVY_BYTES_MIN
+
+
+def session_of(connection: ClientConnection) -> ClientSession:
+    """The connection's session, with the user that came with the message, if that carries one."""
+    user = connection.framing.user
+    if user is not None and user != connection.session.user:
+        connection.session = replace(connection.session, user=user)
+    return connection.session

@@ -1,0 +1,264 @@
+"""From an event to the message that Hive's notification log has for it, format `json-0.2`.
+
+A message is a JSON object; which fields it has follows from the event's type. Objects in it are text of their own:
+structures in the form of Thrift's TJSONProtocol, so that every consumer reads them with its own generated classes.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interbed.catalog.server.service.events import EventBody, EventType, NotificationEvent
+from interbed.catalog.server.service.model import (
+    ConstraintKind,
+    Function,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+)
+from interbed.catalog.server.thrift.structs import convert
+from interbed.catalog.server.thrift.structs.constraints import constraints_to_thrift
+from interbed.catalog.server.thrift.structs.object_json import from_names, to_json
+from interbed.thrift_idl.hive_metastore import ttypes
+
+MESSAGE_FORMAT = "json-0.2"
+
+_CONSTRAINT_FIELDS = {
+    ConstraintKind.PRIMARY_KEY: "primaryKeyListJson",
+    ConstraintKind.FOREIGN_KEY: "foreignKeyListJson",
+    ConstraintKind.UNIQUE: "uniqueConstraintListJson",
+    ConstraintKind.NOT_NULL: "notNullConstraintListJson",
+    ConstraintKind.DEFAULT: "defaultConstraintListJson",
+    ConstraintKind.CHECK: "checkConstraintListJson",
+}
+
+
+def event_to_thrift(event: NotificationEvent) -> Any:
+    """A NotificationEvent structure."""
+    return ttypes.NotificationEvent(
+        eventId=event.id,
+        eventTime=event.time,
+        eventType=event.type,
+        dbName=event.database,
+        tableName=event.table,
+        message=message(event),
+        messageFormat=MESSAGE_FORMAT,
+        catName=event.catalog,
+    )
+
+
+def message(event: NotificationEvent) -> str:
+    """The event's message."""
+    write = _WRITERS.get(event.type)
+    fields = {"server": "", "servicePrincipal": "", "timestamp": event.time}
+    if write is not None:
+        fields.update(write(event, event.body))
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+def _catalog(event: NotificationEvent, _body: EventBody) -> dict[str, Any]:
+    return {"catalog": event.catalog}
+
+
+def _alter_catalog(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {
+        "catalog": event.catalog,
+        "catObjBeforeJson": _catalog_json(body.catalog_before),
+        "catObjAfterJson": _catalog_json(body.catalog),
+    }
+
+
+def _database(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {"db": event.database, "dbJson": _database_json(body.database)}
+
+
+def _alter_database(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {
+        "db": event.database,
+        "dbObjBeforeJson": _database_json(body.database_before),
+        "dbObjAfterJson": _database_json(body.database),
+    }
+
+
+def _create_table(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {**_drop_table(event, body), "files": []}
+
+
+def _drop_table(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {**_named(event, body.table), "tableObjJson": _table_json(body.table)}
+
+
+def _alter_table(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    before = body.table_before
+    return {
+        "db": event.database if before is None else before.database,
+        "table": event.table if before is None else before.name,
+        "tableType": "" if before is None else before.table_type,
+        "tableObjBeforeJson": _table_json(before),
+        "tableObjAfterJson": _table_json(body.table),
+        "isTruncateOp": _truncated(body),
+        "writeId": -1,
+    }
+
+
+def _add_partition(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {
+        **_drop_partition(event, body),
+        "partitionListJson": [_partition_json(partition, body.table) for partition in body.partitions],
+        "partitionFiles": [],
+    }
+
+
+def _alter_partition(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    before, after = _first(body.partitions_before), _first(body.partitions)
+    return {
+        **_drop_table(event, body),
+        "isTruncateOp": _truncated(body),
+        "keyValues": _key_values(body.table, before),
+        "partitionObjBeforeJson": _partition_json(before, body.table),
+        "partitionObjAfterJson": _partition_json(after, body.table),
+        "writeId": -1,
+    }
+
+
+def _drop_partition(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {
+        **_drop_table(event, body),
+        "partitions": [_key_values(body.table, partition) for partition in body.partitions],
+    }
+
+
+def _insert(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    partition = _first(body.partitions)
+    fields = {
+        **_drop_table(event, body),
+        "replace": "true" if body.details.get("replace") else "false",
+        "files": list(body.details.get("files", ())),
+    }
+    return fields if partition is None else {**fields, "ptnObjJson": _partition_json(partition, body.table)}
+
+
+def _create_function(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {"db": event.database, "functionObjJson": _function_json(body.function)}
+
+
+def _drop_function(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {"db": event.database, "functionName": None if body.function is None else body.function.name}
+
+
+def _add_constraint(_event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    rows = [to_json(row) for row in constraints_to_thrift(body.constraints)]
+    return {_CONSTRAINT_FIELDS[body.constraints[0].kind]: rows} if body.constraints else {}
+
+
+def _drop_constraint(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    name = body.constraints[0].name if body.constraints else None
+    return {"dbName": event.database, "tableName": event.table, "constraintName": name}
+
+
+def _update_table_statistics(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    statistics = from_names(ttypes.ColumnStatistics, body.details.get("statistics", {}))
+    return {
+        "db": event.database,
+        "database": event.database,
+        "colStatsJson": to_json(statistics),
+        "parameters": {} if body.table is None else dict(body.table.parameters),
+        "tableObjJson": _table_json(body.table),
+        "writeId": -1,
+    }
+
+
+def _update_partition_statistics(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    partition = _first(body.partitions)
+    return {
+        **_update_table_statistics(event, body),
+        "parameters": {} if partition is None else dict(partition.parameters),
+        "partVals": [] if partition is None else list(partition.values),
+    }
+
+
+def _delete_table_statistics(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    return {
+        "dbName": event.database,
+        "tableName": event.table,
+        "colName": body.details.get("column"),
+        "engine": body.details.get("engine"),
+    }
+
+
+def _delete_partition_statistics(event: NotificationEvent, body: EventBody) -> dict[str, Any]:
+    partition = _first(body.partitions)
+    return {
+        **_delete_table_statistics(event, body),
+        "partName": body.details.get("partition"),
+        "partValues": [] if partition is None else list(partition.values),
+    }
+
+
+_WRITERS: dict[str, Callable[[NotificationEvent, EventBody], dict[str, Any]]] = {
+    EventType.CREATE_CATALOG: _catalog,
+    EventType.ALTER_CATALOG: _alter_catalog,
+    EventType.DROP_CATALOG: _catalog,
+    EventType.CREATE_DATABASE: _database,
+    EventType.ALTER_DATABASE: _alter_database,
+    EventType.DROP_DATABASE: _database,
+    EventType.CREATE_TABLE: _create_table,
+    EventType.ALTER_TABLE: _alter_table,
+    EventType.DROP_TABLE: _drop_table,
+    EventType.ADD_PARTITION: _add_partition,
+    EventType.ALTER_PARTITION: _alter_partition,
+    EventType.DROP_PARTITION: _drop_partition,
+    EventType.INSERT: _insert,
+    EventType.CREATE_FUNCTION: _create_function,
+    EventType.DROP_FUNCTION: _drop_function,
+    EventType.ADD_PRIMARYKEY: _add_constraint,
+    EventType.ADD_FOREIGNKEY: _add_constraint,
+    EventType.ADD_UNIQUECONSTRAINT: _add_constraint,
+    EventType.ADD_NOTNULLCONSTRAINT: _add_constraint,
+    EventType.ADD_DEFAULTCONSTRAINT: _add_constraint,
+    EventType.ADD_CHECKCONSTRAINT: _add_constraint,
+    EventType.DROP_CONSTRAINT: _drop_constraint,
+    EventType.UPDATE_TABLE_COLUMN_STAT: _update_table_statistics,
+    EventType.UPDATE_PARTITION_COLUMN_STAT: _update_partition_statistics,
+    EventType.DELETE_TABLE_COLUMN_STAT: _delete_table_statistics,
+    EventType.DELETE_PARTITION_COLUMN_STAT: _delete_partition_statistics,
+}
+
+
+def _named(event: NotificationEvent, table: MetastoreTable | None) -> dict[str, Any]:
+    return {"db": event.database, "table": event.table, "tableType": "" if table is None else table.table_type}
+
+
+def _truncated(body: EventBody) -> str:
+    return "true" if body.details.get("truncated") else "false"
+
+
+def _first(partitions: Sequence[MetastorePartition]) -> MetastorePartition | None:
+    return partitions[0] if partitions else None
+
+
+def _key_values(table: MetastoreTable | None, partition: MetastorePartition | None) -> dict[str, str]:
+    if table is None or partition is None:
+        return {}
+    return {key.name: value for key, value in zip(table.partition_keys, partition.values, strict=False)}
+
+
+def _catalog_json(catalog: MetastoreCatalog | None) -> str | None:
+    return None if catalog is None else to_json(convert.catalog_to_thrift(catalog))
+
+
+def _database_json(database: MetastoreDatabase | None) -> str | None:
+    return None if database is None else to_json(convert.database_to_thrift(database))
+
+
+def _table_json(table: MetastoreTable | None) -> str | None:
+    return None if table is None else to_json(convert.table_to_thrift(table))
+
+
+def _partition_json(partition: MetastorePartition | None, table: MetastoreTable | None) -> str | None:
+    return None if partition is None or table is None else to_json(convert.partition_to_thrift(partition, table))
+
+
+def _function_json(function: Function | None) -> str | None:
+    return None if function is None else to_json(convert.function_to_thrift(function))

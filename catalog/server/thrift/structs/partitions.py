@@ -1,0 +1,247 @@
+"""Partitions as structures, made while a reply is written: long lists never stand in memory twice."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.model import MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.names import required
+from interbed.catalog.server.service.partitions.reads import Found, TableKey
+from interbed.catalog.server.service.warehouse import child
+from interbed.catalog.server.thrift.structs.convert import partition_from_thrift, split_catalog, storage_to_thrift
+from interbed.catalog.server.thrift.structs.projection import Projection
+from interbed.thrift_idl.hive_metastore import ttypes
+
+SPEC_GROUPING = "hive.hcatalog.partition.spec.grouping.enabled"
+"""The parameter of a table by which lists of PartitionSpec share storage descriptors."""
+
+
+class Streamed:
+    """A list for the encoder, which asks for its length and goes through it once."""
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, items: Sequence[Any], make: Callable[[Any], Any]) -> None:
+        self._items = items
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._items)
+
+
+class PartitionStructs:
+    """Makes Partition structures of a table's partitions, as a request wants them.
+
+    `request` may have the fields skipColumnSchemaForPartition, includeParamKeyPattern and excludeParamKeyPattern. What
+    partitions share (columns, serde) is converted once, for they share it in memory, too.
+    """
+
+    def __init__(self, table: MetastoreTable, request: Any = None) -> None:
+        self._table = table
+        self._skips_columns = bool(getattr(request, "skipColumnSchemaForPartition", None))
+        included = getattr(request, "includeParamKeyPattern", None)
+        excluded = getattr(request, "excludeParamKeyPattern", None)
+        self._projection = None
+        if included or excluded:
+            spec = ttypes.GetProjectionsSpec(includeParamKeyPattern=included, excludeParamKeyPattern=excluded)
+            self._projection = Projection(spec)
+        self._last: tuple[StorageDescriptor, Any] | None = None
+
+    def of(self, partition: MetastorePartition) -> Any:
+        """A Partition structure."""
+        structure = ttypes.Partition(
+            values=list(partition.values),
+            dbName=self._table.database,
+            tableName=self._table.name,
+            createTime=partition.create_time,
+            lastAccessTime=partition.last_access_time,
+            sd=None if partition.storage is None else self.storage_of(partition.storage),
+            parameters=dict(partition.parameters),
+            catName=self._table.catalog,
+        )
+        return structure if self._projection is None else self._projection.of(structure)
+
+    def storage_of(self, storage: StorageDescriptor) -> Any:
+        """A StorageDescriptor structure with this location; all else is shared with that of the partition before."""
+        if self._last is None or not shares_all_but_location(self._last[0], storage):
+            template = storage_to_thrift(storage)
+            if self._skips_columns:
+                template.cols = []
+            self._last = storage, template
+        template = self._last[1]
+        return ttypes.StorageDescriptor(
+            cols=template.cols,
+            location=storage.location,
+            inputFormat=template.inputFormat,
+            outputFormat=template.outputFormat,
+            compressed=template.compressed,
+            numBuckets=template.numBuckets,
+            serdeInfo=template.serdeInfo,
+            bucketCols=template.bucketCols,
+            sortCols=template.sortCols,
+            parameters=template.parameters,
+            skewedInfo=template.skewedInfo,
+            storedAsSubDirectories=template.storedAsSubDirectories,
+        )
+
+
+def shares_all_but_location(left: StorageDescriptor, right: StorageDescriptor) -> bool:
+    """Whether two partitions read together were stored with the same descriptor; then they have the same objects."""
+    return (
+        left.columns is right.columns
+        and left.has_columns == right.has_columns
+        and left.serde is right.serde
+        and left.parameters is right.parameters
+        and left.bucket_columns is right.bucket_columns
+        and left.sort_columns is right.sort_columns
+        and left.skew is right.skew
+    )
+
+
+def partition_list(found: Found, request: Any = None, *, privileges: Any = None) -> Any:
+    """A list of Partition structures, each with these privileges."""
+    table, partitions = found
+    make = PartitionStructs(table, request).of
+    if privileges is None:
+        return Streamed(partitions, make)
+
+    def with_privileges(partition: MetastorePartition) -> Any:
+        structure = make(partition)
+        structure.privileges = privileges
+        return structure
+
+    return Streamed(partitions, with_privileges)
+
+
+def privileges_of(table: MetastoreTable, user: str | None, groups: Sequence[str] | None) -> Any:
+    """What a user may do with partitions, for a table whose parameter says that they have privileges of their own:
+    lists, all empty, since none are kept. None for other tables.
+    """
+    if table.parameters.get("PARTITION_LEVEL_PRIVILEGE", "").lower() != "true":
+        return None
+    return ttypes.PrincipalPrivilegeSet(
+        userPrivileges={} if user is None else {user: []},
+        groupPrivileges={group: [] for group in groups or ()},
+        rolePrivileges={"public": []},
+    )
+
+
+def partition_specs(found: Found) -> list[Any]:
+    """PartitionSpec structures: all partitions in one list, unless a parameter of the table asks for groups."""
+    table, _ = found
+    if table.parameters.get(SPEC_GROUPING, "").lower() == "true":
+        return grouped_specs(found)
+    listed = ttypes.PartitionListComposingSpec(partitions=list(partition_list(found)))
+    return [ttypes.PartitionSpec(**_about(table), partitionList=listed)]
+
+
+def grouped_specs(found: Found, projection: Projection | None = None) -> list[Any]:
+    """PartitionSpec structures: one for all partitions below the table's location that share a storage descriptor, one
+    for all that lie elsewhere.
+    """
+    table, partitions = found
+    structs = PartitionStructs(table)
+    inside = None if table.location is None else child(table.location, "")
+    groups: dict[tuple[int, ...], tuple[StorageDescriptor, list[Any]]] = {}
+    # The groups are distinguished by the identity of what they share, which lives as long as one of them does.
+    kept: list[StorageDescriptor] = []
+    elsewhere: list[Any] = []
+    for partition in partitions:
+        storage = partition.storage
+        structure = structs.of(partition)
+        if projection is not None:
+            structure = projection.of(structure)
+        if storage is None or storage.location is None or inside is None or not storage.location.startswith(inside):
+            elsewhere.append(structure)
+            continue
+        key = (id(storage.columns), id(storage.serde), id(storage.parameters), id(storage.skew))
+        if key not in groups:
+            groups[key] = storage, []
+            kept.append(storage)
+        without = ttypes.PartitionWithoutSD(
+            values=structure.values,
+            createTime=structure.createTime,
+            lastAccessTime=structure.lastAccessTime,
+            relativePath=storage.location[len(inside) - 1 :],
+            parameters=structure.parameters,
+        )
+        groups[key][1].append(without)
+    common = _about(table)
+    specs = []
+    for storage, members in groups.values():
+        shared = structs.storage_of(storage)
+        shared.location = table.location
+        if projection is not None:
+            shared = projection.of(ttypes.Partition(sd=shared)).sd
+        specs.append(
+            ttypes.PartitionSpec(
+                **common, sharedSDPartitionSpec=ttypes.PartitionSpecWithSharedSD(partitions=members, sd=shared)
+            )
+        )
+    if elsewhere or not specs:
+        listed = ttypes.PartitionListComposingSpec(partitions=elsewhere)
+        specs.append(ttypes.PartitionSpec(**common, partitionList=listed))
+    return specs
+
+
+def _about(table: MetastoreTable) -> dict[str, Any]:
+    """What every PartitionSpec says of the table."""
+    return {
+        "dbName": table.database,
+        "tableName": table.name,
+        "catName": table.catalog,
+        "rootPath": table.location,
+    }
+
+
+def partitions_of_specs(specs: Iterable[Any]) -> list[MetastorePartition]:
+    """The partitions of PartitionSpec structures. MetastoreError for one that holds none."""
+    found: list[MetastorePartition] = []
+    for spec in specs:
+        if spec.partitionList is not None:
+            for each in spec.partitionList.partitions or ():
+                required(each.dbName, "name of a database")
+                required(each.tableName, "name of a table")
+                found.append(partition_from_thrift(each))
+        elif spec.sharedSDPartitionSpec is not None:
+            shared = spec.sharedSDPartitionSpec
+            if shared.sd is None or not shared.sd.location:
+                raise MetastoreError("the shared storage descriptor of a partition specification has no location")
+            root = spec.rootPath or shared.sd.location
+            for each in shared.partitions or ():
+                partition = partition_from_thrift(
+                    ttypes.Partition(
+                        values=each.values,
+                        createTime=each.createTime,
+                        lastAccessTime=each.lastAccessTime,
+                        parameters=each.parameters,
+                        sd=_placed(shared.sd, root, each.relativePath),
+                    )
+                )
+                found.append(partition)
+        else:
+            raise MetastoreError("a partition specification holds neither a list nor a shared storage descriptor")
+    return found
+
+
+def table_key(dbname: str | None, name: str | None, catalog_field: str | None = None) -> TableKey:
+    """Catalog, database and table of a request. MetastoreError if one of the names is missing."""
+    catalog, database = split_catalog(dbname, catalog_field)
+    return catalog, required(database, "name of a database"), required(name, "name of a table")
+
+
+def event_spec(values: Mapping[str, str] | None) -> dict[str, str]:
+    """The values by key of a partition that an event is marked for."""
+    return dict(values or {})
+
+
+def _placed(storage: Any, root: str, relative_path: str | None) -> Any:
+    if storage is None:
+        return None
+    fields = {field[2]: getattr(storage, field[2]) for field in storage.thrift_spec if field is not None}
+    # Without a path of their own they share a directory, which Hive calls so.
+    location = root.rstrip("/") + "/" + (relative_path or "null").lstrip("/")
+    return ttypes.StorageDescriptor(**{**fields, "location": location})

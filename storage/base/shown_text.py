@@ -1,0 +1,102 @@
+"""Text for people: escaped, with secrets masked, with suggestions for misspelt names.
+
+Characters that end a line, move a cursor or turn the direction of writing are shown by their numbers, as JSON writes
+them, so that a name can't forge a line of a log or of a terminal. Secrets are found by Paimon's list of words that mark
+a secret key.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+_UNPRINTABLE = re.compile(
+    # C0 but for the blank, DEL and C1, marks without width and of direction, separators of lines and paragraphs, lone
+    # surrogates (no encoding takes them), marks of annotations.
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def escaped(text: str) -> str:
+    """The text on one line, without control characters."""
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT.get(match[0]) or f"\\u{ord(match[0]):04x}"
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+MASK = "******"
+
+_SECRET = (
+    "password",
+    "token",
+    "authorization",
+    "secret",
+    "credential",
+    "privatekey",
+    "encryptionkey",
+    "apikey",
+    "accountkey",
+    "sas",
+)
+# Names an account without opening it, so that its end may be shown.
+_IDENTIFYING = "accesskey"
+_SHORTEST_WITH_TAIL = 12
+_TAIL = 4
+
+_SEPARATORS = re.compile(r"[^a-z0-9]")
+# User and password before the host. A secret may hold slashes and at signs; a port ends at the first slash.
+_USER_IN_URI = re.compile(r"(:/{1,3})[^/@\s:\"']*(?::|%3a)(?!\d*/)[^\s\"']*(?=@)", re.IGNORECASE)
+# `password=x` in a URL's query or in a list of properties, `'fs.s3a.secret.key': 'x'` in a map that is shown.
+_SETTING = re.compile(r"([\w.\-]+)((?:=|[\"']\s*[:=]\s*)[\"']?)([^\s&,;\"'})\]]+)")
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of this key is masked, wholly or but for its end."""
+    plain = _SEPARATORS.sub("", key.lower())
+    return _IDENTIFYING in plain or any(word in plain for word in _SECRET)
+
+
+def masked(key: str, value: str) -> str:
+    """The value as it may be shown: `******` for a secret, the last four letters of an access key, a URI without its
+    password.
+    """
+    plain = _SEPARATORS.sub("", key.lower())
+    if any(word in plain for word in _SECRET):
+        return MASK
+    if _IDENTIFYING in plain:
+        return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
+    return without_credentials(value)
+
+
+def without_credentials(text: str) -> str:
+    """A text as it may be shown: without the user and the password of a URI, and without the value of a setting that
+    is named as a secret. It may be a message, a location, or the URL of a database.
+    """
+    if "@" in text:
+        text = _USER_IN_URI.sub(rf"\1{MASK}", text)
+    return _SETTING.sub(_masked_setting, text) if "=" in text or ":" in text else text
+
+
+def _masked_setting(match: re.Match[str]) -> str:
+    key, sign, _ = match.groups()
+    return f"{key}{sign}{MASK}" if is_secret(key) else match[0]
+
+
+def all_masked(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be shown."""
+    return {key: masked(key, value) for key, value in options.items()}
+
+
+# -- suggestions -------------------------------------------------------------------------------------------------------
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'orders'?`, to put behind a message; empty when no known name is near. Case does not matter."""
+    import difflib
+
+    by_lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" Did you mean '{by_lower[near[0]]}'?" if near else ""

@@ -1,0 +1,67 @@
+"""The terminal: output for people, and groups of commands that say what a misspelt command may have meant.
+
+A name, location or comment that a server or a file holds must not forge a line or move the cursor of a terminal:
+control characters are shown as shown_text.py writes them. JSON for programs escapes control characters itself.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+from interbed.storage.base.shown_text import did_you_mean, escaped
+
+__all__ = [
+    "SuggestingGroup",
+    "escaped",
+    "markup_of",
+    "print_columns",
+    "print_line",
+    "print_lines",
+    "print_text",
+    "readable",
+]
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print one line, whatever is in it."""
+    click.echo(escaped(text), err=err)
+
+
+def print_lines(items: Iterable[str], *, empty: str) -> None:
+    """Print each item on a line of its own; `empty` without any."""
+    click.echo("\n".join(map(escaped, items)) or empty)
+
+
+def print_columns(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
+    """Print rows, of which there is one at least, with their cells below each other and two blanks between them."""
+    shown = [[escaped(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        print_line(indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print a text that has several lines by itself."""
+    click.echo(readable(text), err=err)
+
+
+def markup_of(text: str) -> str:
+    """A text on one line for rich's columns, in which brackets would be markup."""
+    return escaped(text).replace("[", "\\[")
+
+
+def readable(text: str) -> str:
+    """A text of several lines without other control characters."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+class SuggestingGroup(click.Group):
+    """A group that says which of its commands a misspelt name is near to."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (ctx.resilient_parsing or name.startswith("-")) and self.get_command(ctx, name) is None:
+            ctx.fail(f"No such command '{name}'.{did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)

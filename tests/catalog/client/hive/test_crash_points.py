@@ -1,0 +1,139 @@
+"""Whatever changes a catalog over a metastore may be killed before any of its calls, to the disk or to the server: the
+next process sees the tables of before or of after, can repeat the call, write and create tables anew.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption
+from tests.catalog.client.hive.crash_points import SCHEMA, Operation, World, new_table, new_world, run_campaign
+from tests.storage.version.crash_points import NAME, put, unsynced
+from tests.support.shares import LONG
+from tests.support.tally import Tally
+
+OTHER = "d.other"
+PARTITIONED = {"metastore.partitioned-table": "true"}
+IN_PROPERTIES = {"location-in-properties": "true"}
+STEP = 1 if LONG else 24
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A server for all campaigns."""
+    with new_world(tmp_path_factory.mktemp("crashes")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsynced(monkeypatch)
+
+
+def history(catalog: HiveCatalog) -> None:
+    put(new_table(catalog), 1, 2)
+
+
+def partitioned(catalog: HiveCatalog) -> None:
+    put(new_table(catalog, **PARTITIONED), 1, 2)
+
+
+def with_branch(catalog: HiveCatalog) -> None:
+    """A branch from a tag that has gone on by one snapshot, while the table went on by two."""
+    table = new_table(catalog)
+    put(table, 1, 2)
+    table.create_tag("early", 2)
+    put(table, 3, 4)
+    table.create_branch("work", "early")
+    put(table.branch("work"), 33)
+
+
+def external(catalog: HiveCatalog) -> None:
+    put(new_table(catalog, path=f"{catalog.warehouse}/elsewhere"), 1)
+
+
+def two_tables(catalog: HiveCatalog) -> None:
+    history(catalog)
+    put(new_table(catalog, OTHER), 1)
+
+
+def forgotten(catalog: HiveCatalog) -> None:
+    """A table whose entry is gone."""
+    partitioned(catalog)
+    catalog.client.drop_table("d", "t", delete_data=False)
+
+
+def another_database(catalog: HiveCatalog) -> None:
+    catalog.create_database("e")
+    partitioned(catalog)
+
+
+ROWS = pa.table({"id": [1], "v": [9]}, schema=SCHEMA)
+
+OPERATIONS: dict[str, Operation] = {
+    "create_table": Operation(act=lambda c: new_table(c)),
+    "create_table, partitioned": Operation(act=lambda c: new_table(c, **PARTITIONED)),
+    "create_table, external": Operation(act=lambda c: new_table(c, path=f"{c.warehouse}/elsewhere"), names=(NAME,)),
+    "create_table_as": Operation(
+        act=lambda c: c.create_table_as(NAME, ROWS, primary_keys=["id"], options={"bucket": "1"})
+    ),
+    "replace_table": Operation(
+        prepare=history,
+        act=lambda c: c.replace_table(NAME, ROWS, ROWS, primary_keys=["id"], options={"bucket": "1"}),
+        repeated_is_more=True,
+    ),
+    "drop_table": Operation(prepare=with_branch, act=lambda c: c.drop_table(NAME)),
+    "drop_table, partitioned": Operation(prepare=partitioned, act=lambda c: c.drop_table(NAME)),
+    "drop_table, external": Operation(prepare=external, act=lambda c: c.drop_table(NAME), names=(OTHER,)),
+    "rename_table": Operation(prepare=with_branch, act=lambda c: c.rename_table(NAME, OTHER)),
+    "rename_table to another database": Operation(
+        prepare=another_database, act=lambda c: c.rename_table(NAME, "e.other"), names=(NAME, "e.other")
+    ),
+    "rename_table that the metastore does not move": Operation(
+        prepare=partitioned, act=lambda c: c.rename_table(NAME, OTHER), options={**IN_PROPERTIES, "warehouse": "far"}
+    ),
+    "rename_table with its location in the properties": Operation(
+        prepare=partitioned, act=lambda c: c.rename_table(NAME, OTHER), options=IN_PROPERTIES
+    ),
+    "rename_table, external": Operation(prepare=external, act=lambda c: c.rename_table(NAME, OTHER)),
+    "alter_table, a column": Operation(
+        prepare=partitioned, act=lambda c: c.alter_table(NAME, AddColumn("w", AtomicType(TypeRoot.INT)))
+    ),
+    "alter_table, an option": Operation(
+        prepare=history,
+        act=lambda c: c.alter_table(NAME, SetOption("snapshot.num-retained.max", "50")),
+        repeated_is_more=True,
+    ),
+    "create_database": Operation(act=lambda c: c.create_database("e"), names=("e.t",)),
+    "alter_database": Operation(act=lambda c: c.alter_database("d", {"a": "1"})),
+    "drop_database": Operation(
+        prepare=history, act=lambda c: c.drop_database("d", ignore_if_not_exists=True, cascade=True), names=(NAME,)
+    ),
+    "upsert": Operation(prepare=history, act=lambda c: put(c.get_table(NAME), 6), repeated_is_more=True),
+    "upsert into new partitions": Operation(
+        prepare=partitioned, act=lambda c: put(c.get_table(NAME), 6), repeated_is_more=True
+    ),
+    "overwrite": Operation(prepare=partitioned, act=lambda c: c.get_table(NAME).overwrite(ROWS), repeated_is_more=True),
+    "compact": Operation(prepare=partitioned, act=lambda c: c.get_table(NAME).compact()),
+    "create_partitions": Operation(prepare=partitioned, act=lambda c: c.create_partitions(NAME, [{"v": "50"}])),
+    "drop_partitions": Operation(
+        prepare=partitioned, act=lambda c: c.drop_partitions(NAME, [{"v": "1"}]), repeated_is_more=True
+    ),
+    "create_tag": Operation(prepare=history, act=lambda c: c.create_tag(NAME, "new", 1)),
+    "create_branch": Operation(prepare=history, act=lambda c: c.create_branch(NAME, "new")),
+    "rollback_to": Operation(prepare=history, act=lambda c: c.rollback_to(NAME, 1)),
+    "fast_forward": Operation(prepare=with_branch, act=lambda c: c.fast_forward(NAME, "work")),
+    "repair_table": Operation(prepare=forgotten, act=lambda c: c.repair_table(NAME)),
+    "repair_catalog": Operation(prepare=forgotten, act=lambda c: c.repair_catalog()),
+}
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_killed_change_of_a_catalog_is_none_or_whole(name: str, world: World, tally: Tally) -> None:
+    campaign = run_campaign(world, OPERATIONS[name], step=STEP)
+    tally("crash points of changes of a Hive catalog", campaign.points)
+    assert not campaign.failures, "\n".join(campaign.failures[:5])

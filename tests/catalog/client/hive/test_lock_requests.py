@@ -1,0 +1,156 @@
+"""The lock of a table where the metastore answers at once, as Hive's does: requests are withdrawn and made again."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from interbed.catalog.client.errors import CatalogError, LockError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.locking import lock as lock_module
+from interbed.catalog.client.hive.locking.lock import REFUSALS_MAX, UNLOCKS, HiveCatalogLock
+from interbed.thrift_idl.hive_metastore.ttypes import LockType
+from tests.support.servers.metastore import lock_component, lock_request
+
+EXCLUSIVE = lock_request(lock_component(LockType.EXCLUSIVE, "shop", "t"))
+WAIT_SECONDS_MAX = 60.0
+
+
+class ImpatientMetastoreClient(HiveMetastoreClient):
+    """A client of a metastore that does not wait; it counts the calls.
+
+    `refused_requests` requests and `refused_unlocks` unlocks fail and change nothing; `lost_unlocks` succeed and change
+    nothing.
+    """
+
+    def __init__(self, uri: str, *, refused_requests: int = 0, refused_unlocks: int = 0, lost_unlocks: int = 0) -> None:
+        super().__init__(uri)
+        self.requests: list[int] = []
+        self.checks: list[int] = []
+        self._refused_requests = refused_requests
+        self._refused_unlocks = refused_unlocks
+        self._lost_unlocks = lost_unlocks
+
+    def lock_wait_seconds(self) -> float:
+        """No wait."""
+        return 0.0
+
+    def lock(self, request: Any) -> Any:
+        """Ask for a lock."""
+        if self._refused_requests:
+            self._refused_requests -= 1
+            raise CatalogError("a deadlock in the metastore's database")
+        response = super().lock(request)
+        self.requests.append(response.lockid)
+        return response
+
+    def check_lock(self, lock_id: int) -> Any:
+        """Check a lock."""
+        self.checks.append(lock_id)
+        return super().check_lock(lock_id)
+
+    def unlock(self, lock_id: int) -> None:
+        """Release a lock."""
+        if self._refused_unlocks:
+            self._refused_unlocks -= 1
+            raise CatalogError("a deadlock in the metastore's database")
+        if self._lost_unlocks:
+            self._lost_unlocks -= 1
+            return
+        super().unlock(lock_id)
+
+
+@pytest.fixture
+def holder(server: str) -> Iterator[HiveMetastoreClient]:
+    """Another client, whose locks are gone afterwards."""
+    with HiveMetastoreClient(server) as client:
+        yield client
+        assert client.show_locks() == []
+
+
+def until(condition: Any) -> None:
+    """Wait for a condition, a bounded time."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def table_lock(client: HiveMetastoreClient, **options: float) -> HiveCatalogLock:
+    return HiveCatalogLock(
+        client, "shop", "t", **{"check_max_sleep_seconds": 0.01, "acquire_timeout_seconds": WAIT_SECONDS_MAX, **options}
+    )
+
+
+def test_a_request_that_waits_is_withdrawn_and_made_again(server: str, holder: HiveMetastoreClient) -> None:
+    held = holder.lock(EXCLUSIVE)
+    with ImpatientMetastoreClient(server) as client, ThreadPoolExecutor(1) as pool:
+        lock = table_lock(client)
+        waiting = pool.submit(lock.acquire)
+        until(lambda: len(client.requests) >= 3)
+        assert len(holder.show_locks()) <= 2
+        holder.unlock(held.lockid)
+        waiting.result(timeout=WAIT_SECONDS_MAX)
+        lock.ensure_held()
+        assert [each.lockid for each in holder.show_locks()] == client.requests[-1:]
+        assert client.checks == []
+        lock.release()
+
+
+def test_a_request_stays_in_the_queue_after_a_while(
+    server: str, holder: HiveMetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_module, "REQUEST_SECONDS_MAX", 0.0)
+    held = holder.lock(EXCLUSIVE)
+    with ImpatientMetastoreClient(server) as client, ThreadPoolExecutor(1) as pool:
+        lock = table_lock(client)
+        waiting = pool.submit(lock.acquire)
+        until(lambda: len(client.checks) >= 3)
+        holder.unlock(held.lockid)
+        waiting.result(timeout=WAIT_SECONDS_MAX)
+        assert len(client.requests) == 1
+        assert set(client.checks) == set(client.requests)
+        lock.release()
+
+
+def test_a_request_that_cannot_be_withdrawn_stays_in_the_queue(server: str, holder: HiveMetastoreClient) -> None:
+    held = holder.lock(EXCLUSIVE)
+    with (
+        ImpatientMetastoreClient(server, refused_unlocks=REFUSALS_MAX + 1) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lock = table_lock(client)
+        waiting = pool.submit(lock.acquire)
+        until(lambda: client.checks)
+        holder.unlock(held.lockid)
+        waiting.result(timeout=WAIT_SECONDS_MAX)
+        assert len(client.requests) == 1
+        lock.release()
+
+
+def test_an_unlock_that_the_metastore_lost_is_sent_again(server: str, holder: HiveMetastoreClient) -> None:
+    held = holder.lock(EXCLUSIVE)
+    with ImpatientMetastoreClient(server, lost_unlocks=UNLOCKS - 1) as client, ThreadPoolExecutor(1) as pool:
+        lock = table_lock(client)
+        waiting = pool.submit(lock.acquire)
+        until(lambda: len(client.requests) >= 2)
+        holder.unlock(held.lockid)
+        waiting.result(timeout=WAIT_SECONDS_MAX)
+        lock.release()
+
+
+def test_a_request_that_was_refused_and_not_entered_is_made_again(server: str, holder: HiveMetastoreClient) -> None:
+    with ImpatientMetastoreClient(server, refused_requests=2) as client, table_lock(client) as lock:
+        lock.ensure_held()
+        assert len(holder.show_locks()) == 1
+
+
+def test_who_gives_up_leaves_no_request(server: str, holder: HiveMetastoreClient) -> None:
+    held = holder.lock(EXCLUSIVE)
+    with ImpatientMetastoreClient(server) as client:
+        with pytest.raises(LockError, match=rf"shop\.t within 0\.2 s: lock {held.lockid} is held by tester on here"):
+            table_lock(client, acquire_timeout_seconds=0.2).acquire()
+        assert len(client.requests) >= 2
+    assert [each.lockid for each in holder.show_locks()] == [held.lockid]
+    holder.unlock(held.lockid)

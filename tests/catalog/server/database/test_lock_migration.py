@@ -1,0 +1,83 @@
+"""Locks that are held go through the migration to one row each, and back."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import inspect, text
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
+from interbed.catalog.server.service.locks import LockService
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
+    """An empty database of the current version."""
+    opened = SqlStore(database_url)
+    try:
+        schema.upgrade(opened.engine)
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlStore) -> None:
+    locks = LockService(store)
+    whole = LockComponent(type=LockType.SHARED_WRITE, level=LockLevel.DB, database="a")
+    table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t", operation=2)
+    part = LockComponent(type=LockType.EXCL_WRITE, level=LockLevel.PARTITION, database="b", table="t", partition="p=1")
+    for components in ((whole,), (table,), (table, part), (part,)):
+        locks.lock(LockRequest(components=components, user="u", host="h", agent="x"))
+    before = locks.show()
+    with store.engine.connect() as connection:
+        names = connection.execute(text("SELECT id, database_name, table_name FROM locks ORDER BY id")).all()
+    assert [tuple(row[1:]) for row in names] == [("a", None), ("a", "t"), (None, None), ("b", "t")]
+    schema.downgrade(store.engine, "0003")
+    with store.engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM lock_components")).scalar() == 5
+    schema.upgrade(store.engine)
+    assert locks.show() == before
+    with store.engine.connect() as connection:
+        assert connection.execute(text("SELECT id, database_name, table_name FROM locks ORDER BY id")).all() == names
+
+
+def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_again(store: SqlStore) -> None:
+    now = 1_000.0
+    locks = LockService(store, lease_seconds=300, disconnect_seconds=5, clock=lambda: now)
+    table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t")
+    request = LockRequest(components=(table,), user="u", host="h", agent="x")
+    held = locks.lock(request, process=locks.mark).id
+    waits = locks.lock(request, process=locks.mark).id
+    locks.disconnect([waits])
+
+    schema.downgrade(store.engine, "0007")
+    columns = {column["name"] for column in inspect(store.engine).get_columns("locks")}
+    assert "id" in columns
+    assert not columns & {"processes", "orphaned_at_ms"}
+    with store.engine.begin() as connection:
+        assert connection.execute(text("SELECT id FROM locks ORDER BY id")).scalars().all() == [held, waits]
+
+    schema.upgrade(store.engine)
+    assert schema.is_current(store.engine)
+    found = [lock for lock, _ in locks.show()]
+    assert [lock.id for lock in found] == [held, waits]
+    assert [lock.request for lock in found] == [request, request]
+    assert [(lock.processes, lock.orphaned_at_ms) for lock in found] == [("", None), ("", None)]
+
+    # Of no lock a connection is known: the lease decides, and not the time since a connection broke.
+    now += 100
+    locks.disconnect([held, waits])
+    now += 100
+    assert locks.expire() == 0
+    # From its next call on a client's connection counts.
+    locks.heartbeat(held, process=locks.mark)
+    locks.disconnect([held])
+    assert [lock.orphaned_at_ms for lock, _ in locks.show()] == [1_200_000, None]
+    now += 6
+    assert locks.expire() == 1
+    assert locks.check_lock(waits, process=locks.mark).state == LockState.ACQUIRED
+    # The lease of the other one was not renewed by the migration.
+    now += 301
+    assert locks.expire() == 1
+    assert locks.show() == []

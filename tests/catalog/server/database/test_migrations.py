@@ -1,0 +1,120 @@
+"""The database's schema: up, down, and equal to the models, on SQLite and PostgreSQL."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.engine import DatabaseError
+from interbed.catalog.server.database.models import Base
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.service import Metastore
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
+    """A store on an empty database."""
+    opened = SqlStore(database_url)
+    yield opened
+    opened.close()
+
+
+def test_migrations_make_exactly_the_models(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    with store.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+    assert differences == []
+
+
+def test_no_migration_depends_on_code_that_changes() -> None:
+    directory = Path(__file__).parents[4] / "alembic"
+    versions = list((directory / "versions").glob("*.py"))
+    assert len(versions) >= 10
+    # What several of them share is beside them, and is frozen as they are.
+    for file in (*versions, *directory.glob("places_of_*.py")):
+        found = re.search(r"^\s*(from|import) interbed\b(?!\.migrations\b)", file.read_text(), re.MULTILINE)
+        assert not found, file.name
+
+
+def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Path) -> None:
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    columns = (MetastoreColumn(name="id", type="int"),)
+    metastore.tables.create(MetastoreTable(database="default", name="t", storage=StorageDescriptor(columns=columns)))
+    schema.downgrade(store.engine, "base")
+    assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
+    schema.upgrade(store.engine)
+    metastore.databases.bootstrap()
+    assert metastore.tables.names("hive", "default") == []
+
+
+def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore, tmp_path: Path) -> None:
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    columns = (MetastoreColumn(name="id", type="int"),)
+    long_name = "t" * 256
+    location = f"file:{tmp_path / 'elsewhere'}"
+    table = MetastoreTable(
+        database="default",
+        name=long_name,
+        table_type="EXTERNAL_TABLE",
+        parameters={"EXTERNAL": "TRUE"},
+        storage=StorageDescriptor(columns=columns, location=location),
+    )
+    metastore.tables.create(table)
+    with pytest.raises(DatabaseError, match="have more than 128 characters; rename or drop them first"):
+        schema.downgrade(store.engine, "0004")
+    assert metastore.tables.names("hive", "default") == [long_name]
+    metastore.tables.drop("hive", "default", long_name, delete_data=False)
+    schema.downgrade(store.engine, "0004")
+    assert not schema.is_current(store.engine)
+    schema.upgrade(store.engine)
+    assert schema.is_current(store.engine)
+
+
+def test_an_up_to_date_database_is_left_alone(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    first = schema.current_revision(store.engine)
+    schema.upgrade(store.engine)
+    assert schema.current_revision(store.engine) == first is not None
+    assert schema.is_current(store.engine)
+
+
+def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlStore) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations_directory()))
+    assert schema.latest_revision() == ScriptDirectory.from_config(config).get_current_head()
+    assert schema.current_revision(store.engine) is None
+    assert not schema.is_current(store.engine)
+
+
+def test_the_database_of_a_newer_interbed_is_refused(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseError, match="does not fit this version of interbed"):
+        schema.upgrade(store.engine)
+
+
+def test_sqlite_is_durable_before_it_answers(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    store.close()
+
+
+def test_migrations_are_no_package_that_hides_the_library() -> None:
+    assert not (schema.migrations_directory() / "__init__.py").exists()
+    assert (schema.migrations_directory() / "env.py").is_file()

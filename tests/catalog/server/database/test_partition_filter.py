@@ -1,0 +1,271 @@
+"""Filters in SQL select what the same filters select when they are worked out value by value in Python, on SQLite and
+on PostgreSQL, for random tables, values and filters.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.service import Metastore
+from tests.support.examples import examples
+from tests.support.servers.metastore import BACKENDS, new_database
+
+DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+# The fifth and sixth key have no column of their own.
+KEYS = tuple(
+    MetastoreColumn(name=name, type=kind)
+    for name, kind in (
+        ("t", "string"),
+        ("n", "bigint"),
+        ("d", "date"),
+        ("u", "varchar(20)"),
+        ("w", "string"),
+        ("m", "int"),
+    )
+)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+    """A metastore on each kind of database."""
+    directory: Path = tmp_path_factory.mktemp(request.param)
+    if request.param == "sqlite":
+        store = SqlStore(f"sqlite:///{directory / 'metastore.db'}")
+    else:
+        store = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+    schema.upgrade(store.engine)
+    made = Metastore(store, f"file:{directory / 'warehouse'}")
+    made.databases.bootstrap()
+    yield made
+    store.close()
+
+
+texts = st.one_of(
+    st.sampled_from(
+        ["a", "b", "ab", "a%b", "a_b", "A", "ä", "a'b", 'a"b', "a\\b", "[a]", "*", "日本", "a.b", "_", DEFAULT]
+    ),
+    # No partition has a value with controls but those that Hive escapes.
+    st.text(
+        st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], include_characters="\n\t\x1b\x7f"),
+        min_size=1,
+        max_size=4,
+    ),
+)
+numbers = st.one_of(st.sampled_from(["0", "7", "007", "-3", "10", "x", DEFAULT]), st.integers(-99, 99).map(str))
+dates = st.one_of(
+    st.dates(date(2023, 12, 30), date(2024, 1, 3)).map(str), st.sampled_from(["2024-1-1", "soon", DEFAULT])
+)
+rows = st.lists(
+    st.tuples(texts, numbers, dates, texts, texts, numbers), min_size=1, max_size=12, unique_by=lambda row: row
+)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A filter as text, and as three-valued logic on a row: None is unknown."""
+
+    text: str
+    holds: Callable[[Sequence[str]], bool | None]
+
+
+def quoted(value: str) -> str | None:
+    """The value as a literal, or None: a backslash before the closing quote cannot be written."""
+    if value.endswith("\\") or ("\\" in value and ('"' in value or "'" in value)):
+        return None
+    return f'"{value}"' if '"' not in value else f"'{value}'" if "'" not in value else None
+
+
+def typed(position: int, value: str) -> Any:
+    """The row's value as its type has it; None if it has none."""
+    kind = KEYS[position].type
+    if kind in ("bigint", "int"):
+        return int(value) if re.fullmatch("-?[0-9]+", value) else None
+    if kind == "date":
+        match = re.fullmatch(r"(\d+)-(\d+)-(\d+)", value)
+        return date(int(match[1]), int(match[2]), int(match[3])) if match else None
+    return value
+
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def known(position: int, test: Callable[[Any], bool]) -> Callable[[Sequence[str]], bool | None]:
+    """The test on a row's value, unknown without one."""
+
+    def holds(row: Sequence[str]) -> bool | None:
+        value = typed(position, row[position])
+        return None if value is None else test(value)
+
+    return holds
+
+
+@st.composite
+def literals(draw: st.DrawFn, position: int) -> tuple[str, Any]:
+    """A literal and its value."""
+    kind = KEYS[position].type
+    if kind in ("bigint", "int"):
+        number = draw(st.integers(-12, 12))
+        return draw(st.sampled_from([f"{number}", f"'{number}'"])), number
+    if kind == "date":
+        day = draw(st.dates(date(2023, 12, 30), date(2024, 1, 3)))
+        return draw(st.sampled_from([f"{day}", f"'{day}'", f"DATE '{day}'"])), day
+    value = draw(texts.filter(lambda text: quoted(text) is not None and "\\" not in text))
+    return str(quoted(value)), value
+
+
+@st.composite
+def clauses(draw: st.DrawFn) -> Clause:
+    """One comparison."""
+    position = draw(st.integers(0, len(KEYS) - 1))
+    key = KEYS[position].name
+    kind = draw(st.sampled_from(["compared", "mirrored", "between", "in", "like", "default"]))
+    is_text = KEYS[position].type not in ("bigint", "int", "date")
+    if kind == "like" and is_text:
+        return draw(likes(position))
+    if kind == "default" and not is_text:
+        operator = draw(st.sampled_from(["=", "!="]))
+        absent = known(position, lambda value: True)
+        return Clause(f"{key} {operator} '{DEFAULT}'", lambda row: (absent(row) is None) == (operator == "="))
+    if kind == "between":
+        (low_text, low), (high_text, high) = draw(literals(position)), draw(literals(position))
+        negated = draw(st.booleans())
+        text = f"{key} {'not ' if negated else ''}between {low_text} and {high_text}"
+        return Clause(text, known(position, lambda value: (low <= value <= high) != negated))
+    if kind == "in":
+        chosen = draw(st.lists(literals(position), min_size=1, max_size=4))
+        negated = draw(st.booleans())
+        values = [value for _, value in chosen]
+        text = f"({key}) {'not ' if negated else ''}in ({', '.join(text for text, _ in chosen)})"
+        return Clause(text, known(position, lambda value: (value in values) != negated))
+    operator = draw(st.sampled_from(sorted(OPERATORS)))
+    literal, operand = draw(literals(position))
+    if kind == "mirrored":
+        other = MIRRORED.get(operator, operator)
+        return Clause(f"{literal} {operator} {key}", known(position, lambda value: OPERATORS[other](value, operand)))
+    return Clause(f"{key} {operator} {literal}", known(position, lambda value: OPERATORS[operator](value, operand)))
+
+
+@st.composite
+def likes(draw: st.DrawFn, position: int) -> Clause:
+    """A pattern."""
+    parts = draw(
+        st.lists(st.sampled_from(["a", "b", "%", "_", ".*", "A", "ä", "[a", "*", "?", r"\%", r"\_", "."]), max_size=5)
+    )
+    expression = ""
+    for part in parts:
+        expression += {"%": ".*", ".*": ".*", "_": ".", r"\%": "%", r"\_": "_"}.get(part) or re.escape(part)
+    negated = draw(st.booleans())
+    # A dot and a star that meet are the older way to write "any text".
+    pattern = re.compile(expression.replace(r"\.\*", ".*"), re.DOTALL)
+    text = f"{KEYS[position].name} {'not ' if negated else ''}like '{''.join(parts)}'"
+    return Clause(text, known(position, lambda value: (pattern.fullmatch(value) is not None) != negated))
+
+
+def conjunction(parts: list[Clause]) -> Clause:
+    """All of them."""
+
+    def holds(row: Sequence[str]) -> bool | None:
+        found = [part.holds(row) for part in parts]
+        return False if False in found else None if None in found else True
+
+    return Clause(" and ".join(f"({part.text})" for part in parts), holds)
+
+
+def disjunction(parts: list[Clause]) -> Clause:
+    """Any of them."""
+
+    def holds(row: Sequence[str]) -> bool | None:
+        found = [part.holds(row) for part in parts]
+        return True if True in found else None if None in found else False
+
+    return Clause(" or ".join(f"({part.text})" for part in parts), holds)
+
+
+def negation(part: Clause) -> Clause:
+    """What is surely not so."""
+
+    def holds(row: Sequence[str]) -> bool | None:
+        found = part.holds(row)
+        return None if found is None else not found
+
+    return Clause(f"not ({part.text})", holds)
+
+
+filters = st.recursive(
+    clauses(),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(conjunction),
+        st.lists(inner, min_size=2, max_size=3).map(disjunction),
+        inner.map(negation),
+    ),
+    max_leaves=5,
+)
+
+_tables = iter(range(1_000_000))
+
+
+def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, str, str]:
+    """A new table with these partitions."""
+    name = f"t{next(_tables)}"
+    metastore.tables.create(
+        MetastoreTable(database="default", name=name, partition_keys=KEYS, table_type="VIRTUAL_VIEW")
+    )
+    key = ("hive", "default", name)
+    storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
+    metastore.partitions.add(key, [MetastorePartition(values=tuple(row), storage=storage) for row in values])
+    return key
+
+
+@settings(
+    max_examples=examples(30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(values=rows, chosen=st.lists(filters, min_size=1, max_size=12))
+def test_sql_selects_what_python_selects(
+    metastore: Metastore, values: list[tuple[str, ...]], chosen: list[Clause]
+) -> None:
+    key = filled(metastore, values)
+    for clause in chosen:
+        expected = [row for row in values if clause.holds(row)]
+        names = sorted(partition_name(KEYS, row) for row in expected)
+        assert metastore.partitions.names_filter(key, clause.text) == names, clause.text
+        assert metastore.partitions.count_filter(key, clause.text) == len(names)
+        selected = metastore.partitions.select_filter(key, clause.text)[1]
+        assert sorted(each.values for each in selected) == sorted(expected)
+        assert metastore.partitions.names_filter(key, clause.text, 2) == names[:2]
+
+
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=rows, data=st.data())
+def test_partial_values_select_exactly_those(
+    metastore: Metastore, values: list[tuple[str, ...]], data: st.DataObject
+) -> None:
+    key = filled(metastore, values)
+    chosen = list(data.draw(st.sampled_from(values)))
+    for position in range(len(chosen)):
+        if data.draw(st.booleans()):
+            chosen[position] = ""
+    wanted = chosen[: data.draw(st.integers(1, len(chosen)))]
+    expected = [row for row in values if all(want in ("", value) for want, value in zip(wanted, row, strict=False))]
+    assert metastore.partitions.names_partial(key, wanted) == sorted(partition_name(KEYS, row) for row in expected)

@@ -1,0 +1,209 @@
+"""Moving in from Hive's own metastore: all arrives as it was, nothing is touched, and a killed import goes on."""
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from hmsclient import hmsclient
+
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from tests.catalog.server.migration.commands import command, run, run_json
+from tests.catalog.server.migration.filled import (
+    LONG_NAME,
+    PARTITIONS,
+    fill,
+    fill_constraints,
+    fill_partitions,
+    fill_statistics,
+)
+from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
+from tests.support.servers.metastore import foreign_client, metastore_under_test
+
+MANY = 600
+PLAIN = 40
+KILLS = 3
+DEADLINE_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMetastore]:
+    """Hive's metastore 2.3.10, filled."""
+    directory = tmp_path_factory.mktemp("java")
+    with running_java_metastore(directory=directory, java_options=QUICK_START) as running:
+        with foreign(running) as client:
+            fill(client, directory, plain_tables=PLAIN)
+            fill_partitions(client, MANY)
+            fill_statistics(client)
+            fill_constraints(client)
+        yield running
+
+
+@contextmanager
+def foreign(java: JavaMetastore) -> Iterator[hmsclient.HMSClient]:
+    """hmsclient on the Java metastore."""
+    with foreign_client(int(java.uri.rpartition(":")[2])) as client:
+        yield client
+
+
+def test_an_import_from_java_brings_everything_and_touches_no_directory(java: JavaMetastore, tmp_path: Path) -> None:
+    before = _tree(java.warehouse.parent)
+    db = f"sqlite:///{tmp_path / 'm.db'}"
+    dry = run_json("import", "--from", java.uri, "--db", db, "--dry-run")
+    assert not list(tmp_path.iterdir())
+    told = run_json("import", "--from", java.uri, "--db", db)
+    assert told["counts"] == dry["counts"]
+    assert told["failures"] == []
+    assert told["counts"] == {
+        "database": {"copied": 3},
+        "function": {"copied": 2},
+        "table": {"copied": PLAIN + 5},
+        "table statistics": {"copied": 2},
+        "partition": {"copied": len(PARTITIONS) + MANY},
+        "partition statistics": {"copied": 4},
+        "constraint": {"copied": 2},
+    }
+    compared = run_json("verify", "--from", java.uri, "--to", db)
+    assert compared["differences"] == []
+    assert compared["compared"]["partition"] == len(PARTITIONS) + MANY
+    assert _tree(java.warehouse.parent) == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"m.db", "m.db-shm", "m.db-wal"}
+
+
+def test_clients_see_what_was_imported_as_the_java_metastore_shows_it(java: JavaMetastore, tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'm.db'}"
+    run("import", "--from", java.uri, "--db", db, "--include", "shop", "--exclude", "shop.many|plain_*")
+    with (
+        metastore_under_test(db, tmp_path) as ours,
+        foreign(java) as theirs,
+        foreign_client(ours.port) as client,
+    ):
+        assert client.get_all_databases() == ["default", "shop"]
+        names = ["bucketed", "few", LONG_NAME, "orders"]
+        assert client.get_all_tables("shop") == names
+        for name in names:
+            left, right = theirs.get_table("shop", name), client.get_table("shop", name)
+            assert (left.createTime, left.owner, left.tableType) == (right.createTime, right.owner, right.tableType)
+            assert left.parameters == right.parameters
+            assert left.sd.location == right.sd.location
+            assert left.sd.cols == right.sd.cols
+            assert left.viewExpandedText == right.viewExpandedText
+        assert client.get_partition_names("shop", "orders", -1) == theirs.get_partition_names("shop", "orders", -1)
+        for number, value in enumerate(PARTITIONS):
+            left = theirs.get_partition("shop", "orders", [value, str(number)])
+            right = client.get_partition("shop", "orders", [value, str(number)])
+            assert (left.parameters, left.sd.location, left.createTime) == (
+                right.parameters,
+                right.sd.location,
+                right.createTime,
+            )
+        assert client.get_function("shop", "plus_one").className == "org.example.plus_one"
+
+
+def test_an_import_that_is_killed_again_and_again_goes_on_where_it_ended(java: JavaMetastore, tmp_path: Path) -> None:
+    file = tmp_path / "m.db"
+    killed = 0
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        present = _rows(file)
+        process = subprocess.Popen(
+            command("import", "--from", java.uri, "--db", f"sqlite:///{file}", "--resume"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        # It is killed as soon as something new has arrived: no two of its lives end at the same place. The last one
+        # may finish.
+        while killed < KILLS and process.poll() is None and _rows(file) <= present and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if killed < KILLS:
+            process.kill()
+        if process.wait(timeout=DEADLINE_SECONDS) == 0:
+            break
+        killed += 1
+    assert killed == KILLS
+    compared = run_json("verify", "--from", java.uri, "--to", f"sqlite:///{file}")
+    assert compared["differences"] == []
+
+
+def test_a_source_that_changes_is_told_of_and_brought_up_to_date(java: JavaMetastore, tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'm.db'}"
+    few = ("--exclude", "shop.plain_*|many")
+    run("import", "--from", java.uri, "--db", db, *few)
+    with foreign(java) as client:
+        changed = client.get_table("shop", LONG_NAME)
+        changed.parameters["new"] = "value"
+        changed.sd.cols[0].type = "bigint"
+        client.alter_table("shop", LONG_NAME, changed)
+        partition = client.get_partition("shop", "orders", [PARTITIONS[0], "0"])
+        partition.parameters["odd"] = "changed"
+        client.alter_partition("shop", "orders", partition)
+    differences = run_json("verify", "--from", java.uri, "--to", db, *few, code=1)["differences"]
+    assert {(each["object"], each["field"]) for each in differences} >= {
+        (f"shop.{LONG_NAME}", "parameters.new"),
+        (f"shop.{LONG_NAME}", "sd.cols[0].type"),
+        ("shop.orders/dt=2024-01-01/n=0", "parameters.odd"),
+    }
+    printed = run("verify", "--from", java.uri, "--to", db, *few, code=1)
+    assert f'table shop.{LONG_NAME} sd.cols[0].type: "bigint" | "int"' in printed
+    reported = run_json("import", "--from", java.uri, "--db", db, *few, "--resume", "--changed", "report")
+    assert reported["counts"]["table"]["different"] == 1
+    updated = run_json("import", "--from", java.uri, "--db", db, *few, "--resume")
+    assert updated["counts"]["table"]["updated"] == 1
+    assert updated["counts"]["partition"]["updated"] == 1
+    assert "no differences" in run("verify", "--from", java.uri, "--to", db, *few)
+
+
+# In each run a server's own export moves in.
+@pytest.mark.long
+def test_an_export_of_a_java_metastore_moves_in_as_well(java: JavaMetastore, tmp_path: Path) -> None:
+    lines = run("export", "--from", java.uri, "--exclude", "shop.many")
+    file = tmp_path / "export.jsonl"
+    file.write_text(lines)
+    db = f"sqlite:///{tmp_path / 'm.db'}"
+    run("import", "--from", file, "--db", db)
+    assert "no differences" in run("verify", "--from", java.uri, "--to", db, "--exclude", "shop.many")
+    assert "no differences" in run("verify", "--from", file, "--to", db)
+
+
+def test_servers_on_the_target_see_what_is_imported_at_once(java: JavaMetastore, tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'm.db'}"
+    with metastore_under_test(db, tmp_path) as ours, HiveMetastoreClient(ours.uri) as client:
+        assert client.get_all_databases() == ["default"]
+        run("import", "--from", java.uri, "--db", db, "--include", "shop.plain_00000|few")
+        assert client.get_all_tables("shop") == ["few", "plain_00000"]
+        assert "turn" not in client.get_table("shop", "plain_00000").parameters
+        with foreign(java) as theirs:
+            changed = theirs.get_table("shop", "plain_00000")
+            changed.parameters["turn"] = "2"
+            theirs.alter_table("shop", "plain_00000", changed)
+        run("import", "--from", java.uri, "--db", db, "--include", "shop.plain_00000|few", "--resume")
+        assert client.get_table("shop", "plain_00000").parameters["turn"] == "2"
+
+
+def _tree(directory: Path) -> dict[str, float]:
+    """Every path below the warehouse with its time of modification; the metastore's own files are not of interest."""
+    own = ("derby", "conf", "java-metastore.log")
+    return {
+        str(path): path.stat().st_mtime
+        for path in directory.rglob("*")
+        if not path.relative_to(directory).parts[0].startswith(own)
+    }
+
+
+def _rows(file: Path) -> int:
+    """How many tables and partitions have arrived."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
+        try:
+            return int(
+                connection.execute(
+                    "SELECT (SELECT count(*) FROM tables) + (SELECT count(*) FROM partitions)"
+                ).fetchone()[0]
+            )
+        except sqlite3.OperationalError:
+            # The tables are not made yet.
+            return 0

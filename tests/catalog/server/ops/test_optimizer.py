@@ -1,0 +1,129 @@
+"""The optimizer beside a server: its process is kept alive, and ends with the server. The program is a stand-in."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from interbed.catalog.server.ops.optimizer import DATABASE_VARIABLE, OptimizerBeside
+from interbed.catalog.server.process.command import server
+from interbed.catalog.server.settings import ServerSettings, ServerSettingsError, load
+from interbed.catalog.server.threads import ThreadDeaths
+
+SECONDS_MAX = 60
+
+PROGRAM = f"""
+import os, sys
+with open(sys.argv[1], "w") as out:
+    print(os.getpid(), os.environ["{DATABASE_VARIABLE}"], *sys.argv[2:], file=out)
+sys.stdin.read()
+with open(sys.argv[1], "w") as out:
+    print(os.getpid(), "ended", file=out)
+"""
+
+
+class Pipe:
+    """A named pipe on which the program says how it was started."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        # Open for writing as well, so that it does not end between two programs.
+        self._file = os.open(path, os.O_RDWR)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._file, selectors.EVENT_READ)
+
+    def line(self) -> tuple[int, str]:
+        """The process that says the next line, and the line."""
+        assert self._selector.select(SECONDS_MAX), "the program said nothing"
+        pid, _, text = os.read(self._file, 4096).decode().partition(" ")
+        return int(pid), text.rstrip("\n")
+
+    def close(self) -> None:
+        self._selector.close()
+        os.close(self._file)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "said")
+    yield made
+    made.close()
+
+
+def beside(
+    pipe: Pipe, settings: ServerSettings, address: tuple[str, int] = ("127.0.0.1", 9083), program: str = PROGRAM
+) -> OptimizerBeside:
+    command = (sys.executable, "-c", program, str(pipe.path))
+    return OptimizerBeside(settings, address, ThreadDeaths(), command=command)
+
+
+def test_it_is_told_where_the_server_and_its_database_are(pipe: Pipe) -> None:
+    settings = ServerSettings(db="sqlite:///m.db", optimizer="on", optimizer_groups=Path("groups.toml"))
+    optimizer = beside(pipe, settings, ("0.0.0.0", 9999))
+    optimizer.start()
+    _, said = pipe.line()
+    optimizer.stop()
+    assert said == (
+        "sqlite:///m.db -o metastore=hive -o uri=thrift://127.0.0.1:9999 --until-stdin-ends "
+        "--groups groups.toml --host 127.0.0.1 --port 0"
+    )
+
+
+def test_a_process_that_is_killed_is_followed_by_another_one(pipe: Pipe) -> None:
+    optimizer = beside(pipe, ServerSettings(optimizer="on"))
+    optimizer.start()
+    first, _ = pipe.line()
+    os.kill(first, signal.SIGKILL)
+    second, _ = pipe.line()
+    assert second == optimizer.pid != first
+    optimizer.stop()
+
+
+SERVER = """
+import signal, sys
+from interbed.catalog.server.ops.optimizer import OptimizerBeside
+from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.threads import ThreadDeaths
+command = (sys.executable, "-c", *sys.argv[1:])
+OptimizerBeside(ServerSettings(optimizer="on"), ("127.0.0.1", 9083), ThreadDeaths(), command=command).start()
+signal.pause()
+"""
+
+
+def test_it_ends_with_a_server_that_is_killed(pipe: Pipe) -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVER, PROGRAM, str(pipe.path)]) as server:
+        started, _ = pipe.line()
+        server.kill()
+    assert pipe.line() == (started, "ended")
+
+
+def test_it_waits_for_the_end_of_the_process(pipe: Pipe) -> None:
+    optimizer = beside(pipe, ServerSettings(optimizer="on"))
+    optimizer.start()
+    pid, _ = pipe.line()
+    optimizer.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(("name", "value"), [("tls_certificate", "server.pem"), ("protocol", "compact")])
+def test_a_server_that_it_can_not_speak_to_is_refused_by_name(name: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / "server.pem").write_text("")
+    given = {"optimizer": "on", name: str(tmp_path / value) if name == "tls_certificate" else value}
+    if name == "tls_certificate":
+        given["tls_key"] = given[name]
+    with pytest.raises(ServerSettingsError, match=f"{name} is .*; run `interbed optimizer run` by itself instead"):
+        load(None, {}, given)
+
+
+def test_the_option_alone_turns_it_on() -> None:
+    said = CliRunner().invoke(server, ["config", "--optimizer", "--json"])
+    assert json.loads(said.output)["optimizer"]["value"] == "on"

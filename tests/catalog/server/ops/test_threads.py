@@ -1,0 +1,199 @@
+"""Each thread of the server that an error ends is named in the log, and makes the server unready."""
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.ops.health import Probe
+from interbed.catalog.server.ops.metrics import ServerMetrics
+from interbed.catalog.server.ops.observers import Operating, metrics_for
+from interbed.catalog.server.ops.reaper import Reaper
+from interbed.catalog.server.process.board import WorkerPlace
+from interbed.catalog.server.process.workers import Supervisor
+from interbed.catalog.server.service.locks import LockService
+from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.codec import codec_named
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.catalog.server.thrift.edge.listeners import Service
+from interbed.catalog.server.thrift.edge.loop import Loop
+from interbed.catalog.server.thrift.edge.pool import ThreadPool
+from interbed.catalog.server.thrift.edge.recall import Recall
+from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
+
+SECONDS_MAX = 60
+
+
+class FaultError(Exception):
+    """What nobody expected."""
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    """What a thread finds instead of what it needs."""
+    raise FaultError
+
+
+class Watched:
+    """The deaths of a process' threads; `wait` returns when one has died."""
+
+    def __init__(self) -> None:
+        self._died = threading.Event()
+        self.deaths = ThreadDeaths(lambda problem: self._died.set())
+
+    def wait(self) -> str:
+        """What is said of those that have died."""
+        assert self._died.wait(SECONDS_MAX)
+        problem = self.deaths.problem()
+        assert problem is not None
+        return problem
+
+
+@pytest.fixture
+def watched() -> Watched:
+    """The deaths of this test's threads."""
+    return Watched()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    """A database with its tables."""
+    opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    schema.upgrade(opened.engine)
+    yield opened
+    opened.close()
+
+
+def the_reaper(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+    store: Any = type("Broken", (), {"write": fail, "read": fail})()
+    reaper = Reaper(store, LockService(store), every_seconds=0.001, events_ttl_seconds=1, deaths=watched.deaths)
+    reaper.start()
+    return reaper.stop
+
+
+def the_sampler_of_metrics(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+    metrics = ServerMetrics(tmp_path)
+    metrics.watch(connections=fail, deaths=watched.deaths)
+    return lambda: None
+
+
+def a_probe(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+    with pytest.raises(TimeoutError):
+        Probe(fail, name="probe of a disk", deaths=watched.deaths)()
+    return lambda: None
+
+
+def a_thread_of_the_pool(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+    pool = ThreadPool(1, deaths=watched.deaths)
+    pool.submit(fail)
+    watched.wait()
+    # Its only thread is gone; the next job has one again.
+    served = threading.Event()
+    pool.submit(served.set)
+    assert served.wait(SECONDS_MAX)
+    return pool.close
+
+
+def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+    recall = Recall(
+        AnswerCache(1000),
+        fail,
+        selector=selectors.DefaultSelector(),
+        deaths=watched.deaths,
+        call_soon=fail,
+        give_back=fail,
+        park=fail,
+    )
+    recall.look_after()
+    return recall.close
+
+
+THREADS = {
+    "reaper": the_reaper,
+    "metrics": the_sampler_of_metrics,
+    "probe of a disk": a_probe,
+    "requests 1": a_thread_of_the_pool,
+    "cache": the_cache,
+}
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_a_thread_that_dies_is_named(
+    name: str, watched: Watched, store: SqlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        stop = THREADS[name](watched, tmp_path)
+        assert f"ended by an error: {name} (" in watched.wait()
+        stop()
+    assert f"the thread {name} has ended by an error: the server is not ready any more" in caplog.text
+    # The server that it belongs to is unready, and says why.
+    settings = ServerSettings(health_port=0)
+    metrics = metrics_for(settings, None)
+    operating = Operating(
+        settings, store, LockService(store), metrics, warehouse=f"file:{tmp_path}", deaths=watched.deaths
+    )
+    assert operating.health_address is not None
+    [reason] = operating.not_ready_because()
+    assert reason.startswith(f"threads: ended by an error: {name} (")
+    operating.stop()
+
+
+def test_a_server_whose_cache_cannot_ask_serves_and_is_not_ready(watched: Watched) -> None:
+    listener = listen("127.0.0.1", 0)
+    service = Service(codec=codec_named("binary"), framing=BufferedFraming)
+    loop = Loop(
+        Dispatcher([]),
+        connections_max=2,
+        listeners=[(listener, service)],
+        cache=AnswerCache(1000),
+        generations=fail,
+        deaths=watched.deaths,
+    )
+    serving = SupervisedThread(loop.serve, name="loop", deaths=watched.deaths)
+    serving.start()
+    assert watched.wait() == "ended by an error: cache (FaultError); the log says more, restart the server"
+    loop.stop()
+    serving.join(timeout=SECONDS_MAX)
+    assert not serving.is_alive()
+
+
+def test_a_thread_that_dies_in_a_worker_is_told_by_its_companion(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+
+    def worker(link: socket.socket, report: WorkerPlace) -> None:
+        deaths = ThreadDeaths(report)
+        thread = SupervisedThread(fail, name="cache", deaths=deaths)
+        thread.start()
+        thread.join(SECONDS_MAX)
+        link.send(b"r")
+        link.recv(1)
+
+    def companion(link: socket.socket, board: Any) -> None:
+        link.send(b"r")
+        deadline = time.monotonic() + SECONDS_MAX
+        while (board.problem() or "").count("worker") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        said.write_text(str(board.problem()))
+        link.recv(1)
+
+    supervisor = Supervisor([listen("127.0.0.1", 0)], worker, count=2, connections_max=1, companion=companion)
+    supervisor.start()
+    supervisor.stop()
+    supervisor.serve()
+    cache = "ended by an error: cache (FaultError); the log says more, restart the server"
+    assert said.read_text() == f"worker 1: {cache}; worker 2: {cache}"
+
+
+def test_only_supervised_threads_run_in_the_server() -> None:
+    server = Path(__file__).resolve().parents[4] / "catalog" / "server"
+    with_threads = [path.name for path in sorted(server.rglob("*.py")) if "threading.Thread" in path.read_text("utf-8")]
+    assert with_threads == ["threads.py"]

@@ -1,0 +1,203 @@
+"""Remote file systems that do not answer: callers wait for a bounded time, and others are served."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from interbed.catalog.server.service.directories.remote_files import (
+    CALLERS_OF_AUTHORITY_MAX,
+    SUSPENDED_SECONDS,
+    THREADS_OF_AUTHORITY_MAX,
+    THREADS_OF_UNPROVEN_AUTHORITY_MAX,
+    THREADS_OF_UNPROVEN_MAX,
+    RemoteFiles,
+    RequestPatience,
+    StoreUnavailableError,
+    request_patience,
+)
+from interbed.catalog.server.service.errors import MetastoreError
+
+SECONDS_MAX = 60
+
+
+class SilentStore:
+    """Operations that end when the store is woken."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self) -> str:
+        self.begun.release()
+        assert self.woken.wait(SECONDS_MAX)
+        return "late"
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentStore]:
+    """A store that is woken after the test."""
+    store = SilentStore()
+    yield store
+    store.woken.set()
+
+
+@contextmanager
+def no_patience() -> Iterator[RequestPatience]:
+    """A request."""
+    patience = RequestPatience()
+    token = request_patience.set(patience)
+    try:
+        yield patience
+    finally:
+        request_patience.reset(token)
+
+
+class Clock:
+    """A clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_results_and_errors_come_as_they_are() -> None:
+    files = RemoteFiles(SECONDS_MAX)
+    assert files.run("hdfs://a:1/x", lambda: 7) == 7
+
+    def refuse() -> None:
+        raise FileNotFoundError("no x")
+
+    with pytest.raises(FileNotFoundError, match="no x"):
+        files.run("hdfs://a:1/x", refuse)
+
+
+def test_a_store_that_is_silent_is_given_up_and_not_asked_for_a_while(silent: SilentStore) -> None:
+    clock = Clock()
+    files = RemoteFiles(0.02, clock=clock)
+    with pytest.raises(StoreUnavailableError, match=r"hdfs://a:1 did not answer within 0\.02 s .*store_seconds"):
+        files.run("hdfs://a:1/x", silent)
+    with pytest.raises(StoreUnavailableError, match="asked again in 10 s"):
+        files.run("HDFS://A:1/y", lambda: 1)
+    # Another port is another name node.
+    assert files.run("hdfs://a:2/y", lambda: 2) == 2
+    clock.now += SUSPENDED_SECONDS + 1
+    assert files.run("hdfs://a:1/y", lambda: 1) == 1
+    assert files.figures.timeouts_total == 1
+    assert files.figures.refused_total == 1
+    assert files.figures.given_up == 1
+
+
+def test_all_that_wait_for_a_silent_store_fail_when_the_first_does(silent: SilentStore) -> None:
+    files = RemoteFiles(0.2)
+    failures = threading.Semaphore(0)
+
+    def ask() -> None:
+        try:
+            files.run("hdfs://a:1/x", silent)
+        except MetastoreError:
+            failures.release()
+
+    callers = [threading.Thread(target=ask) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(SECONDS_MAX)
+        assert not caller.is_alive()
+    assert failures.acquire(blocking=False)
+    assert files.figures.waiting == 0
+    assert files.figures.given_up <= THREADS_OF_UNPROVEN_AUTHORITY_MAX
+
+
+def test_silent_stores_leave_threads_to_one_that_answers(silent: SilentStore) -> None:
+    files = RemoteFiles(0.05)
+    assert files.run("hdfs://good:1/x", lambda: 1) == 1
+    numbers = range(2 * THREADS_OF_UNPROVEN_MAX)
+
+    def ask(number: int) -> None:
+        with pytest.raises(StoreUnavailableError):
+            files.run(f"hdfs://silent:{number + 1}/x", silent)
+
+    callers = [threading.Thread(target=ask, args=(number,)) for number in numbers]
+    for caller in callers:
+        caller.start()
+    for number in range(50):
+        assert files.run("hdfs://good:1/x", lambda: 1) == 1, number
+    for caller in callers:
+        caller.join(SECONDS_MAX)
+    assert files.run("hdfs://good:1/x", lambda: 1) == 1
+    assert files.figures.given_up == THREADS_OF_UNPROVEN_MAX
+
+
+def test_a_store_that_answers_has_more_threads_but_not_all(silent: SilentStore) -> None:
+    files = RemoteFiles(SECONDS_MAX)
+    files.run("hdfs://a:1/x", lambda: 1)
+    callers = [threading.Thread(target=files.run, args=("hdfs://a:1/x", silent)) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    for _ in range(THREADS_OF_AUTHORITY_MAX):
+        assert silent.begun.acquire(timeout=SECONDS_MAX)
+    assert not silent.begun.acquire(blocking=False)
+    silent.woken.set()
+    for caller in callers:
+        caller.join(SECONDS_MAX)
+
+
+def test_only_so_many_may_wait(silent: SilentStore) -> None:
+    files = RemoteFiles(SECONDS_MAX)
+    callers = [
+        threading.Thread(target=files.run, args=("hdfs://a:1/x", silent)) for _ in range(CALLERS_OF_AUTHORITY_MAX)
+    ]
+    for caller in callers:
+        caller.start()
+    refused = False
+    for _ in range(100_000):
+        if files.figures.waiting == CALLERS_OF_AUTHORITY_MAX:
+            with pytest.raises(StoreUnavailableError, match="128 requests wait for file systems already"):
+                files.run("hdfs://a:1/x", lambda: 1)
+            refused = True
+            break
+    assert refused
+    silent.woken.set()
+    for caller in callers:
+        caller.join(SECONDS_MAX)
+
+
+def test_one_request_does_not_wait_for_many_silent_stores(silent: SilentStore) -> None:
+    files = RemoteFiles(0.01)
+    with no_patience() as patience:
+        for number in range(2):
+            with pytest.raises(StoreUnavailableError, match="did not answer"):
+                files.run(f"hdfs://silent:{number}/x", silent)
+        assert patience.timeouts == 2
+        with pytest.raises(StoreUnavailableError, match="waited for 2 file systems in vain"):
+            files.run("hdfs://silent:3/x", silent)
+    assert files.run("hdfs://silent:4/x", lambda: 1) == 1
+
+
+@pytest.mark.parametrize("other", ["hdfs://a:1/w/t", "hdfs://a:1/w/t/p=1", "hdfs://a:1/w/", "hdfs://a:1//w//t/"])
+def test_a_late_deletion_keeps_others_out_of_its_directory(silent: SilentStore, other: str) -> None:
+    clock = Clock()
+    files = RemoteFiles(0.02, clock=clock)
+    with pytest.raises(StoreUnavailableError, match="the change may still be made"):
+        files.run("hdfs://a:1/w/t", silent, changes=True)
+    clock.now += SUSPENDED_SECONDS + 1
+    with pytest.raises(StoreUnavailableError, match="an earlier operation on hdfs://a:1/w/t has not ended"):
+        files.run(other, lambda: 1)
+    with pytest.raises(StoreUnavailableError, match="has not ended"):
+        files.check_free(other)
+    assert files.run("hdfs://a:1/w/t2", lambda: 1) == 1
+    silent.woken.set()
+    _wait_for_the_end(files)
+    assert files.run(other, lambda: 1) == 1
+
+
+def _wait_for_the_end(files: RemoteFiles) -> None:
+    """Wait until nothing that was given up still runs."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("store "):
+            thread.join(SECONDS_MAX)
+    assert files.figures.given_up == 0

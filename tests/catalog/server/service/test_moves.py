@@ -1,0 +1,174 @@
+"""Renames that end half-way: by kill -9, by a refused commit, by another server that looks after the dead."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.ops.reaper import Reaper
+from interbed.catalog.server.service.errors import InvalidOperationError
+from interbed.catalog.server.service.model import (
+    MetastoreColumn,
+    MetastorePartition,
+    MetastoreTable,
+    SerDe,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.moves import Mover, carry_out, settle_all
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.store import Transaction
+
+COLUMNS = (MetastoreColumn(name="id", type="int"),)
+STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[SqlStore]:
+    """A store with a schema."""
+    opened = SqlStore(database_url)
+    schema.upgrade(opened.engine)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
+    """A metastore with a table `old` that has a file and a partition."""
+    started = Metastore(store, f"file:{tmp_path}/warehouse")
+    started.databases.bootstrap()
+    started.tables.create(
+        MetastoreTable(
+            database="default",
+            name="old",
+            storage=STORAGE,
+            partition_keys=(MetastoreColumn(name="dt", type="string"),),
+        )
+    )
+    started.partitions.add(("hive", "default", "old"), [MetastorePartition(values=("1",), storage=STORAGE)])
+    (tmp_path / "warehouse" / "old" / "part-0").write_text("data")
+    return started
+
+
+@pytest.mark.parametrize("when", ["before", "after", "committed"])
+def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
+    metastore: Metastore, database_url: str, tmp_path: Path, when: str
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, when]
+    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    again = Metastore(SqlStore(database_url), root)
+    again.databases.bootstrap()
+    name = "new" if when == "committed" else "old"
+    assert again.tables.names("hive", "default") == [name]
+    assert again.tables.get("hive", "default", name).location == f"{root}/{name}"
+    assert (tmp_path / "warehouse" / name / "part-0").read_text() == "data"
+    _, partitions = again.partitions.select(("hive", "default", name))
+    assert [each.storage.location for each in partitions if each.storage] == [f"{root}/{name}/dt=1"]
+    assert settle_all(_store(again)) == 0
+    # And it can be done again.
+    table = again.tables.get("hive", "default", name)
+    again.tables.alter("hive", "default", name, dataclasses.replace(table, name="third"))
+    assert (tmp_path / "warehouse" / "third" / "part-0").read_text() == "data"
+    _store(again).close()
+
+
+def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
+    metastore: Metastore, store: SqlStore, database_url: str, tmp_path: Path
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, "after"]
+    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert (tmp_path / "warehouse" / "new").exists()
+    Reaper(store, metastore.locks, every_seconds=60, events_ttl_seconds=3600).look()
+    assert (tmp_path / "warehouse" / "old" / "part-0").read_text() == "data"
+    assert not (tmp_path / "warehouse" / "new").exists()
+    assert settle_all(store) == 0
+
+
+def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
+    metastore: Metastore, store: SqlStore, tmp_path: Path
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+
+    def work(transaction: Transaction, mover: Mover) -> None:
+        stored = transaction.tables.find("hive", "default", "old", for_update=True)
+        assert stored is not None
+        mover.move(transaction, stored.id, f"{root}/old", f"{root}/new")
+        raise InvalidOperationError("no")
+
+    with pytest.raises(InvalidOperationError):
+        carry_out(store, work)
+    assert (tmp_path / "warehouse" / "old" / "part-0").read_text() == "data"
+    assert not (tmp_path / "warehouse" / "new").exists()
+    assert settle_all(store) == 0
+
+
+def test_a_directory_in_the_way_leaves_everything_as_it_was(
+    metastore: Metastore, store: SqlStore, tmp_path: Path
+) -> None:
+    (tmp_path / "warehouse" / "new").mkdir()
+    table = metastore.tables.get("hive", "default", "old")
+    with pytest.raises(InvalidOperationError, match="already exists"):
+        metastore.tables.alter("hive", "default", "old", dataclasses.replace(table, name="new"))
+    assert metastore.tables.names("hive", "default") == ["old"]
+    assert (tmp_path / "warehouse" / "old" / "part-0").read_text() == "data"
+    assert settle_all(store) == 0
+
+
+def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
+    metastore: Metastore, store: SqlStore, tmp_path: Path
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    runs = []
+
+    def work(transaction: Transaction, mover: Mover) -> None:
+        runs.append(len(mover.announced))
+        stored = transaction.tables.find("hive", "default", "old")
+        assert stored is not None
+        mover.move(transaction, stored.id, f"{root}/old", f"{root}/new")
+        storage = stored.value.storage
+        assert storage is not None
+        database = transaction.databases.find("hive", "default")
+        assert database is not None
+        changed = dataclasses.replace(
+            stored.value, name="new", storage=dataclasses.replace(storage, location=f"{root}/new")
+        )
+        assert transaction.tables.replace(stored.id, database.id, changed)
+
+    class Hasty:
+        """Forgets what was announced before the first unit of work can use it."""
+
+        def __init__(self) -> None:
+            self.settled = 0
+
+        def read(self, function: object) -> object:
+            return store.read(function)  # type: ignore[arg-type]
+
+        def write(self, function: object) -> object:
+            result: object = store.write(function)  # type: ignore[arg-type]
+            if len(runs) == 1 and not self.settled:
+                self.settled = settle_all(store)
+            return result
+
+        def close(self) -> None:
+            return None
+
+    hasty = Hasty()
+    carry_out(hasty, work)  # type: ignore[arg-type]
+    assert (hasty.settled, runs) == (1, [0, 1, 1])
+    assert (tmp_path / "warehouse" / "new" / "part-0").read_text() == "data"
+    assert metastore.tables.get("hive", "default", "new").location == f"{root}/new"
+
+
+def _store(metastore: Metastore) -> SqlStore:
+    store = metastore.tables._store
+    assert isinstance(store, SqlStore)
+    return store

@@ -1,0 +1,71 @@
+"""Names and patterns."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interbed.catalog.server.service.model import MetastoreColumn
+from interbed.catalog.server.service.names import is_valid_name, is_valid_table_name, matching, pattern_matcher
+from interbed.catalog.server.service.partition_names import (
+    escaped,
+    parsed_name,
+    partition_name,
+    unescaped,
+    values_of_name,
+)
+
+
+@pytest.mark.parametrize("name", ["a", "A_1", "_", "9", "x" * 128])
+def test_letters_digits_and_underscores_make_a_name(name: str) -> None:
+    assert is_valid_name(name)
+
+
+@pytest.mark.parametrize("name", [None, "", "a-b", "a.b", "a b", "é", "a\n", "a/b", "..", "x" * 129])
+def test_nothing_else_does(name: str | None) -> None:
+    assert not is_valid_name(name)
+
+
+def test_names_of_tables_may_be_longer() -> None:
+    assert is_valid_table_name("x" * 256)
+    assert not is_valid_table_name("x" * 257)
+    assert not is_valid_table_name("a-b")
+
+
+def test_no_pattern_makes_matching_slow() -> None:
+    started = time.monotonic()
+    assert pattern_matcher("*a" * 60 + "b").fullmatch("a" * 128) is None
+    assert time.monotonic() - started < 1
+
+
+@given(st.lists(st.sampled_from("ab_*"), max_size=8).map("".join), st.text("ab_", max_size=8))
+def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+    def match(rest: str, text: str) -> bool:
+        if not rest:
+            return not text
+        if rest[0] == "*":
+            return match(rest[1:], text) or (bool(text) and match(rest, text[1:]))
+        return bool(text) and text[0] == rest[0] and match(rest[1:], text[1:])
+
+    assert (matching([name], pattern) == [name]) == match(pattern, name)
+
+
+@given(st.text())
+def test_escaping_is_undone_by_unescaping(text: str) -> None:
+    assert unescaped(escaped(text)) == text
+    assert not set(escaped(text)) & set('/=:"#*?\\{[]^')
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
+def test_a_partitions_name_leads_back_to_its_values(values: list[str]) -> None:
+    keys = [MetastoreColumn(name=f"Key_{number}", type="string") for number in range(len(values))]
+    name = partition_name(keys, values)
+    assert values_of_name(keys, name) == tuple(values)
+    assert [value for _, value in parsed_name(name)] == values
+
+
+def test_names_are_written_as_hive_writes_them() -> None:
+    keys = [MetastoreColumn(name="dt", type="string"), MetastoreColumn(name="N", type="int")]
+    assert partition_name(keys, ["a/b=c d%", "2"]) == "dt=a%2Fb%3Dc d%25/n=2"
+    assert partition_name(keys, ["", "2"]) == "dt=__HIVE_DEFAULT_PARTITION__/n=2"

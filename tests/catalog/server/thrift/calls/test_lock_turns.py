@@ -1,0 +1,117 @@
+"""Many who want the same: each gets its turn in order of arrival, over several servers, and asking costs no writes."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, is_blocked_by
+from interbed.catalog.server.service.lock_model import LockRequest as Asked
+from interbed.catalog.server.service.lock_model import LockType as Kind
+from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
+from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
+from tests.support.shares import each_run
+
+WAITERS = 100
+
+
+@pytest.fixture(scope="module", params=each_run(BACKENDS, lambda kind: kind == "postgresql"))
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Addresses of two servers on one database."""
+    directory = tmp_path_factory.mktemp(request.param)
+    if request.param == "sqlite":
+        db = f"sqlite:///{directory / 'metastore.db'}"
+    else:
+        db = new_database(request.getfixturevalue("postgres_url"))
+    with ExitStack() as stack:
+        yield [stack.enter_context(metastore_under_test(db, directory)).uri for _ in range(2)]
+
+
+def test_a_hundred_who_wait_for_one_table_get_it_in_order_of_arrival(servers: list[str]) -> None:
+    with HiveMetastoreClient(servers[0]) as first, HiveMetastoreClient(servers[1]) as second:
+        clients = (first, second)
+        started = time.monotonic()
+        ids = [
+            clients[number % 2].lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "queue"))).lockid
+            for number in range(WAITERS)
+        ]
+        assert ids == sorted(ids)
+        asked = 0
+        for turn, lock_id in enumerate(ids):
+            # All who wait ask, by turns of this server and the other: only the oldest is given the lock.
+            for each in (lock_id, *ids[turn + 1 :: 10]):
+                state = clients[(turn + each) % 2].check_lock(each).state
+                assert state == (LockState.ACQUIRED if each == lock_id else LockState.WAITING)
+                asked += 1
+            [*_, last] = first.show_locks("d", "queue")
+            first.unlock(lock_id)
+        # The last one has asked dozens of times. A heartbeat is stored every five seconds at most.
+        assert last.lockid == ids[-1]
+        assert last.heartbeatCount <= (time.monotonic() - started) / 5 + 3
+        assert asked > 500
+
+
+def test_holders_never_collide_and_nobody_waits_for_ever(servers: list[str]) -> None:
+    guard = threading.Lock()
+    held: dict[int, tuple[LockComponent, ...]] = {}
+    collisions: list[str] = []
+    turns: list[int] = []
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        with HiveMetastoreClient(servers[number % 2], timeout_seconds=60) as client:
+            for _ in range(4):
+                # Several things at once, in any order: where locks were taken one by one this would end in deadlock.
+                parts = [(chance.choice(list(Kind)), chance.choice("tuv")) for _ in range(chance.randint(1, 3))]
+                lock = client.lock(lock_request(*(lock_component(kind, "d", name) for kind, name in parts)))
+                deadline = time.monotonic() + 120
+                pause = 0.01
+                while lock.state == LockState.WAITING and time.monotonic() < deadline:
+                    threading.Event().wait(pause)
+                    pause = min(0.2, pause * 1.5)
+                    lock = client.check_lock(lock.lockid)
+                assert lock.state == LockState.ACQUIRED
+                components = tuple(
+                    LockComponent(type=kind, level=LockLevel.TABLE, database="d", table=name) for kind, name in parts
+                )
+                with guard:
+                    asked = Asked(components=components, user="", host="")
+                    collisions.extend(
+                        f"{lock.lockid} and {other}" for other, theirs in held.items() if is_blocked_by(asked, theirs)
+                    )
+                    held[lock.lockid] = components
+                with guard:
+                    del held[lock.lockid]
+                client.unlock(lock.lockid)
+                turns.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=240)
+    assert collisions == []
+    assert sorted(turns) == sorted(list(range(12)) * 4)
+
+
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
+def test_another_servers_silent_lock_is_dropped_after_its_lease(database_url: str, tmp_path: Path) -> None:
+    lease = ("--lock-lease-seconds", "1", "--reaper-seconds", "0.2")
+    with (
+        metastore_under_test(database_url, tmp_path, *lease) as one,
+        metastore_under_test(database_url, tmp_path, *lease) as other,
+        HiveMetastoreClient(one.uri) as client,
+        HiveMetastoreClient(other.uri) as waiting,
+    ):
+        client.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
+        lock = waiting.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
+        deadline = time.monotonic() + 60
+        while lock.state == LockState.WAITING:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.05)
+            lock = waiting.check_lock(lock.lockid)

@@ -1,0 +1,246 @@
+"""What clients may cost: whatever they send, or do not read, others are served, memory is bounded, and the server ends.
+
+The figures of more of them are those of tests/benchmarks/edge.py.
+"""
+
+import errno
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.server.process.embedded import RunningServer
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table
+from tests.support.servers.raw_thrift import call, reluctant, text
+
+SECONDS_MAX = 60
+REPLY_BYTES = 1_000_000
+UNREAD_CLIENTS = 80
+SERVER_BYTES_MAX = 600 << 20
+END_SECONDS_MAX = 25.0
+"""Twelve on a quiet machine."""
+
+
+@contextmanager
+def server(directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
+    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, *arguments) as running:
+        yield running
+
+
+def log_of(running: MetastoreUnderTest) -> str:
+    return (running.warehouse.parent / "server.log").read_text()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.02)
+
+
+def is_served(running: MetastoreUnderTest) -> None:
+    with plain_client(running.port) as client:
+        for _ in range(5):
+            assert client.get_all_databases() == ["default"]
+
+
+def ends_soon(running: RunningServer) -> None:
+    began = time.monotonic()
+    running.process.terminate()
+    assert running.process.wait(timeout=SECONDS_MAX) == 0
+    assert time.monotonic() - began < END_SECONDS_MAX
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Wait until the server has ended the connection."""
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except OSError as error:
+        if error.errno not in (errno.ECONNRESET, errno.EPIPE):
+            raise
+    return True
+
+
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+def test_a_frame_that_is_too_long_is_refused_by_its_head(tmp_path: Path, protocol: str) -> None:
+    with server(tmp_path, "--transport", "framed", "--protocol", protocol, "--message-bytes-max", "1MB") as running:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=SECONDS_MAX) as connection:
+            connection.sendall(struct.pack("!I", (1 << 20) + 1))
+            assert hung_up(connection)
+        assert "a message of more than 1048576 bytes (the setting message_bytes_max)" in log_of(running)
+
+
+def test_half_sent_messages_are_refused_or_bounded(tmp_path: Path) -> None:
+    with server(tmp_path, "--partial-bytes-max", "8MB") as running, ExitStack() as stack:
+        process = psutil.Process(running.running.process.pid)
+        before = process.memory_info().rss
+        hundred = call("get_database", struct.pack("!bhi", 11, 1, 100_000_000))
+        twelve = call("get_database", struct.pack("!bhi", 11, 1, 12_000_000))
+        for number in range(20):
+            connection = stack.enter_context(reluctant(running.port))
+            with suppress(OSError):
+                connection.sendall(hundred if number % 2 else twelve)
+                connection.sendall(b"x" * 4_000_000)
+            is_served(running)
+        wait_until(lambda: "(the setting partial_bytes_max), and this one is of the largest" in log_of(running))
+        assert "a length of 100000000, allowed are 16777216" in log_of(running)
+        assert process.memory_info().rss - before < 100 << 20
+        # A message that fits goes through.
+        with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+            client.create_table(table("default", "large", parameters={"text": "x" * 3_000_000}))
+            assert len(client.get_table("default", "large").parameters["text"]) == 3_000_000
+
+
+def test_a_request_of_many_small_values_is_answered_with_an_error(tmp_path: Path) -> None:
+    with server(tmp_path, "--decoded-bytes-max", "64MB") as running:
+        process = psutil.Process(running.running.process.pid)
+        before = process.memory_info().rss
+        with socket.create_connection(("127.0.0.1", running.port), timeout=SECONDS_MAX) as connection:
+            # 900,000 tables of one byte each.
+            tables = struct.pack("!bhbi", 15, 2, 12, 900_000) + b"\x00" * 900_000
+            for _ in range(3):
+                connection.sendall(call("get_table_objects_by_name", tables + b"\x00"))
+                reply = connection.recv(65536)
+                assert b"half of the setting decoded_bytes_max" in reply
+            connection.sendall(call("get_all_databases", b"\x00"))
+            assert b"default" in connection.recv(65536)
+        assert process.memory_info().rss - before < 64 << 20
+
+
+def test_clients_that_never_read_keep_nobody_waiting(tmp_path: Path) -> None:
+    with server(tmp_path, "--reply-bytes-max", "4MB") as running, ExitStack() as stack:
+        with HiveMetastoreClient(running.uri) as client:
+            client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
+        process = psutil.Process(running.running.process.pid)
+        request = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
+        for _ in range(UNREAD_CLIENTS):
+            stack.enter_context(reluctant(running.port)).sendall(request * 20)
+            assert process.memory_info().rss < SERVER_BYTES_MAX
+        is_served(running)
+        wait_until(lambda: "reply_bytes_max), and it is the slowest" in log_of(running))
+        is_served(running)
+        assert process.num_threads() < 150
+        assert process.memory_info().rss < SERVER_BYTES_MAX
+        ends_soon(running.running)
+
+
+def test_a_server_of_workers_ends_though_clients_never_read(tmp_path: Path) -> None:
+    with server(tmp_path, "--workers", "2") as running, ExitStack() as stack:
+        with HiveMetastoreClient(running.uri) as client:
+            client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
+        request = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
+        for _ in range(20):
+            stack.enter_context(reluctant(running.port)).sendall(request * 20)
+        is_served(running)
+        children = psutil.Process(running.running.process.pid).children()
+        ends_soon(running.running)
+        assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("transport", ["buffered", "framed", "compact", "http"])
+def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, transport: str) -> None:
+    arguments = {
+        "framed": ("--transport", "framed"),
+        "compact": ("--protocol", "compact"),
+        "http": ("--http-port", "0"),
+    }.get(transport, ())
+    message = call("get_database", text(1, "default") + b"\x00")
+    beginning = {
+        "framed": struct.pack("!I", len(message)) + message,
+        "compact": b"\x82\x21\x01\x0cget_database\x18\x07default\x00",
+        "http": b"POST /metastore HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345",
+    }.get(transport, message)[:-1]
+    with server(tmp_path, "--message-seconds", "2", *arguments) as running, ExitStack() as stack:
+        ports = {
+            each.laddr.port
+            for each in psutil.Process(running.running.process.pid).net_connections()
+            if each.status == psutil.CONN_LISTEN
+        }
+        port = (ports - {running.port}).pop() if transport == "http" else running.port
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)) for _ in range(100)
+        ]
+        for number in range(len(beginning)):
+            for connection in slow:
+                with suppress(OSError):
+                    connection.send(beginning[number : number + 1])
+        assert psutil.Process(running.running.process.pid).num_threads() < 90
+        if transport == "buffered":
+            is_served(running)
+        for connection in slow:
+            assert hung_up(connection)
+        wait_until(lambda: log_of(running).count("a message took too long to arrive") == 100)
+
+
+def test_silent_name_nodes_keep_nobody_waiting(tmp_path: Path) -> None:
+    with server(tmp_path, "--store-seconds", "1") as running, ExitStack() as stack:
+        errors: list[str] = []
+
+        def create(number: int, location: str) -> None:
+            with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+                try:
+                    client.create_table(table("default", f"s_{number}", location=location))
+                except CatalogError as error:
+                    errors.append(str(error))
+
+        threads = []
+        for number in range(70):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            # Each name node has two of them.
+            for part in range(2):
+                location = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/x/{part}"
+                threads.append(threading.Thread(target=create, args=(2 * number + part, location)))
+        for thread in threads:
+            thread.start()
+        with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+            for number in range(10):
+                client.create_table(table("default", f"t_{number}"))
+                assert client.get_table("default", f"t_{number}").tableName == f"t_{number}"
+        for thread in threads:
+            thread.join(SECONDS_MAX)
+            assert not thread.is_alive()
+        assert len(errors) == 140
+        assert any("did not answer within 1 s (the setting store_seconds)" in error for error in errors)
+        # The threads that wait for them do not keep the server from ending.
+        ends_soon(running.running)
+
+
+def test_a_drop_at_a_silent_name_node_drops_the_table_and_says_what_is_left(tmp_path: Path) -> None:
+    with server(tmp_path, "--store-seconds", "1") as running, socket.create_server(("127.0.0.1", 0)) as listener:
+        location = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/x"
+        with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+            client.create_table(table("default", "t"))
+            moved = client.get_table("default", "t")
+            moved.sd.location = location
+            client.alter_table("default", "t", moved)
+            client.drop_table("default", "t", delete_data=True)
+            assert client.get_all_tables("default") == []
+
+
+@pytest.mark.long
+def test_ten_thousand_partitions_come_in_one_message(tmp_path: Path) -> None:
+    with server(tmp_path) as running, plain_client(running.port) as client:
+        columns = [(f"column_{number}", "decimal(10,2)") for number in range(20)]
+        client.create_table(table("default", "t", *columns, partition_keys=(("p", "int"),)))
+        parts = [
+            ttypes.Partition(
+                values=[str(number)],
+                dbName="default",
+                tableName="t",
+                sd=storage(*columns, location=f"file:{tmp_path}/p/{number}"),
+                parameters={"a": "b"},
+            )
+            for number in range(10_000)
+        ]
+        assert client.add_partitions(parts) == 10_000
+        assert len(client.get_partition_names("default", "t", -1)) == 10_000
