@@ -171,6 +171,7 @@ class Ingestion:
         self._began = clock()
         self._lag_looked: float | None = None
         self._left_out: frozenset[SourceTable] = frozenset()
+        self._warned_of: set[str] = set()
         self.result = IngestResult(lag_unit=source.lag_unit)
         """What was done so far; rows count when they are committed."""
 
@@ -211,7 +212,7 @@ class Ingestion:
         self._decoder = self._new_decoder()
         for name in self._names.present(self._catalog):
             sink = open_sink(self._catalog, name, self._settings.group)
-            if sink is not None and sink.positions is not None:
+            if sink is not None and sink.positions is not None and self._gets_changes(name, sink):
                 self._sinks[name] = sink
         if isinstance(self._source, SnapshotSource):
             self._fill(self._source, stopped, committed)
@@ -223,6 +224,23 @@ class Ingestion:
         self._read = self._committed = self._source.positions()
         self._is_whole, self._is_hurried = True, False
         self._idle_noted = self._clock()
+
+    def _gets_changes(self, name: str, sink: TableSink) -> bool:
+        """Whether the run reads what a table was filled from.
+
+        Otherwise its position stays: a later run reads on from there, or finds that the source has not kept it.
+        """
+        left_out = sink.sources.left_out(lambda source: self._names.of(source) == name)
+        if left_out and len(left_out) == len(list(sink.sources.identities)):
+            if name not in self._warned_of:
+                self._warned_of.add(name)
+                _log.warning("%s gets no changes: this run passes over %s.", name, left_out[0])
+            return False
+        if name in self._settings.accept_changed_source:
+            sink.sources.forget(left_out)
+        else:
+            sink.sources.check_none_left_out(left_out)
+        return True
 
     def _least(self) -> Positions:
         return least_of([s.positions or Positions() for s in self._sinks.values()])

@@ -1,6 +1,6 @@
 """The source tables that one table of the lake gets its rows from: what is known of each, and what may not change."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from interbed.ingest.errors import SourceChangedError
@@ -54,6 +54,24 @@ class SourceTables:
             published=published,
             attached=known.attached if known is not None and published else "",
         )
+
+    def left_out(self, wanted: Callable[[SourceTable], bool]) -> list[SourceTable]:
+        """Return the source tables that a run passes over, all of them or a part."""
+        return [source for source in self._known if source != _NAMELESS and not wanted(source)]
+
+    def forget(self, sources: Iterable[SourceTable]) -> None:
+        """Remove source tables from those that the table gets its rows from."""
+        for source in sources:
+            del self._known[source]
+
+    def check_none_left_out(self, left_out: Sequence[SourceTable]) -> None:
+        """Raise InvalidInputError if a run passes over a part of the source tables: their changes would be missing."""
+        if left_out:
+            raise InvalidInputError(
+                f"{self._table.name} has rows of {_full_name(left_out[0])}, which this run passes over: its changes "
+                "would be missing, also from later runs. Include it, or read the others into another table; or give "
+                f"--accept-changed-source {self._table.name} if no more changes of it are wanted."
+            )
 
     def check_truncation(self, source: SourceTable | None, place: str) -> None:
         """Refuse to empty the table for one source table, if that is known, where it has rows of others.

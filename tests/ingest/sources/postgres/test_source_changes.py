@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.errors import SourceChangedError, SourceGapError
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.shop import lake, rows_of
@@ -207,3 +207,25 @@ def test_a_dropped_table_is_read_again_from_its_first_row(database: Database, ca
     catalog.drop_table("shop.orders")
     database.read(catalog, tables=TableSettings(options={"bucket": "1"}))
     assert [(row["id"], row["tenant"]) for row in rows_of(catalog)] == [(1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("changes", ["of both tables", "of the other table", "of the table that is left out"])
+def test_a_table_that_a_run_left_out_is_not_read_on_after_a_gap(
+    database: Database, catalog: Catalog, changes: str
+) -> None:
+    """The slot keeps nothing of the table while a run without it reads the slot."""
+    database.execute("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)")
+    database.execute("INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)")
+    database.read(catalog)
+    if changes in ("of both tables", "of the other table"):
+        database.execute("INSERT INTO a VALUES (2)")
+    if changes in ("of both tables", "of the table that is left out"):
+        database.execute("INSERT INTO b VALUES (2)")
+    database.read(catalog, names=TableNames(database="shop", databases=frozenset({"public"}), excluding=r"public\.b"))
+    database.execute("INSERT INTO b VALUES (3)")
+    with pytest.raises(SourceGapError, match="has been read by others up to"):
+        database.read(catalog)
+    assert rows_of(catalog, "shop.b") == [{"id": 1}]
+    catalog.drop_table("shop.b")
+    database.read(catalog)
+    assert [(row["id"],) for row in rows_of(catalog, "shop.b")] == database.rows("TABLE b ORDER BY id")
