@@ -6,14 +6,16 @@ Libraries are recognised only where they are loaded already, so that none of the
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
-from interbed.storage.base.types.far_times import FarDate, FarTimestamp
+from interbed.storage.base.types.nested import parts_of
+from interbed.storage.base.types.object_arrays import object_array
 
 ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 """Rows as Arrow data; a reader is read once."""
@@ -38,7 +40,7 @@ def arrow_rows(
     """
     if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return data
-    found = _of_library(data, schema)
+    found = _of_library(data, schema, what)
     if found is not None:
         return found
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
@@ -82,14 +84,17 @@ def arrow_schema(data: IncomingRows, *, what: str) -> pa.Schema:
 # -- libraries ---------------------------------------------------------------------------------------------------------
 
 
-def _of_library(data: Any, schema: pa.Schema | None) -> ArrowRows | None:
+def _of_library(data: Any, schema: pa.Schema | None, what: str) -> ArrowRows | None:
     datasets, pandas, polars = (sys.modules.get(name) for name in ("pyarrow.dataset", "pandas", "polars"))
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):
+        return duckdb_rows(data)
     if datasets is not None and isinstance(data, datasets.Dataset):
         return data.scanner().to_reader()  # type: ignore[no-any-return]
     if datasets is not None and isinstance(data, datasets.Scanner):
         return data.to_reader()  # type: ignore[no-any-return]
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return _of_pandas(data, schema)
+        return _of_pandas(data, schema, what)
     if polars is not None and isinstance(data, polars.DataFrame):
         _check_polars(data.schema)
         return data.to_arrow()  # type: ignore[no-any-return]
@@ -116,23 +121,114 @@ def _frames(frames: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch
         yield from frame.to_arrow().cast(schema).to_batches()
 
 
-def _of_pandas(frame: Any, schema: pa.Schema | None) -> pa.Table:
+def _of_pandas(frame: Any, schema: pa.Schema | None, what: str) -> pa.Table:
     """The frame's columns, and the levels of its index that have names; whole numbers that pandas holds as floats are
     integers again where the table has integers.
     """
     levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if levels:
         frame = frame.reset_index(level=levels)
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    for index, field in enumerate(table.schema):
-        wanted = None if schema is None or schema.get_field_index(field.name) < 0 else schema.field(field.name).type
-        if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(field.type):
-            try:
-                table = table.set_column(index, field.name, table.column(index).cast(wanted, safe=True))
-            except pa.ArrowInvalid:
-                # The writer refuses it, with the name of the column.
-                continue
-    return table
+    names = [str(name) for name in frame.columns]
+    columns: list[Any] = []
+    for at, name in enumerate(names):
+        field = None if schema is None or (index := schema.get_field_index(name)) < 0 else schema.field(index)
+        columns.append(_of_series(frame.iloc[:, at], None if field is None else field.type, name, what))
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _of_series(series: Any, wanted: pa.DataType | None, name: str, what: str) -> Any:
+    if series.dtype == object:
+        missing = series.isna().tolist()
+        values = [None if is_missing else value for value, is_missing in zip(series.array, missing, strict=True)]
+        return object_array(values, wanted, name=name, what=what)
+    try:
+        array: Any = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaMismatchError(
+            f"The column {name!r} of the pandas frame for {what} is {series.dtype}, which Arrow has no values for: "
+            f"{error}. Cast it first."
+        ) from None
+    if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(array.type):
+        with suppress(pa.ArrowInvalid):
+            # What is no whole number the writer refuses, with the name of the column.
+            return array.cast(wanted, safe=True)
+    return array
+
+
+# -- DuckDB ------------------------------------------------------------------------------------------------------------
+
+_CHANGED_BY_DUCKDB = {
+    "uhugeint": "of which half are other numbers in Arrow; cast it to DECIMAL(38, 0) or HUGEINT",
+    "time with time zone": "which loses its zone; cast it to TIME, or to VARCHAR",
+    "bit": "which becomes inner bytes of DuckDB; cast it to VARCHAR or BLOB",
+    "bignum": "which becomes inner bytes of DuckDB; cast it to VARCHAR or DECIMAL",
+    "varint": "which becomes inner bytes of DuckDB; cast it to VARCHAR or DECIMAL",
+}
+"""Types whose values DuckDB gives as other ones when it makes Arrow data of them."""
+_INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}
+"""The number of bits of dates and timestamps, and the one that DuckDB has for infinity."""
+
+
+def duckdb_rows(relation: Any, *, finite: bool = True) -> pa.RecordBatchReader:
+    """The rows of a DuckDB relation, as they are.
+
+    Raises SchemaMismatchError for types whose values DuckDB changes, and, on reading, for infinite dates and timestamps
+    if they have to be `finite`.
+    """
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if (changed := _changed_by_duckdb(kind)) is not None:
+            raise SchemaMismatchError(
+                f"The column {name!r} of the query has the type {kind}, {_CHANGED_BY_DUCKDB[changed]}."
+            )
+    reader = pa.RecordBatchReader.from_stream(relation)
+    if not finite or not any(_has_times(f.type) for f in reader.schema):
+        return reader
+    return pa.RecordBatchReader.from_batches(reader.schema, _all_finite(reader))
+
+
+def _changed_by_duckdb(kind: Any) -> str | None:
+    if kind.id in _CHANGED_BY_DUCKDB:
+        return str(kind.id)
+    if kind.id in ("list", "array", "struct", "map", "union"):
+        parts = (part for _, part in kind.children if hasattr(part, "id"))
+        return next((found for part in parts if (found := _changed_by_duckdb(part)) is not None), None)
+    return None
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_date(kind) or t.is_timestamp(kind):
+        return True
+    return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    first_row = 0
+    with reader:
+        for batch in reader:
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if _has_times(column.type) and (row := _first_infinite(column)) is not None:
+                    raise SchemaMismatchError(
+                        f"The column {name!r} of the query is infinite in row {first_row + row} (counted from 0), and "
+                        "a DATE or TIMESTAMP of a table is finite; give null or a date instead."
+                    )
+            yield batch
+            first_row += batch.num_rows
+
+
+def _first_infinite(column: Any) -> int | None:
+    """The first row with an infinite date or timestamp, also within its value."""
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        end = _INFINITE[kind.bit_width]
+        at = pc.index(pc.is_in(ticks, array_of([end, -end], ticks.type)), True).as_py()
+        return None if at < 0 else int(at)
+    rows: list[int] = []
+    for _, part, slots in parts_of(column):
+        if _has_times(part.type) and (inside := _first_infinite(part)) is not None:
+            rows.append(inside if slots is None else int(slots[inside].as_py()))
+    return min(rows, default=None)
 
 
 # -- dicts -------------------------------------------------------------------------------------------------------------
@@ -165,57 +261,15 @@ def _of_dicts(
 
 
 def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str, *, infer: bool) -> "pa.Array[Any]":
-    """The values in the type of their column; plain ones in their own type, which the writer casts as all data."""
+    """The values in the type of their column; plain ones in their own type, which the writer casts as all data.
+
+    With `infer` values that do not fit have the type that they have by themselves.
+    """
     array: pa.Array[Any]
     try:
-        if wanted is None or not (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)):
-            array = array_of(values, _far_type(values))
-            return array
-        try:
-            for value in values:
-                _check(value, wanted)
-            array = array_of(values, wanted)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError):
-            if not infer:
-                raise
-            array = array_of(values)
-        return array
-    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError) as error:
-        kind = "values of one type" if wanted is None else wanted
-        raise SchemaMismatchError(f"The column {name!r} of {what} is {kind}; the values do not fit: {error}") from None
-
-
-def _far_type(values: list[Any]) -> pa.DataType | None:
-    """The type of dates or timestamps of which Python does not hold some; None for other values."""
-    for value in values:
-        if isinstance(value, FarDate):
-            return pa.date32()
-        if isinstance(value, FarTimestamp):
-            unit: Any = value.unit
-            zone: Any = "UTC" if value.zoned else None
-            return pa.timestamp(unit, zone)
-    return None
-
-
-def _check(value: Any, wanted: pa.DataType) -> None:
-    """Refuse what Arrow would leave out or cut off when it makes nested values; raises ValueError."""
-    if value is None:
-        return
-    if isinstance(wanted, pa.StructType) and isinstance(value, Mapping):
-        known = [wanted.field(i) for i in range(wanted.num_fields)]
-        unknown = [key for key in value if key not in {f.name for f in known}]
-        if unknown:
-            raise ValueError(f"there is no field {unknown[0]!r}; the fields are {', '.join(f.name for f in known)}")
-        for part in known:
-            _check(value.get(part.name), part.type)
-    elif isinstance(wanted, pa.MapType):
-        for key, item in value.items() if isinstance(value, Mapping) else value:
-            _check(key, wanted.key_type)
-            _check(item, wanted.item_type)
-    elif isinstance(wanted, pa.ListType):
-        for item in value:
-            _check(item, wanted.value_type)
-    elif pa.types.is_integer(wanted) and isinstance(value, float) and not value.is_integer():
-        raise ValueError(f"{value!r} is no whole number")
-    elif pa.types.is_date(wanted) and isinstance(value, datetime):
-        raise ValueError(f"{value!r} is no date")
+        array = object_array(values, wanted, name=name, what=what)
+    except SchemaMismatchError:
+        if not infer or wanted is None:
+            raise
+        array = object_array(values, None, name=name, what=what)
+    return array

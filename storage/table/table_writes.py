@@ -130,7 +130,8 @@ class TableWrites:
             # What follows from an older snapshot is worked out again by the caller alone.
             return self._overwrite_once(rows, partitions, read_at)
         if isinstance(rows, pa.RecordBatchReader):
-            return self._overwrite_once(rows, partitions)
+            with rows:
+                return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
 
     @changes_table
@@ -272,8 +273,10 @@ class TableWrites:
         import pyarrow as pa
 
         if isinstance(data, pa.RecordBatchReader):
-            # It is read once, so that what conflicts with another writer can't be redone here.
-            return self._write_once(data, kind_column)
+            # It is read once, so that what conflicts with another writer can't be redone here. DuckDB's connection is
+            # of no use while its rows are open.
+            with data:
+                return self._write_once(data, kind_column)
         return self._redone(lambda: self._write_once(data, kind_column))
 
     def _redone(self, work: Callable[[], int | None]) -> int | None:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import (
@@ -26,7 +25,7 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
 )
-from interbed.storage.base.types.nested import entries_of, offsets_of
+from interbed.storage.base.types.nested import parts_of
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Array = Any
@@ -99,14 +98,5 @@ def _limited(kind: DataType, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 def _inner(values: Array, step: str, rows: Array | None) -> tuple[Array, Array | None]:
     """Return the values that a step leads to, and the row of each; `rows` has those of `values`, if they differ."""
-    kind = values.type
-    if pa.types.is_struct(kind):
-        # Flattened, a field is null wherever the struct is.
-        return values.flatten()[kind.get_field_index(step)], rows
-    as_list = entries_of(values) if pa.types.is_map(kind) else values
-    counts = np.diff(to_numpy(offsets_of(as_list)))
-    parents = from_numpy(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
-    inside = as_list.flatten()
-    if pa.types.is_map(kind):
-        inside = inside.field(0 if step == _KEY else 1)
-    return inside, parents if rows is None else rows.take(parents)
+    inside, slots = next((part, slots) for name, part, slots in parts_of(values) if name == step)
+    return inside, rows if slots is None else slots if rows is None else rows.take(slots)

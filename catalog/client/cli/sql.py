@@ -52,15 +52,14 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
 
 
 def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
-    import pyarrow as pa
-
     from interbed.catalog.client.cli.forms.row_formats import write_rows
+    from interbed.storage.base.incoming import duckdb_rows
 
     tables.define(query)
     relation = tables.connection.sql(query)
     if relation is None:
         raise InvalidInputError("The query has no rows to show; write SELECT ….")
-    write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
+    write_rows(duckdb_rows(relation, finite=False), form, output, limited=False)
 
 
 def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:

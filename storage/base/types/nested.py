@@ -43,3 +43,21 @@ def entries_of(array: Any) -> Any:
         offset=array.offset,
         children=[entries],
     )
+
+
+def parts_of(array: Any) -> "list[tuple[str, pa.Array[Any], pa.Array[Any] | None]]":
+    """Return the parts of a nested array: name, values, and the slot that each value is of; None for the same slots.
+
+    Parts are called by the names of fields, `element`, `key` and `value`. Those of null lists and maps are left out.
+    """
+    kind = array.type
+    if pa.types.is_struct(kind):
+        # Flattened, a field is null wherever the struct is.
+        return [(field.name, part, None) for field, part in zip(kind, array.flatten(), strict=True)]
+    as_list = entries_of(array) if pa.types.is_map(kind) else array
+    counts = np.diff(to_numpy(offsets_of(as_list)))
+    slots = from_numpy(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
+    inside = as_list.flatten()
+    if pa.types.is_map(kind):
+        return [("key", inside.field(0), slots), ("value", inside.field(1), slots)]
+    return [("element", inside, slots)]

@@ -184,7 +184,7 @@ def test_dicts_get_the_types_of_the_table(catalog: interbed.Catalog) -> None:
         ({"id": 1, "n": 300}, "'n'.*int8.*300"),
         ({"id": 2**80}, "'id'"),
         ({"id": 1, "price": Decimal("1.234")}, r"'price'.*decimal128\(5, 2\)"),
-        ({"id": 1, "price": 1.5}, "'price'"),
+        ({"id": 1, "price": 1.239}, "'price'.*row 0 .*has 1.239"),
         ({"id": 1, "tags": [1.5]}, "'tags'.*1.5 is no whole number"),
         ({"id": 1, "place": {"town": "x"}}, "'place'.*no field 'town'; the fields are city"),
         ({"id": 1, "place": 5}, "'place'"),
@@ -207,6 +207,13 @@ def test_dicts_that_do_not_fit_are_refused_by_name(
     with pytest.raises(SchemaMismatchError, match=message):
         table.upsert([row])
     assert table.latest_snapshot() is None
+
+
+def test_a_float_is_a_decimal_by_its_shortest_text(catalog: interbed.Catalog) -> None:
+    table = catalog.create_table("shop.t", pa.schema((pa.field("id", pa.int64()), pa.field("p", pa.decimal128(5, 2)))))
+    for rows in ([{"id": 1, "p": 1.1}], pd.DataFrame({"id": [1], "p": [1.1]}), pa.table({"id": [1], "p": [1.1]})):
+        table.overwrite(rows)
+        assert content(table) == [{"id": 1, "p": Decimal("1.10")}]
 
 
 @pytest.mark.parametrize(

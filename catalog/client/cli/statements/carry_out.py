@@ -25,6 +25,7 @@ from interbed.catalog.client.cli.statements.parse import (
     UpdateStatement,
 )
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.commit.retry import RetryPolicy
@@ -151,7 +152,7 @@ class _Insert:
         self._tables.define(query)
         relation = self._connection.sql(query)
         names = self._checked(relation.columns)
-        with pa.RecordBatchReader.from_stream(relation) as reader:
+        with duckdb_rows(relation) as reader:
             for batch in reader:
                 yield self._values.batch(batch, names)
 
@@ -231,7 +232,7 @@ class _Update:
         self._connection.register("interbed_rows", numbered)
         expressions = ", ".join(f"({value}) AS {quoted(name)}" for name, value in self._set.items())
         query = f"SELECT {ROW}, {expressions} FROM interbed_rows AS {quoted(self._alias)}"
-        found = self._connection.sql(query).to_arrow_table().combine_chunks().sort_by(ROW)
+        found = duckdb_rows(self._connection.sql(query)).read_all().combine_chunks().sort_by(ROW)
         made = replaced(batch, found, list(self._set), self._values)
         self._check.check(batch, made)
         return made

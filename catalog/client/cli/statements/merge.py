@@ -11,6 +11,7 @@ from interbed.catalog.client.cli.forms.duckdb_tables import quoted
 from interbed.catalog.client.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
 from interbed.catalog.client.cli.statements.parse import MergeClause, MergeStatement
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
@@ -87,14 +88,16 @@ class MergeStatementPlan:
         join = f"{target} ANTI JOIN {source}" if clause.by_source else f"{target} JOIN {source}"
         row = f"{quoted(self._statement.target.alias)}.{ROW}"
         columns = ", ".join([row, *(f"({value}) AS {quoted(name)}" for name, value in expressions.items())])
-        return self._connection.sql(f"SELECT {columns} FROM {join} ON ({on}) WHERE {where}").to_arrow_table()
+        return duckdb_rows(self._connection.sql(f"SELECT {columns} FROM {join} ON ({on}) WHERE {where}")).read_all()
 
     def _inserted(self, clause: MergeClause, where: str) -> list[pa.RecordBatch]:
         values = self._of_source() if clause.values is None else self._values.columns(clause.values)
         columns = ", ".join(f"({value}) AS {quoted(name)}" for name, value in values.items())
-        found = self._connection.sql(
-            f"SELECT {columns} FROM {self._source} ANTI JOIN {self._target} ON ({self._statement.on}) WHERE {where}"
-        ).to_arrow_table()
+        found = duckdb_rows(
+            self._connection.sql(
+                f"SELECT {columns} FROM {self._source} ANTI JOIN {self._target} ON ({self._statement.on}) WHERE {where}"
+            )
+        ).read_all()
         return [self._values.batch(batch, list(values)) for batch in found.to_batches()]
 
     def _assigned(self, clause: MergeClause) -> dict[str, str]:
