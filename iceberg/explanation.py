@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.iceberg.meta.live_file import LiveFile
-from interbed.iceberg.plan.plan import Plan
+from interbed.iceberg.plan.plan import FilePlan
 from interbed.storage.base.frozen import plain_errors
 
 
@@ -62,7 +62,7 @@ class IcebergExplanation:
         return "\n".join(lines)
 
 
-def explain(table: str, plan: Plan) -> IcebergExplanation:
+def explain(table: str, plan: FilePlan) -> IcebergExplanation:
     """The explanation of a plan."""
     return IcebergExplanation(
         table=table,

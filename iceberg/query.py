@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.types import readable_fields
-from interbed.iceberg.plan.plan import Plan, plan_read
+from interbed.iceberg.plan.plan import FilePlan, plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.base.predicate.expr import Predicate, and_
@@ -46,7 +46,7 @@ class IcebergScan(ArrowRows):
         check_limit(self.limit)
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> FilePlan:
         """The tasks to read and what was pruned."""
         return plan_read(self.table.metadata, self._files.io, self.snapshot, self.row_schema, self.predicate)
 

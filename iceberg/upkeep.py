@@ -101,12 +101,12 @@ class IcebergUpkeep:
         `history.expire.min-snapshots-to-keep` say; `older_than` is a datetime, in UTC where it names no zone, or
         milliseconds since the epoch. Raises NotSupportedError where `gc.enabled` is false, and as `compact` does.
         """
-        from interbed.iceberg.optimize.expire import Retention, expire_snapshots
+        from interbed.iceberg.optimize.expire import SnapshotRetention, expire_snapshots
 
         home = self.required_home()
         if retain_last is not None and retain_last < 1:
             raise InvalidInputError(f"At least one snapshot is retained, not {retain_last}.")
-        retention = Retention(
+        retention = SnapshotRetention(
             older_than_millis=None if older_than is None else millis_of(older_than), retain_last=retain_last
         )
         result = expire_snapshots(home, retention, dry_run=dry_run, clock=clock)

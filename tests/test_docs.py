@@ -13,6 +13,7 @@ import pytest
 import interbed
 from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
+from tests.support.packages import PACKAGES
 from tests.support.pages import DOCS, Page, check_command, commands
 from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
 from tests.support.servers.http_servers import running_s3
@@ -52,7 +53,7 @@ def test_the_paths_that_the_architecture_page_names_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", text))
     assert len(named) > 60
-    folders = (ROOT, *(ROOT / house for house in ("storage", "catalog", "ingest", "optimizer", "spark_ext")))
+    folders = (ROOT, *(ROOT / package for package in PACKAGES))
     assert sorted(path for path in named if not any((folder / path).exists() for folder in folders)) == []
 
 

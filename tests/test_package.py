@@ -16,6 +16,7 @@ import pytest
 import interbed
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import SETTINGS
+from tests.support.packages import WHEEL_FOLDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(interbed.__file__).parent
@@ -63,14 +64,10 @@ def test_the_package_tells_type_checkers_that_it_is_typed() -> None:
 
 
 def test_the_folders_of_the_package_are_the_projects() -> None:
-    for link, folder in {
-        "storage": "storage",
-        "catalog": "catalog",
-        "ingest": "ingest",
-        "thrift_idl": "thrift_idl",
-        "spark_ext": "spark_ext",
-        "migrations": "alembic",
-    }.items():
+    for folder, package in WHEEL_FOLDERS.items():
+        if folder.startswith("src/"):
+            continue
+        link = package.removeprefix("interbed/")
         assert (PACKAGE / link).resolve() == ROOT / folder
 
 

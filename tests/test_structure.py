@@ -15,10 +15,10 @@ import grimp
 import pytest
 
 import interbed.storage
+from tests.support.packages import PACKAGES
 from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
-HOUSES = ("storage", "catalog", "ingest", "optimizer", "spark_ext")
 MOST_FILES = 20
 """Modules in a folder, beside its `__init__.py`."""
 
@@ -60,8 +60,8 @@ def test_no_two_siblings_import_each_other_even_by_way_of_others(parent: str) ->
 
 def folders() -> Iterator[Path]:
     """The folders with Python modules in them."""
-    for house in HOUSES:
-        yield from (f.parent for f in sorted((ROOT / house).rglob("__init__.py")))
+    for package in PACKAGES:
+        yield from (f.parent for f in sorted((ROOT / package).rglob("__init__.py")))
 
 
 @pytest.mark.parametrize("folder", [str(f.relative_to(ROOT)) for f in folders()])
@@ -70,10 +70,10 @@ def test_a_folder_fits_in_a_readers_head(folder: str) -> None:
     assert len(modules) <= MOST_FILES, f"{folder} has {len(modules)} modules; group those of one subject in a folder."
 
 
-@pytest.mark.parametrize("house", HOUSES)
-def test_every_folder_of_modules_is_a_package(house: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_of_modules_is_a_package(package: str) -> None:
     """Import-linter passes over modules in folders without `__init__.py`."""
-    lacking = {f.parent for f in (ROOT / house).rglob("*.py") if not (f.parent / "__init__.py").exists()}
+    lacking = {f.parent for f in (ROOT / package).rglob("*.py") if not (f.parent / "__init__.py").exists()}
     assert not lacking
 
 
@@ -95,8 +95,8 @@ def test_the_floors_above_use_of_storage_what_it_offers() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     """A name in a traceback or on a page of the documentation leads to one class."""
     places: dict[str, list[str]] = defaultdict(list)
-    for house in HOUSES:
-        for file in sorted((ROOT / house).rglob("*.py")):
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
             for node in source_tree(file).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(file.relative_to(ROOT)))

@@ -12,7 +12,7 @@ from interbed.iceberg.meta.new_manifests import NEWEST_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewFile:
+class NewTableFile:
     """A file; can be sent to another process. Metrics are by the ids of columns, as the field names of Iceberg say.
 
     `sequence_number` is that of its rows where it is older than the commit. `partition` is as in LiveFile.

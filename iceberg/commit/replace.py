@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from interbed.iceberg.commit.attempts import Attempt, commit_retried
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.commit.replacement import Replacement, files_to_remove
-from interbed.iceberg.commit.snapshot import ManifestReader, SnapshotWriter
+from interbed.iceberg.commit.snapshot import CachedManifests, SnapshotWriter
 from interbed.iceberg.meta.live_file import Content
 from interbed.iceberg.meta.manifest_entries import manifests_of
 from interbed.iceberg.meta.properties import whole_number
@@ -35,7 +35,7 @@ def commit_replacement(
     `properties` go into the summary. Raises CommitConflictError when files that were read were changed meanwhile, and
     as commit_retried does: but after a CommitStateUnknownError, what the job wrote is the caller's to delete.
     """
-    reader = ManifestReader()
+    reader = CachedManifests()
 
     def attempt(table: Metadata) -> Attempt | None:
         return _attempt(table, replacement, reader, properties)
@@ -46,7 +46,7 @@ def commit_replacement(
 
 def merge_manifests(home: TableHome, *, sleep: Callable[[float], None] = time.sleep) -> int | None:
     """Put small manifests together, by content and partition spec; the new snapshot, None with nothing to merge."""
-    reader = ManifestReader()
+    reader = CachedManifests()
 
     def attempt(table: Metadata) -> Attempt | None:
         parent = table.metadata.current_snapshot()
@@ -82,7 +82,7 @@ def manifest_target(metadata: TableMetadata) -> int:
 
 
 def _attempt(
-    table: Metadata, replacement: Replacement, reader: ManifestReader, properties: Mapping[str, str]
+    table: Metadata, replacement: Replacement, reader: CachedManifests, properties: Mapping[str, str]
 ) -> Attempt | None:
     metadata = table.metadata
     parent = metadata.current_snapshot()

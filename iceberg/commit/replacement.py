@@ -7,7 +7,7 @@ delete them, older ones were applied. A data file whose keys became positions st
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.meta.live_file import Content, LiveFile
 from interbed.iceberg.plan.delete_index import DeleteIndex
 from interbed.iceberg.plan.task import DataTask
@@ -27,7 +27,7 @@ class Replacement:
     snapshot_id: int
     rewritten: tuple[DataTask, ...]
     converted: tuple[DataTask, ...]
-    added: tuple[NewFile, ...]
+    added: tuple[NewTableFile, ...]
     known: frozenset[Place]
 
     @property

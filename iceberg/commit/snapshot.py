@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from interbed.iceberg.commit.attempts import Attempt, delete_files, snapshot_attempt
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.commit.replacement import Place
 from interbed.iceberg.meta.dropped_columns import with_dropped
 from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
@@ -45,7 +45,7 @@ class LiveEntry:
 
 
 @dataclass(slots=True)
-class ManifestReader:
+class CachedManifests:
     """Reads manifests, each once: they never change."""
 
     known: dict[str, tuple[LiveEntry, ...]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class SnapshotWriter:
         parent: Snapshot,
         manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
         removed: Collection[Place],
-        added: Sequence[NewFile],
+        added: Sequence[NewTableFile],
         properties: Mapping[str, str],
     ) -> Attempt:
         """The snapshot after `parent`, whose manifests are given, without what is removed and with what is added."""
@@ -166,7 +166,7 @@ class SnapshotWriter:
     def _codec(self) -> str:
         return self._table.metadata.properties.get(_CODEC, "gzip")
 
-    def _added(self, files: Sequence[NewFile]) -> list[tuple[ManifestContent, int, list[ManifestEntry]]]:
+    def _added(self, files: Sequence[NewTableFile]) -> list[tuple[ManifestContent, int, list[ManifestEntry]]]:
         """The entries of new files, by manifest."""
         groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
         for file in files:

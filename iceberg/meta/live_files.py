@@ -21,7 +21,7 @@ from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFiles:
+class LiveTableFiles:
     """Data files and deletes that may matter to a read, and how many there are before pruning."""
 
     data: tuple[LiveFile, ...]
@@ -33,7 +33,7 @@ class LiveFiles:
 
 def live_files(
     metadata: TableMetadata, io: FileIO, snapshot: Snapshot, schema: Schema, condition: BooleanExpression
-) -> LiveFiles:
+) -> LiveTableFiles:
     """The files of a snapshot that may hold rows of the condition, which is over the schema, and deletes of such rows.
 
     Raises CorruptFileError for a manifest that can't be decoded, StorageAccessError for one that can't be read, and as
@@ -57,7 +57,7 @@ def live_files(
             if pruning.keeps_file(entry.data_file):
                 file = live_file(entry)
                 (data if file.content is Content.DATA else deletes).append(file)
-    return LiveFiles(
+    return LiveTableFiles(
         data=tuple(data),
         deletes=tuple(deletes),
         manifests_total=len(manifests),

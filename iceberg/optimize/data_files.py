@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.meta.live_file import Content
 from interbed.iceberg.meta.properties import whole_number
 from interbed.iceberg.meta.types import type_to_arrow
@@ -54,7 +54,7 @@ class DataFiles:
         self._pending_bytes = 0
         self._current: _OneFile | None = None
         self._number = 0
-        self._done: list[NewFile] = []
+        self._done: list[NewTableFile] = []
 
     def __enter__(self) -> "DataFiles":
         return self
@@ -78,7 +78,7 @@ class DataFiles:
                 if self._pending_rows >= _GROUP_ROWS or self._pending_bytes >= most:
                     self._write_group()
 
-    def close(self) -> list[NewFile]:
+    def close(self) -> list[NewTableFile]:
         """End the last file; all files that were written."""
         self._write_group()
         self._end_file()
@@ -104,7 +104,7 @@ class DataFiles:
         self._done.append(ended.close(self._spec_id, self._partition))
 
 
-def delete_new(job: OptimizeJob, files: Sequence[NewFile]) -> None:
+def delete_new(job: OptimizeJob, files: Sequence[NewTableFile]) -> None:
     """Delete files that no snapshot names; failures are logged."""
     job.files.delete_quietly({file.path for file in files})
 
@@ -141,12 +141,12 @@ class _OneFile:
     def position(self) -> int:
         return self._sink.tell()
 
-    def close(self, spec_id: int, partition: tuple[object, ...]) -> NewFile:
+    def close(self, spec_id: int, partition: tuple[object, ...]) -> NewTableFile:
         with data_file_errors(self._place):
             self._writer.close()
             size = self._sink.tell()
             self._output.close()
-        return NewFile(
+        return NewTableFile(
             path=self._path,
             content=Content.DATA,
             file_format="parquet",

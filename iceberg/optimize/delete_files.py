@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.meta.live_file import PATH_ID, POSITION_ID, Content, LiveFile
 from interbed.iceberg.meta.new_manifests import NEWEST_VERSION
 from interbed.iceberg.meta.puffin import puffin_of
@@ -27,13 +27,13 @@ _SCHEMA = pa.schema(_FIELDS)
 _CREATED_BY = "interbed"
 
 
-def write_deletes(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], prefix: str) -> list[NewFile]:
+def write_deletes(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], prefix: str) -> list[NewTableFile]:
     """The delete files of data files of one partition; on an error what was written is deleted."""
     if not deleted:
         return []
     if job.format_version >= NEWEST_VERSION:
         return _write_vectors(job, deleted, prefix)
-    found: list[NewFile] = []
+    found: list[NewTableFile] = []
     try:
         for number, (file, vector) in enumerate(deleted.items()):
             found.append(_write_positions(job, file, vector, f"{prefix}-{number}-deletes.parquet"))
@@ -43,13 +43,13 @@ def write_deletes(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], 
     return found
 
 
-def _write_vectors(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], prefix: str) -> list[NewFile]:
+def _write_vectors(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], prefix: str) -> list[NewTableFile]:
     some = next(iter(deleted))
     content, places = puffin_of({file.path: vector for file, vector in deleted.items()}, _CREATED_BY)
     path = job.new_path(some.spec_id, some.partition, f"{prefix}-deletes.puffin")
     _write(job, path, content)
     return [
-        NewFile(
+        NewTableFile(
             path=path,
             content=Content.POSITION_DELETES,
             file_format="puffin",
@@ -65,7 +65,7 @@ def _write_vectors(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector],
     ]
 
 
-def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, name: str) -> NewFile:
+def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, name: str) -> NewTableFile:
     positions = vector.positions
     table = pa.Table.from_arrays(
         [pa.repeat(pa.scalar(file.path, pa.string()), len(positions)), from_numpy(positions)], schema=_SCHEMA
@@ -78,7 +78,7 @@ def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, n
     path = job.new_path(file.spec_id, file.partition, name)
     _write(job, path, content)
     name_bytes = file.path.encode("utf-8", "surrogateescape")
-    return NewFile(
+    return NewTableFile(
         path=path,
         content=Content.POSITION_DELETES,
         file_format="parquet",

@@ -66,7 +66,7 @@ class IcebergExpiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class SnapshotRetention:
     """What is asked for in place of the table's properties, in milliseconds since the epoch and numbers."""
 
     older_than_millis: int | None = None
@@ -81,7 +81,7 @@ class Expired:
     refs: tuple[str, ...]
 
 
-def expired(metadata: TableMetadata, retention: Retention, now_millis: int) -> Expired:
+def expired(metadata: TableMetadata, retention: SnapshotRetention, now_millis: int) -> Expired:
     """What is not kept of a table by then. Pure; raises InvalidOptionError for a property that can't be read."""
     properties = metadata.properties
     default_age = whole_number(properties, _MAX_AGE, _FIVE_DAYS)
@@ -116,7 +116,7 @@ def next_expiry(metadata: TableMetadata, now_millis: int) -> int | None:
     """When the next snapshot expires without more writes (epoch milliseconds), as the properties say; None for never.
     Pure; raises InvalidOptionError.
     """
-    gone = set(expired(metadata, Retention(), now_millis).snapshots)
+    gone = set(expired(metadata, SnapshotRetention(), now_millis).snapshots)
     age = whole_number(metadata.properties, _MAX_AGE, _FIVE_DAYS)
     times = sorted(s.timestamp_ms + age for s in metadata.snapshots if s.snapshot_id not in gone)
     return next((time for time in times if expired_more(metadata, len(gone), time + 1)), None)
@@ -124,12 +124,12 @@ def next_expiry(metadata: TableMetadata, now_millis: int) -> int | None:
 
 def expired_more(metadata: TableMetadata, number: int, at_millis: int) -> bool:
     """Whether more than so many snapshots will have expired by then."""
-    return len(expired(metadata, Retention(), at_millis).snapshots) > number
+    return len(expired(metadata, SnapshotRetention(), at_millis).snapshots) > number
 
 
 def expire_snapshots(
     home: TableHome,
-    retention: Retention,
+    retention: SnapshotRetention,
     *,
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,

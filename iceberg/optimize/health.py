@@ -12,7 +12,7 @@ from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.replace import manifest_target
 from interbed.iceberg.meta.manifest_entries import manifests_of
-from interbed.iceberg.optimize.expire import Retention, expired, next_expiry
+from interbed.iceberg.optimize.expire import SnapshotRetention, expired, next_expiry
 from interbed.iceberg.optimize.planner import deleted_shares
 from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.plan.plan import plan_read
@@ -48,7 +48,7 @@ def iceberg_health(table: Metadata, now_millis: int) -> TableHealth:
         manifests=len(manifests),
         manifests_due=_manifests_due(manifests, manifest_target(metadata)),
         snapshots=len(metadata.snapshots),
-        snapshots_due=len(expired(metadata, Retention(), now_millis).snapshots),
+        snapshots_due=len(expired(metadata, SnapshotRetention(), now_millis).snapshots),
         next_expiry_millis=next_expiry(metadata, now_millis),
     )
 

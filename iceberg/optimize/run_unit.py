@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema, prune_columns
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.meta.live_file import LiveFile
 from interbed.iceberg.optimize.data_files import DataFiles
 from interbed.iceberg.optimize.delete_files import write_deletes
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.iceberg.optimize.sorting import sorted_rows
 from interbed.iceberg.optimize.unit import Action, OptimizeUnit
-from interbed.iceberg.plan.task import DataTask, ReadTask
-from interbed.iceberg.read.deletions import Deletions
+from interbed.iceberg.plan.task import DataTask, FileReadTask
+from interbed.iceberg.read.deletions import DeletedRows
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.files.deletion.vector import DeletionVector
 
@@ -30,7 +30,7 @@ class UnitOutcome:
 
     rewritten: tuple[DataTask, ...] = ()
     converted: tuple[DataTask, ...] = ()
-    added: tuple[NewFile, ...] = ()
+    added: tuple[NewTableFile, ...] = ()
 
 
 def run_unit(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int | None = None) -> UnitOutcome:
@@ -44,10 +44,10 @@ def run_unit(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int | N
     return _converted(job, unit, prefix)
 
 
-def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int | None) -> list[NewFile]:
+def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int | None) -> list[NewTableFile]:
     job.settings.check_format()
     read = TaskRead(job.files, job.known, [field.field_id for field in job.written.fields], None)
-    tasks = [ReadTask(files=unit.files)]
+    tasks = [FileReadTask(files=unit.files)]
 
     def rows() -> Iterator[pa.RecordBatch]:
         return iter(read.to_reader(tasks, threads=threads))
@@ -61,7 +61,7 @@ def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int |
 
 
 def _converted(job: OptimizeJob, unit: OptimizeUnit, prefix: str) -> UnitOutcome:
-    deletions = Deletions(job.files, job.known, unit.files)
+    deletions = DeletedRows(job.files, job.known, unit.files)
     deleted: dict[LiveFile, DeletionVector] = {}
     empty: list[DataTask] = []
     left: list[DataTask] = []
@@ -76,7 +76,7 @@ def _converted(job: OptimizeJob, unit: OptimizeUnit, prefix: str) -> UnitOutcome
     return UnitOutcome(rewritten=tuple(empty), converted=tuple(left), added=tuple(write_deletes(job, deleted, prefix)))
 
 
-def _deleted_rows(job: OptimizeJob, task: DataTask, deletions: Deletions) -> DeletionVector:
+def _deleted_rows(job: OptimizeJob, task: DataTask, deletions: DeletedRows) -> DeletionVector:
     """All rows of a data file that are deleted, whatever says so."""
     found = deletions.of(task)
     if not found.keys:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.meta.live_file import Content, LiveFile
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.iceberg.optimize.run_unit import UnitOutcome
@@ -90,7 +90,7 @@ def outcome_from_bytes(content: bytes) -> UnitOutcome:
     return UnitOutcome(
         rewritten=_tasks_of(value["rewritten"]),
         converted=_tasks_of(value["converted"]),
-        added=tuple(NewFile(**_file_of(file)) for file in value["added"]),
+        added=tuple(NewTableFile(**_file_of(file)) for file in value["added"]),
     )
 
 
@@ -130,7 +130,7 @@ def _tasks_of(value: Any) -> tuple[DataTask, ...]:
     )
 
 
-def _file(file: LiveFile | NewFile) -> dict[str, Any]:
+def _file(file: LiveFile | NewTableFile) -> dict[str, Any]:
     """The fields of a file that have another value than by default."""
     found = {}
     for field in fields(file):

@@ -15,16 +15,16 @@ from interbed.iceberg.meta.filters import to_expression
 from interbed.iceberg.meta.live_files import live_files
 from interbed.iceberg.meta.types import readable_fields
 from interbed.iceberg.plan.delete_index import DeleteIndex
-from interbed.iceberg.plan.task import TARGET_BYTES, DataTask, ReadTask, tasks_of
+from interbed.iceberg.plan.task import TARGET_BYTES, DataTask, FileReadTask, tasks_of
 from interbed.storage.base.predicate.expr import Predicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class FilePlan:
     """The tasks of a read, and files and manifests by how far pruning came with them."""
 
     snapshot_id: int | None
-    tasks: tuple[ReadTask, ...]
+    tasks: tuple[FileReadTask, ...]
     manifests_total: int = 0
     manifests_read: int = 0
     files_total: int = 0
@@ -47,16 +47,16 @@ def plan_read(
     schema: Schema,
     predicate: Predicate | None,
     target: int = TARGET_BYTES,
-) -> Plan:
+) -> FilePlan:
     """The plan for the rows of a snapshot that may fulfil a predicate, which is bound to the schema; nothing to read
     without a snapshot. Raises as live_files does.
     """
     if snapshot is None:
-        return Plan(snapshot_id=None, tasks=())
+        return FilePlan(snapshot_id=None, tasks=())
     found = live_files(metadata, io, snapshot, schema, to_expression(predicate, readable_fields(schema)))
     index = DeleteIndex(found.deletes, partial(is_unpartitioned, metadata.specs()))
     tasks = tasks_of([DataTask(file=file, deletes=index.of(file)) for file in found.data], target)
-    return Plan(
+    return FilePlan(
         snapshot_id=snapshot.snapshot_id,
         tasks=tasks,
         manifests_total=found.manifests_total,

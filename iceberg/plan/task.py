@@ -33,7 +33,7 @@ class DataTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
+class FileReadTask:
     """Data files that one reader takes, the longest first."""
 
     files: tuple[DataTask, ...]
@@ -49,10 +49,10 @@ class ReadTask:
         return sum(task.cost for task in self.files) + sum(file.cost for file in self.delete_files)
 
 
-def tasks_of(files: Sequence[DataTask], target: int = TARGET_BYTES) -> tuple[ReadTask, ...]:
+def tasks_of(files: Sequence[DataTask], target: int = TARGET_BYTES) -> tuple[FileReadTask, ...]:
     """The files in tasks of about `target` bytes, the longest task first; the same files give the same tasks."""
     pieces = chain.from_iterable(_cut(group, target) for group in _groups(files))
-    tasks = [ReadTask(files=tuple(piece)) for piece in _packed(pieces, target)]
+    tasks = [FileReadTask(files=tuple(piece)) for piece in _packed(pieces, target)]
     return tuple(tasks[index] for index in longest_first([task.cost for task in tasks]))
 
 

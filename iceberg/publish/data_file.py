@@ -26,7 +26,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStatistics:
+class FileColumnMetrics:
     """What is known of the columns of a file, by their ids."""
 
     values: dict[int, int] = field(default_factory=dict)
@@ -86,16 +86,16 @@ def partition_record(partition: bytes, types: Sequence[DataType]) -> Record:
     return Record(*(_plain(value) for value in decode_row(partition, types)))
 
 
-def column_statistics(file: DataFileMeta, written_by: FileSchema) -> ColumnStatistics:
+def column_statistics(file: DataFileMeta, written_by: FileSchema) -> FileColumnMetrics:
     """The statistics that the file's metadata have, as Iceberg's."""
     schema = written_by.table
     names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.names
     stats = file.value_stats
     if len(stats.null_counts) != len(names):
-        return ColumnStatistics()
+        return FileColumnMetrics()
     fields = [schema.by_name[name] for name in names]
     least, greatest = _row(stats.min_values, fields), _row(stats.max_values, fields)
-    found = ColumnStatistics()
+    found = FileColumnMetrics()
     for column, nulls, low, high in zip(fields, stats.null_counts, least, greatest, strict=True):
         kind = written_by.iceberg.find_type(column.id)
         if not isinstance(kind, PrimitiveType):

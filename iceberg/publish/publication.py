@@ -20,7 +20,7 @@ from interbed.iceberg.publish.line import Line, There
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
 from interbed.iceberg.publish.register import Register
-from interbed.iceberg.publish.retention import Retention, forgotten, kept, references
+from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
 from interbed.iceberg.publish.settings import PublishSettings, Storage
 from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path
@@ -104,7 +104,7 @@ class _Publication:
 
     def _retained(self, document: Document, now: int) -> Document:
         tags = {tag.name: tag.snapshot for tag in TagManager(self._files, self._store.paths).all()}
-        retention = Retention.of(self._store.options)
+        retention = PublishedRetention.of(self._store.options)
         snapshots = kept(document.snapshots, set(self._store.snapshots.ids()), tags, retention, now)
         return replace(document, snapshots=tuple(snapshots), refs=references(snapshots, tags))
 

@@ -20,7 +20,7 @@ _FOREVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class PublishedRetention:
     """How long snapshots stay, in numbers and milliseconds."""
 
     least: int
@@ -28,9 +28,9 @@ class Retention:
     millis: int
 
     @staticmethod
-    def of(options: CoreOptions) -> "Retention":
+    def of(options: CoreOptions) -> "PublishedRetention":
         """What the options of a table say."""
-        return Retention(
+        return PublishedRetention(
             least=options.snapshot_retain_min,
             most=options.snapshot_retain_max,
             millis=options.snapshot_time_retained_millis,
@@ -62,7 +62,7 @@ def kept(
     published: Sequence[Published],
     there: Collection[int],
     tagged: Mapping[str, Snapshot],
-    retention: Retention,
+    retention: PublishedRetention,
     now_millis: int,
 ) -> list[Published]:
     """The snapshots that stay of those of a line, whose last one is the newest; `there` are ids that have not expired.

@@ -96,7 +96,7 @@ class FileDeletions:
         return kept
 
 
-class Deletions:
+class DeletedRows:
     """The deletes of all data files of a read; safe to share between threads."""
 
     def __init__(self, files: TableFiles, schema: Schema, tasks: Iterable[DataTask]) -> None:

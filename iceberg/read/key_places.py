@@ -31,7 +31,7 @@ _MORE_ODDS = (np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class KeyPlaces:
     """Distinct values and how each is found: `order` are their places in the order of their `prints`."""
 
     values: Array
@@ -42,7 +42,7 @@ class Places:
     is_exact: bool
 
     @staticmethod
-    def of(values: Array) -> "Places | None":
+    def of(values: Array) -> "KeyPlaces | None":
         """Of distinct values; None where they can't be told apart by 64 bits."""
         print_of = _print_of(values.type)
         if print_of is None:
@@ -56,7 +56,7 @@ class Places:
         maybe = np.zeros(1 << max(_SLOTS * len(prints), 2).bit_length(), np.bool_)
         maybe[_slots(prints, len(maybe))] = True
         null = int(np.flatnonzero(~_validity(values))[0]) if values.null_count else None
-        return Places(values, prints, places, maybe, null, _is_number(values.type))
+        return KeyPlaces(values, prints, places, maybe, null, _is_number(values.type))
 
     def find(self, column: Array) -> tuple[Ints, Ints]:
         """The rows whose value is known, in no order, and the place of each."""
@@ -84,7 +84,7 @@ class Places:
 
 
 def find_slowly(values: Array, column: Array) -> tuple[Ints, Ints]:
-    """What Places.find gives, for values of any type."""
+    """What KeyPlaces.find gives, for values of any type."""
     found: Any = pc.index_in(column, value_set=values)
     rows = np.flatnonzero(_validity(found)) if found.null_count else np.arange(len(found))
     places: Ints = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.iceberg.read.key_places import Array, Places, find_slowly
+from interbed.iceberg.read.key_places import Array, KeyPlaces, find_slowly
 from interbed.storage.base.arrays import Ints, Mask
 
 _ABSENT = -1
@@ -30,7 +30,7 @@ class KeyTable:
     """
 
     values: tuple[Array, ...]
-    places: tuple[Places | None, ...]
+    places: tuple[KeyPlaces | None, ...]
     numbers: tuple[Ints, ...]
     newest: Ints
 
@@ -49,7 +49,7 @@ class KeyTable:
             keys = np.searchsorted(combined, keys)
         newest = np.full(len(numbers[-1]) if numbers else len(values[0]), _ABSENT, np.int64)
         np.maximum.at(newest, keys, sequence_numbers)
-        return KeyTable(values, tuple(map(Places.of, values)), tuple(numbers), newest)
+        return KeyTable(values, tuple(map(KeyPlaces.of, values)), tuple(numbers), newest)
 
     def deletes(self, columns: Sequence[Array], sequence_number: int) -> Mask | None:
         """Which rows of that age are deleted, the rows given by their keys' columns; None when none of them is."""

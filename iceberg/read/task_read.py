@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, prune_columns
 
 from interbed.iceberg.meta.types import schema_to_arrow
-from interbed.iceberg.plan.task import DataTask, ReadTask
-from interbed.iceberg.read.deletions import Deletions
+from interbed.iceberg.plan.task import DataTask, FileReadTask
+from interbed.iceberg.read.deletions import DeletedRows
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.lineage import ROW_ID, with_lineage
 from interbed.storage.base.ahead import Begun
@@ -46,9 +46,9 @@ class TaskRead:
         """The Arrow schema of the rows."""
         return self._arrow
 
-    def to_reader(self, tasks: Sequence[ReadTask], *, threads: int | None = None) -> pa.RecordBatchReader:
+    def to_reader(self, tasks: Sequence[FileReadTask], *, threads: int | None = None) -> pa.RecordBatchReader:
         """The rows of all tasks, in memory bounded by some batches and the deletes."""
-        deletions = Deletions(self._files, self._schema, chain.from_iterable(task.files for task in tasks))
+        deletions = DeletedRows(self._files, self._schema, chain.from_iterable(task.files for task in tasks))
         data = [file for task in tasks for file in task.files]
         count = min(os.cpu_count() or 1, MAX_THREADS) if threads is None else max(threads, 1)
         # Threads that are not needed for files decode columns in parallel.
@@ -59,7 +59,7 @@ class TaskRead:
         ahead = min(count, len(data) - count) if is_far else 0
         return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, count, ahead=ahead))
 
-    def _rows(self, task: DataTask, deletions: Deletions, use_threads: bool) -> Iterator[pa.RecordBatch]:
+    def _rows(self, task: DataTask, deletions: DeletedRows, use_threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))
         names = self._arrow.names
         read = partial(self._files.batches, task.file, wanted, self._predicate, use_threads=use_threads)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from interbed.iceberg.commit.home import CatalogHome, TableHome
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.commit.replacement import Replacement
 from interbed.iceberg.meta.live_file import Content
@@ -48,7 +48,7 @@ def _commit(home: TableHome, now: Table, rows: pa.Table, content: Content, **fac
     path = f"{now.location()}/data/{uuid.uuid4()}.parquet"
     with now.io.new_output(path).create() as output:
         output.write(sink.getvalue())
-    made = NewFile(
+    made = NewTableFile(
         path=path,
         content=content,
         file_format="parquet",

@@ -1,6 +1,6 @@
 """What a wheel and an sdist of interbed hold, compared with the source tree that they are built from.
 
-A wheel has the Python of the five folders and of src/interbed, the interface definitions, the template of migrations
+A wheel has the Python of the folders of the package, the interface definitions, the template of migrations
 and the jar; no Java source, no script, no test. An sdist is the source tree, and its metadata.
 """
 
@@ -11,18 +11,8 @@ from collections.abc import Iterable
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 
-# What each folder of the source tree is called in a wheel; pyproject.toml's sources say the same.
-PACKAGE_FOLDERS = {
-    "src/interbed": "interbed",
-    "catalog": "interbed/catalog",
-    "iceberg": "interbed/iceberg",
-    "ingest": "interbed/ingest",
-    "optimizer": "interbed/optimizer",
-    "storage": "interbed/storage",
-    "thrift_idl": "interbed/thrift_idl",
-    "spark_ext": "interbed/spark_ext",
-    "alembic": "interbed/migrations",
-}
+from tests.support.packages import WHEEL_FOLDERS
+
 JAR = "interbed/spark_ext/jvm/interbed-spark.jar"
 NAMES_OF_USERS = (
     "interbed/spark/SparkCatalog.class",
@@ -37,7 +27,7 @@ def package_files(sources: Iterable[str]) -> set[str]:
     return {
         f"{package}/{name.removeprefix(folder + '/')}"
         for name in sources
-        for folder, package in PACKAGE_FOLDERS.items()
+        for folder, package in WHEEL_FOLDERS.items()
         if name.startswith(f"{folder}/") and _is_packaged(PurePosixPath(name))
     }
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from hatch_build import JAR_IN_WHEEL, LINKED_FOLDERS, WITHOUT_JAR
 
-from tests.packaging.contents import JAR, PACKAGE_FOLDERS, package_files, sdist_problems, wheel_problems
+from tests.packaging.contents import JAR, package_files, sdist_problems, wheel_problems
 from tests.packaging.environment import DistributionError, Environment, run
 from tests.packaging.source_tree import copy_sources, release_problems, version
+from tests.support.packages import WHEEL_FOLDERS
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def test_no_java_source_script_or_picture_belongs_into_the_package() -> None:
 def test_the_wheel_the_links_and_these_checks_name_the_same_folders() -> None:
     linked = {folder: f"interbed/{name}" for name, folder in LINKED_FOLDERS.items()}
 
-    assert {**linked, "src/interbed": "interbed"} == PACKAGE_FOLDERS
+    assert {**linked, "src/interbed": "interbed"} == WHEEL_FOLDERS
     assert JAR == JAR_IN_WHEEL
 
 

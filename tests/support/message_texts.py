@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from tests.support.packages import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
-HOUSES = ("src/interbed", "storage", "catalog", "iceberg", "ingest", "optimizer", "spark_ext")
 
 
 @lru_cache(maxsize=1)
 def message_texts() -> frozenset[str]:
     """All of them, with blanks for line ends."""
     found: set[str] = set()
-    for house in HOUSES:
-        for file in (ROOT / house).rglob("*.py"):
+    for folder in ("src/interbed", *PACKAGES):
+        for file in (ROOT / folder).rglob("*.py"):
             # The links of an editable install lead to the same files.
             if file.is_relative_to(ROOT) and not any(parent.is_symlink() for parent in file.parents):
                 found.update(_texts(ast.parse(file.read_text(encoding="utf-8"))))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.commit.new_file import NewFile
+from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.commit.replacement import Replacement, files_to_remove
 from interbed.iceberg.meta.live_file import Content, LiveFile
 from interbed.iceberg.optimize.planner import Mode, plan_units
@@ -141,7 +141,7 @@ def test_deletes_of_nothing_go_by_the_way() -> None:
 
 def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
     some, deletes = [data("a")], [vector("v", 2, "a"), keys("d", 3)]
-    made = NewFile(
+    made = NewTableFile(
         path="w",
         content=Content.POSITION_DELETES,
         file_format="puffin",
@@ -191,7 +191,7 @@ def test_units_and_outcomes_come_back_from_their_bytes() -> None:
     task = DataTask(file=file, deletes=Deletes(vector=vector("v", 3, "a"), equality=(keys("d", 4),)))
     (unit,) = plan_units([task], Mode.FULL, SETTINGS)
     assert unit_from_bytes(unit_to_bytes(unit)) == unit
-    made = NewFile(
+    made = NewTableFile(
         path="n",
         content=Content.DATA,
         file_format="parquet",

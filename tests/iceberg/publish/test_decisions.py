@@ -10,7 +10,7 @@ from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.manifests import due_for_compaction
 from interbed.iceberg.publish.place import PublishPlace, index_file_of
-from interbed.iceberg.publish.retention import Retention, forgotten, identity_of, is_of, kept, references
+from interbed.iceberg.publish.retention import PublishedRetention, forgotten, identity_of, is_of, kept, references
 from interbed.iceberg.publish.settings import PublishSettings
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
@@ -116,16 +116,14 @@ def test_a_snapshot_is_known_by_its_commit() -> None:
 
 def test_what_expires_goes_and_what_is_tagged_stays() -> None:
     line = [theirs(number, f"id-{number}") for number in range(1, 7)]
-    retention = Retention(least=1, most=2, millis=10_000)
+    retention = PublishedRetention(least=1, most=2, millis=10_000)
     tagged = {"two": ours(2), "other": ours(3, uuid="another"), "gone": ours(9)}
     left = kept(line, {3, 4, 5, 6}, tagged, retention, now_millis=600)
     assert [one.snapshot_id for one in left] == [2, 5, 6]
     assert {name: ref.snapshot_id for name, ref in references(left, tagged).items()} == {"two": 2}
     # Time alone lets them go, too, but for the least.
-    assert [one.snapshot_id for one in kept(line, {4, 5, 6}, {}, Retention(least=2, most=9, millis=1), 10_000)] == [
-        5,
-        6,
-    ]
+    by_time = PublishedRetention(least=2, most=9, millis=1)
+    assert [one.snapshot_id for one in kept(line, {4, 5, 6}, {}, by_time, 10_000)] == [5, 6]
     gone = forgotten(line, left)
     assert [(one.snapshot_id, [n.snapshot_id for n in near]) for one, near in gone] == [
         (1, [2]),

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.read.key_places import Places, find_slowly
+from interbed.iceberg.read.key_places import KeyPlaces, find_slowly
 
 TEXTS = st.text("ab", max_size=3) | st.text("abä", min_size=6, max_size=30)
 
 
-def found(places: Places, column: Any) -> dict[int, int]:
+def found(places: KeyPlaces, column: Any) -> dict[int, int]:
     """The place of each row whose value is known."""
     rows, of_each = places.find(column)
     assert len(set(rows.tolist())) == len(rows)
@@ -30,7 +30,7 @@ def expected(values: Any, column: Any) -> dict[int, int]:
 @given(st.lists(st.none() | TEXTS, unique=True), st.lists(st.none() | TEXTS), st.integers(0, 3))
 def test_texts_are_found_wherever_their_bytes_begin(known: list[Any], asked: list[Any], skipped: int) -> None:
     values, column = pa.array(known, pa.string()), pa.array([*asked, *known], pa.string())[skipped:]
-    places = Places.of(values)
+    places = KeyPlaces.of(values)
     if places is not None:
         assert found(places, column) == expected(values, column)
     rows, of_each = find_slowly(values, column)
@@ -51,25 +51,25 @@ MADE: dict[str, tuple[pa.DataType, list[Any]]] = {
 def test_values_of_a_type_are_told_apart_and_null_is_one(name: str) -> None:
     kind, made = MADE[name]
     values, column = pa.array([*made[:2], None, made[2]], kind), pa.array([*made, None, *made[::-1]], kind)[1:]
-    places = Places.of(values)
+    places = KeyPlaces.of(values)
     assert places is not None
     assert found(places, column) == expected(values, column)
-    without = Places.of(values.drop_null())
+    without = KeyPlaces.of(values.drop_null())
     assert without is not None
     assert found(without, column) == expected(values.drop_null(), column)
 
 
 def test_texts_whose_bits_are_the_same_are_compared() -> None:
     one, other = (f"{'a' * 8}{middle}{'b' * 20}{'c' * 8}" for middle in "xy")
-    places = Places.of(pa.array([one]))
+    places = KeyPlaces.of(pa.array([one]))
     assert places is not None
     assert found(places, pa.array([other, one])) == {1: 0}
     # Both are known: they can't be told apart by their bits, so they are left to Arrow.
-    assert Places.of(pa.array([one, other])) is None
+    assert KeyPlaces.of(pa.array([one, other])) is None
 
 
 def test_most_of_what_is_not_known_is_not_looked_up() -> None:
-    places = Places.of(pa.array(range(0, 1_000_000, 100)))
+    places = KeyPlaces.of(pa.array(range(0, 1_000_000, 100)))
     assert places is not None
     assert places.maybe.mean() < 1 / 8
     assert len(found(places, pa.array(range(1_000_000)))) == 10_000
@@ -77,6 +77,6 @@ def test_most_of_what_is_not_known_is_not_looked_up() -> None:
 
 def test_nothing_is_found_where_nothing_is_known() -> None:
     for values in (pa.array([], pa.int64()), pa.array([None], pa.int64())):
-        places = Places.of(values)
+        places = KeyPlaces.of(values)
         assert places is not None
         assert found(places, pa.array([1, None])) == expected(values, pa.array([1, None]))

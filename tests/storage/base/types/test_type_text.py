@@ -20,6 +20,7 @@ from interbed.storage.base.types.parse import data_type as parsed
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
+from tests.support.packages import PACKAGES
 from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).parents[4]
@@ -53,7 +54,7 @@ def test_a_refused_change_names_both_types() -> None:
 
 def test_no_message_shows_the_repr_or_the_json_of_a_type() -> None:
     found = []
-    for folder in ("storage", "catalog", "spark_ext"):
+    for folder in PACKAGES:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(source_tree(path)):
                 if isinstance(node, ast.FormattedValue):
