@@ -18,7 +18,7 @@ from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType, TypeRoot
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -67,7 +67,7 @@ class ChangeFit:
             values = one_array(changes.rows.column(column.name))
             if column.name in changes.stated:
                 is_fixed = column.name in keys and _widens(known[column.name], column.type)
-                if not is_fixed and not _fits(values, known[column.name]):
+                if not is_fixed and not _fits(values, known[column.name], exactly=True):
                     found.append(column)
             elif column.name not in keys and (grown := _grown_by(changes, column.name, known[column.name])) != arrow:
                 # What is only written as something else is no reason to change the table.
@@ -190,12 +190,29 @@ def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) 
     return convert
 
 
-def _fits(values: Array, target: DataType) -> bool:
+def _fits(values: Array, target: DataType, *, exactly: bool = False) -> bool:
+    """Whether the values are those of the type; `exactly` as a DOUBLE that the source states becomes no FLOAT."""
     try:
         fitted(values, target)
     except MISFITS:
         return False
-    return True
+    return not exactly or not _is_rounded(values, target)
+
+
+def _is_rounded(values: Any, target: DataType) -> bool:
+    """Whether a DOUBLE among the values is another number as a FLOAT."""
+    kind = values.type
+    if isinstance(target, RowType) and pa.types.is_struct(kind):
+        types = {f.name: f.type for f in target.fields}
+        parts = zip([f.name for f in kind], values.flatten(), strict=True)
+        return any(_is_rounded(part, types[name]) for name, part in parts if name in types)
+    if isinstance(target, ArrayType) and pa.types.is_list(kind):
+        return _is_rounded(values.flatten(), target.element)
+    if not (isinstance(target, AtomicType) and target.root is TypeRoot.FLOAT and pa.types.is_float64(kind)):
+        return False
+    again = values.cast(pa.float32(), safe=False).cast(kind)
+    is_same = pc.or_(pc.equal(again, values), pc.is_nan(values))
+    return not mask_of(is_same.fill_null(True)).all()
 
 
 def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:

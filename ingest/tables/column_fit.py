@@ -169,12 +169,20 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         if pa.types.is_floating(arrow):
             _check_finite(values, made, target)
     elif pa.types.is_temporal(source) and pa.types.is_temporal(arrow) and str(source)[:4] == str(arrow)[:4]:
+        _check_zone(source, arrow, target)
         made = values.cast(arrow)
     if made is not None:
         _check_digits(made, target)
         found: Array = made
         return found
     raise ValueError(f"{_an_example(values)} is no {target}")
+
+
+def _check_zone(source: Any, arrow: Any, target: AtomicType) -> None:
+    """Refuse instants for times without a zone, and the other way round: which zone is meant is not known."""
+    if pa.types.is_timestamp(source) and (source.tz is None) != (arrow.tz is None):
+        given = "a timestamp without a time zone" if source.tz is None else "an instant, with a time zone,"
+        raise ValueError(f"{given} is no {target}")
 
 
 def _clock_times(texts: Any) -> Any:
