@@ -1,5 +1,7 @@
 """Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
 
+import math
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -82,6 +84,25 @@ class PredicatePartitions:
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """The manifests that may hold such a partition."""
         return prune_manifests(manifests, self._predicate, self._fields)
+
+
+class SpecifiedPartitions(PredicatePartitions):
+    """The partitions with the values of a specification, in which 0.0 and -0.0 are two values as they are two keys."""
+
+    def __init__(self, predicate: Predicate, fields: Sequence[DataField], zeros: Mapping[str, float]) -> None:
+        super().__init__(predicate, fields)
+        self._zeros = {i: zeros[f.name] for i, f in enumerate(fields) if f.name in zeros}
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """The partitions that agree with the specification."""
+        found = super().select(partitions)
+        if not self._zeros:
+            return found
+        types = [f.type for f in self._fields]
+        return frozenset(p for p in found if self._has_zeros(decode_row(p, types)))
+
+    def _has_zeros(self, values: Sequence[Any]) -> bool:
+        return all(math.copysign(1.0, values[i]) == math.copysign(1.0, zero) for i, zero in self._zeros.items())
 
 
 class PartitionSet:
@@ -195,14 +216,12 @@ def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, def
     if isinstance(given, Mapping):
         if not given:
             return AllPartitions()
-        given = And(
-            tuple(
-                IsNull(c)
-                if v is None or v == default_name
-                else Comparison(Op.EQ, c, _literal(v, fields[names.index(c)]))
-                for c, v in given.items()
-            )
-        )
+        values = {
+            c: None if v is None or v == default_name else _literal(v, fields[names.index(c)]) for c, v in given.items()
+        }
+        same = And(tuple(IsNull(c) if v is None else Comparison(Op.EQ, c, v) for c, v in values.items()))
+        zeros = {c: v for c, v in values.items() if isinstance(v, float) and v == 0}
+        return SpecifiedPartitions(bind(same, fields), fields, zeros)
     return PredicatePartitions(bind(given, fields), fields)
 
 
@@ -211,6 +230,9 @@ def _literal(value: object, field: DataField) -> object:
     if isinstance(value, int) and is_atomic(field.type, *_TIMES):
         # Days, milliseconds or ticks, as partition values come from files.
         return coerce(value, field.type)
+    if isinstance(value, float) and is_atomic(field.type, TypeRoot.FLOAT):
+        # The nearest, as it was written.
+        return struct.unpack("<f", struct.pack("<f", value))[0]
     if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
         return value
     try:

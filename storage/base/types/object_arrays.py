@@ -77,7 +77,8 @@ class _Column:
         try:
             if len(kinds) == 1 and not isinstance(next(v for v in values if v is not None), _NESTED):
                 return _natural(values, next(iter(kinds)))
-            kind = nullable_inside(array_of(values).type)
+            _check_zones(kinds)
+            kind = _in_nanoseconds(kinds) or nullable_inside(array_of(values).type)
         except _MISFITS as error:
             raise SchemaMismatchError(
                 f"The column {self.name!r} of {self.what} is values of one type; the values do not fit: {error}"
@@ -258,6 +259,19 @@ def _times_of(values: Values, kind: tuple[Any, ...]) -> Array:
             return array_of(ticks, pa.int64()).cast(pa.timestamp("ns", "UTC" if zoned else None))
         case _:
             return array_of(values)
+
+
+def _check_zones(kinds: set[Kind]) -> None:
+    if len({kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}) > 1:
+        raise ValueError("some datetimes have a time zone, and others have none")
+
+
+def _in_nanoseconds(kinds: set[Kind]) -> pa.DataType | None:
+    """The type of datetimes of which some have nanoseconds; None for other values."""
+    zones = {kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}
+    if len(zones) != 1 or len(kinds) != sum(isinstance(kind, tuple) and kind[0] == "datetime" for kind in kinds):
+        return None
+    return pa.timestamp("ns", "UTC" if zones.pop() else None)
 
 
 def _valid(value: Any) -> Any:

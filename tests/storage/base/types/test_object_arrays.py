@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import SchemaMismatchError
-from interbed.storage.base.incoming import arrow_rows
+from interbed.storage.base.incoming import arrow_rows, arrow_schema
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 from tests.support.tally import Tally
@@ -136,6 +136,40 @@ def test_a_series_that_arrow_lacks_values_for_is_named(series: Any) -> None:
     schema = pa.schema([pa.field("v", pa.int64())])
     with pytest.raises(SchemaMismatchError, match="column 'v'"):
         written(pd.DataFrame({"v": series}), schema)
+
+
+DAY, NOON = dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 12)
+INSTANT = dt.datetime(2024, 1, 1, 12, tzinfo=PLUS_5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([DAY, NOON], [NOON, INSTANT], [INSTANT, NOON], [1.5, True], [True, 1.5], [1, "a"], [[DAY], [NOON]]),
+        *([{"x": NOON}, {"x": INSTANT}], [2**53 + 1, 1.5], [dt.time(5, tzinfo=PLUS_5)], [UUID(int=5)]),
+    ],
+    ids=str,
+)
+def test_a_new_column_has_no_type_for_values_of_several_kinds(values: list[Any]) -> None:
+    for rows in ([{"v": value} for value in values], pd.DataFrame({"v": pd.Series(values, dtype=object)})):
+        with pytest.raises(SchemaMismatchError, match="column 'v'"):
+            arrow_schema(rows, what="t")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([NANOSECONDS, NOON], pa.timestamp("ns")),
+        ([INSTANT, NANOSECONDS.tz_localize("Asia/Tokyo")], pa.timestamp("ns", "UTC")),
+        ([1, 1.5], pa.float64()),
+        ([1, None, np.int8(5)], pa.int64()),
+        ([None, DAY], pa.date32()),
+    ],
+    ids=str,
+)
+def test_a_new_column_has_the_type_of_its_values(values: list[Any], kind: pa.DataType) -> None:
+    for rows in ([{"v": value} for value in values], pd.DataFrame({"v": pd.Series(values, dtype=object)})):
+        assert arrow_schema(rows, what="t").field("v").type == kind
 
 
 def test_numbers_of_one_column_may_be_of_several_classes() -> None:
