@@ -27,12 +27,13 @@ import numpy as np
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import BadMessage, Decoded, EndedTables, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
+from interbed.ingest.tables.ended_sources import error_of_ended, unread_sinks
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames, check_refused
 from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
@@ -338,13 +339,16 @@ class Ingestion:
             for name, each in changes:
                 bad += self._sinks[name].write(each)
             self._handle(messages, bad)
-            if decoded.truncation is None:
+            if decoded.last is None:
                 break
-            at = decoded.truncation.index
+            at = decoded.last.index
             self._advance(messages.slice(0, at))
             # What was read so far ends within a transaction.
             self._is_whole = self._is_whole and not self._source.is_transactional
-            self._truncate(decoded.truncation, messages)
+            if isinstance(decoded.last, Truncation):
+                self._truncate(decoded.last, messages)
+            else:
+                self._pass_ended(decoded.last, messages)
             messages = messages.slice(at + 1, len(messages))
         self._advance(messages)
 
@@ -475,6 +479,21 @@ class Ingestion:
                 sink.empty()
                 sink.commit(self._read.after(one))
                 self.result.commits += 1
+        self._advance(one)
+
+    def _pass_ended(self, ended: EndedTables, messages: Messages) -> None:
+        """Pass over a message after which source tables are others or none, unless a table has rows of one of them.
+
+        Raises SourceChangedError; what was read before the message is committed then.
+        """
+        one = messages.slice(ended.index, ended.index + 1)
+        accepted, group = self._settings.accept_changed_source, self._settings.group
+        sinks = {**unread_sinks(self._catalog, ended, self._names, self._sinks, group), **self._sinks}
+        error = error_of_ended(ended, one, self._names, {n: s for n, s in sinks.items() if n not in accepted})
+        if error is not None:
+            if self._is_whole:
+                self._commit(everything=True)
+            raise error
         self._advance(one)
 
     def _commit(self, *, everything: bool = False) -> bool:
