@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 POLL_MESSAGES = 20_000
+LEAST_DECODED = 200
+"""How many messages are decoded at once after one that ends or empties a table."""
 IDLE_NOTE_SECONDS = 60.0
 """How often a table without new rows gets a note of how far was read, so that a run need not begin before that."""
 LAG_SECONDS = 5.0
@@ -330,27 +332,31 @@ class Ingestion:
 
     def _take(self, messages: Messages) -> None:
         """Write the rows of messages that follow on those that were read."""
-        while True:
-            decoded = self._decoder.decode(messages)
+        most = max(1, len(messages))
+        while len(messages):
+            part = messages.slice(0, min(most, len(messages)))
+            decoded = self._decoder.decode(part)
             check_refused(decoded.refused, self._name_of)
             bad = list(decoded.bad)
-            changes = self._by_table(decoded, messages, bad)
-            self._make_ready(changes, messages)
+            changes = self._by_table(decoded, part, bad)
+            self._make_ready(changes, part)
             for name, each in changes:
                 bad += self._sinks[name].write(each)
-            self._handle(messages, bad)
-            if decoded.last is None:
-                break
-            at = decoded.last.index
-            self._advance(messages.slice(0, at))
+            self._handle(part, bad)
+            last = decoded.last
+            if last is None:
+                self._advance(part)
+                messages, most = messages.slice(len(part), len(messages)), 2 * most
+                continue
+            self._advance(part.slice(0, last.index))
             # What was read so far ends within a transaction.
             self._is_whole = self._is_whole and not self._source.is_transactional
-            if isinstance(decoded.last, Truncation):
-                self._truncate(decoded.last, messages)
+            if isinstance(last, Truncation):
+                self._truncate(last, part)
             else:
-                self._pass_ended(decoded.last, messages)
-            messages = messages.slice(at + 1, len(messages))
-        self._advance(messages)
+                self._pass_ended(last, part)
+            # What follows was read in vain. Where there are many such messages, no more of it is read than came before.
+            messages, most = messages.slice(last.index + 1, len(messages)), max(LEAST_DECODED, 2 * last.index)
 
     def _advance(self, messages: Messages) -> None:
         if len(messages):
