@@ -27,12 +27,13 @@ import numpy as np
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import BadMessage, Decoded, EndedTables, RowChanges, SourceTable, Truncation
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
+from interbed.ingest.tables.ended_sources import error_of_ended, unread_sinks
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames, check_refused
 from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 POLL_MESSAGES = 20_000
+LEAST_DECODED = 200
+"""How many messages are decoded at once after one that ends or empties a table."""
 IDLE_NOTE_SECONDS = 60.0
 """How often a table without new rows gets a note of how far was read, so that a run need not begin before that."""
 LAG_SECONDS = 5.0
@@ -329,24 +332,31 @@ class Ingestion:
 
     def _take(self, messages: Messages) -> None:
         """Write the rows of messages that follow on those that were read."""
-        while True:
-            decoded = self._decoder.decode(messages)
+        most = max(1, len(messages))
+        while len(messages):
+            part = messages.slice(0, min(most, len(messages)))
+            decoded = self._decoder.decode(part)
             check_refused(decoded.refused, self._name_of)
             bad = list(decoded.bad)
-            changes = self._by_table(decoded, messages, bad)
-            self._make_ready(changes, messages)
+            changes = self._by_table(decoded, part, bad)
+            self._make_ready(changes, part)
             for name, each in changes:
                 bad += self._sinks[name].write(each)
-            self._handle(messages, bad)
-            if decoded.truncation is None:
-                break
-            at = decoded.truncation.index
-            self._advance(messages.slice(0, at))
+            self._handle(part, bad)
+            last = decoded.last
+            if last is None:
+                self._advance(part)
+                messages, most = messages.slice(len(part), len(messages)), 2 * most
+                continue
+            self._advance(part.slice(0, last.index))
             # What was read so far ends within a transaction.
             self._is_whole = self._is_whole and not self._source.is_transactional
-            self._truncate(decoded.truncation, messages)
-            messages = messages.slice(at + 1, len(messages))
-        self._advance(messages)
+            if isinstance(last, Truncation):
+                self._truncate(last, part)
+            else:
+                self._pass_ended(last, part)
+            # What follows was read in vain. Where there are many such messages, no more of it is read than came before.
+            messages, most = messages.slice(last.index + 1, len(messages)), max(LEAST_DECODED, 2 * last.index)
 
     def _advance(self, messages: Messages) -> None:
         if len(messages):
@@ -475,6 +485,21 @@ class Ingestion:
                 sink.empty()
                 sink.commit(self._read.after(one))
                 self.result.commits += 1
+        self._advance(one)
+
+    def _pass_ended(self, ended: EndedTables, messages: Messages) -> None:
+        """Pass over a message after which source tables are others or none, unless a table has rows of one of them.
+
+        Raises SourceChangedError; what was read before the message is committed then.
+        """
+        one = messages.slice(ended.index, ended.index + 1)
+        accepted, group = self._settings.accept_changed_source, self._settings.group
+        sinks = {**unread_sinks(self._catalog, ended, self._names, self._sinks, group), **self._sinks}
+        error = error_of_ended(ended, one, self._names, {n: s for n, s in sinks.items() if n not in accepted})
+        if error is not None:
+            if self._is_whole:
+                self._commit(everything=True)
+            raise error
         self._advance(one)
 
     def _commit(self, *, everything: bool = False) -> bool:

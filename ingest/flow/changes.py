@@ -160,6 +160,33 @@ class Truncation:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedName:
+    """A name of a source table that is another table or none from a message on, and how that came about.
+
+    Without a `database` it is a table of any database, without a `name` any table of the database.
+    """
+
+    database: str | None
+    name: str | None
+    what: str
+
+    def is_of(self, source: SourceTable) -> bool:
+        """Whether the source table has the name, in upper case or lower case: servers may ignore the case of names."""
+        return all(
+            part is None or part.casefold() == other.casefold()
+            for part, other in ((self.database, source.database), (self.name, source.name))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTables:
+    """A message after which source tables of these names are other tables or none."""
+
+    index: int
+    names: Sequence[EndedName]
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedTable:
     """A table whose messages have a schema of which no table can be made, and why."""
 
@@ -173,11 +200,18 @@ class Decoded:
 
     Nothing of a bad message is among the changes.
 
-    Where there are truncations, the changes are those of the messages before the first one. There are no changes of
-    tables that are `refused`: they end the run, unless they are passed over.
+    Where tables are truncated or ended, the changes are those of the messages before the first such message, and either
+    `truncation` or `ended` says what that is. There are no changes of tables that are `refused`: they end the run,
+    unless they are passed over.
     """
 
     changes: Sequence[RowChanges] = ()
     bad: Sequence[BadMessage] = ()
     refused: Sequence[RefusedTable] = ()
     truncation: Truncation | None = None
+    ended: EndedTables | None = None
+
+    @property
+    def last(self) -> Truncation | EndedTables | None:
+        """The message after which nothing was decoded; None where all were."""
+        return self.truncation or self.ended

@@ -6,8 +6,10 @@
 
 `data` are the rows after the changes, or those that were deleted, with their values as texts; `old` has, for each row
 of an update, what the columns that changed had before. `mysqlType` states the types; columns that it lacks are texts.
-A message about a table, and not its rows, is passed over, but TRUNCATE. Source: Canal's `FlatMessage` and
-`MQMessageUtils`; Flink's documentation, page Canal Format; Paimon's, page Kafka CDC.
+A message about a table, and not its rows, has a statement in `sql` and no `data`. It is passed over, but TRUNCATE, and
+those after which a table's name is that of another one or of none (see ended_tables). Of the tables that a statement
+names, `table` is one: the first that DROP TABLE names, the new name of a renamed one. Source: Canal's `FlatMessage`,
+`MQMessageUtils` and `DruidDdlParser`; Flink's documentation, page Canal Format; Paimon's, page Kafka CDC.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +19,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    Decoded,
+    EndedName,
+    EndedTables,
+    RowChanges,
+    SourceTable,
+    Truncation,
+)
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, valid
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
+from interbed.ingest.formats.statements.ended_tables import DROPPED, ended_names
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 from interbed.storage.base.errors import NotSupportedError
@@ -35,6 +46,7 @@ _FIELDS: Mapping[str, pa.DataType] = {
     "table": pa.string(),
     "type": pa.string(),
     "isDdl": pa.bool_(),
+    "sql": pa.string(),
     "data": _SOME_ROWS,
     "old": _SOME_ROWS,
     "mysqlType": pa.struct([]),
@@ -47,8 +59,11 @@ _UPDATE = "UPDATE"
 _DELETE = "DELETE"
 _ROWS = (*_INSERTS, _UPDATE, _DELETE)
 _TRUNCATE = "TRUNCATE"
+_STATEMENTS = ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX")
+# What these do to the table of the message, where the statement is missing or can't be read.
+_ENDS = {"ERASE": DROPPED, "RENAME": "was renamed, or is another table that was renamed to its name"}
 _PASSED_OVER = (
-    *("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"),
+    *_STATEMENTS,
     *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"),
     # TiCDC writes these in between.
     "TIDB_WATERMARK",
@@ -71,21 +86,57 @@ class CanalJson:
         if not len(texts):
             return Decoded()
         headers = self._shapes.headers(texts)
-        truncations = headers.where(headers.has_one_of("type", (_TRUNCATE,)))
-        if len(truncations.index):
-            first = int(places[truncations.index[0]])
-            database, table = (truncations.column(name)[0].as_py() for name in ("database", "table"))
-            source = SourceTable(database or "", table) if table else None
-            return replace(self.decode(messages.slice(0, first)), truncation=Truncation(index=first, source=source))
+        truncation, ended = _first_truncation(headers), _first_ended(headers)
+        if truncation is not None and (ended is None or truncation.index < ended.index):
+            first = int(places[truncation.index])
+            return replace(self.decode(messages.slice(0, first)), truncation=replace(truncation, index=first))
+        if ended is not None:
+            first = int(places[ended.index])
+            return replace(self.decode(messages.slice(0, first)), ended=replace(ended, index=first))
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for table in tables for run in _runs(table) for found in _changes(run, self._lacking, bad)]
         return at_messages(Decoded(changes=changes, bad=bad), places)
 
 
+def _first_truncation(headers: Headers) -> Truncation | None:
+    """The first message that truncates a table."""
+    found = headers.where(headers.has_one_of("type", (_TRUNCATE,)))
+    if not len(found.index):
+        return None
+    database, table = (found.column(name)[0].as_py() for name in ("database", "table"))
+    return Truncation(index=int(found.index[0]), source=SourceTable(database or "", table) if table else None)
+
+
+def _first_ended(headers: Headers) -> EndedTables | None:
+    """The first message after which a table is another one or none."""
+    statements = headers.where(_are_ddl(headers) | headers.has_one_of("type", _STATEMENTS))
+    columns = [statements.column(name).to_pylist() for name in ("type", "database", "table", "sql")]
+    # A loop over statements, which are few.
+    for index, kind, database, table, sql in zip(statements.index.tolist(), *columns, strict=True):
+        if names := _ended_by(kind, database or "", table, sql or ""):
+            return EndedTables(index=index, names=names)
+    return None
+
+
+def _ended_by(kind: "str | None", database: str, table: "str | None", sql: str) -> list[EndedName]:
+    """The names that a message with a statement ends."""
+    read = ended_names(sql, database)
+    names = list(read or ())
+    ends = _ENDS.get(kind or "") if read is None or names else None
+    if table and ends and not any(name.is_of(SourceTable(database, table)) for name in names):
+        names.append(EndedName(database, table, ends))
+    return names
+
+
+def _are_ddl(headers: Headers) -> Mask:
+    """Which messages are about tables, and not their rows."""
+    return mask_of(headers.column("isDdl").fill_null(False))
+
+
 def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
     """The headers of messages about rows; those of which nothing can be made are added to the bad ones."""
-    others = headers.column("isDdl").fill_null(False).to_numpy(zero_copy_only=False)
+    others = _are_ddl(headers)
     rows = headers.has_one_of("type", _ROWS) & ~others
     unknown = headers.where(~rows & ~others & ~headers.has_one_of("type", _PASSED_OVER))
     bad += [

@@ -6,8 +6,17 @@
 `data` is the row after a change, or the one that was deleted; `old` has what the columns that an update changed had
 before. Types are not stated. Where Maxwell runs with `output_nulls=false`, `old` lacks what was null before, and such
 a column looks as if it had not changed. A column that `data` lacks and `old` has is null by now. Without
-`output_primary_key_columns` nothing is said of the key. Source: Maxwell's documentation, pages Data Format and
-Bootstrapping.
+`output_primary_key_columns` nothing is said of the key.
+
+With `output_ddl` there are messages about tables, of which those count after which a table's name is that of another
+one or of none. A renamed table has its old name in `table` and `old`, its new one in `def`:
+
+    {"type": "table-drop", "database": "shop", "table": "orders", "sql": …}   {"type": "database-drop", "database": …}
+    {"type": "table-alter", "database": "shop", "table": "orders", "old": {"database": "shop", "table": "orders", …},
+     "def": {"database": "shop", "table": "past_orders", …}, "sql": …}
+
+Source: Maxwell's documentation, pages Data Format and Bootstrapping, and its classes `ResolvedTableAlter`,
+`ResolvedTableDrop` and `ResolvedDatabaseDrop`.
 """
 
 from collections.abc import Mapping
@@ -18,14 +27,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
+from interbed.ingest.flow.changes import BadMessage, Decoded, EndedName, EndedTables, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.arrays import Mask, valid
+from interbed.ingest.formats.arrays import Array, Mask, valid
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
+from interbed.ingest.formats.guessed.json_objects import parsed_object
 from interbed.ingest.formats.guessed.sent_json import sent_rows
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
+from interbed.ingest.formats.statements.ended_tables import (
+    DROPPED,
+    DROPPED_DATABASE,
+    REPLACED,
+    REPLACED_BY_RENAME,
+    ended_names,
+    renamed,
+)
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
 
@@ -42,10 +60,8 @@ _INSERTS = ("insert", "bootstrap-insert")
 _UPDATE = "update"
 _DELETE = "delete"
 _ROWS = (*_INSERTS, _UPDATE, _DELETE)
-_PASSED_OVER = (
-    *("bootstrap-start", "bootstrap-complete"),
-    *("database-create", "database-alter", "database-drop", "table-create", "table-alter", "table-drop"),
-)
+_STATEMENTS = ("table-drop", "table-alter", "table-create", "database-drop")
+_PASSED_OVER = ("bootstrap-start", "bootstrap-complete", "database-create", "database-alter", *_STATEMENTS)
 
 
 class MaxwellJson:
@@ -61,10 +77,61 @@ class MaxwellJson:
         if not len(texts):
             return Decoded()
         headers = self._shapes.headers(texts)
+        ended = _first_ended(headers, texts)
+        if ended is not None:
+            first = int(places[ended.index])
+            return replace(self.decode(messages.slice(0, first)), ended=replace(ended, index=first))
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for each in tables for found in _changes(each, self._lacking, bad)]
         return at_messages(Decoded(changes=changes, bad=bad), places)
+
+
+def _first_ended(headers: Headers, texts: Array) -> EndedTables | None:
+    """The first message after which a table is another one or none."""
+    found = headers.where(headers.has_one_of("type", _STATEMENTS))
+    # A loop over statements, which are few.
+    for index in found.index.tolist():
+        if names := _ended_by(_parsed(texts[index].as_py())):
+            return EndedTables(index=index, names=names)
+    return None
+
+
+def _ended_by(message: Mapping[str, Any]) -> list[EndedName]:
+    """The names that a message about a table or a database ends."""
+    database, table = message.get("database") or "", message.get("table")
+    match message.get("type"):
+        case "database-drop" if database:
+            return [EndedName(database, None, DROPPED_DATABASE)]
+        case "table-drop" if table:
+            return [EndedName(database, table, DROPPED)]
+        case "table-create" if table:
+            sql = message.get("sql")
+            ends = ended_names(sql, database) if isinstance(sql, str) else ()
+            return [EndedName(database, table, REPLACED)] if ends else []
+        case "table-alter" if table:
+            old, new = ({"database": database, "table": table, **_names(message.get(m))} for m in ("old", "def"))
+            if old != new:
+                new_name = str(SourceTable(new["database"], new["table"]))
+                return [
+                    EndedName(old["database"], old["table"], renamed(new_name)),
+                    EndedName(new["database"], new["table"], REPLACED_BY_RENAME),
+                ]
+    return []
+
+
+def _parsed(text: bytes) -> Mapping[str, Any]:
+    """The message, empty where Python can't read what Arrow could."""
+    try:
+        return parsed_object(text)
+    except ValueError:
+        return {}
+
+
+def _names(definition: Any) -> dict[str, str]:
+    """The names in the definition of a table, as far as it has them."""
+    found = definition if isinstance(definition, dict) else {}
+    return {name: found[name] for name in ("database", "table") if isinstance(found.get(name), str)}
 
 
 def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:

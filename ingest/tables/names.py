@@ -77,14 +77,14 @@ class TableNames:
 
     def own_tables_of(self, sources: Iterable[SourceTable]) -> set[str]:
         """The tables that have rows of these alone."""
-        found: set[str] = set()
-        for source in sources if self.table is None else ():
-            try:
-                found |= {self.of(source) or ""}
-            except InvalidInputError:
-                # No table of a lake can have that name.
-                continue
-        return found
+        return {self.possible(source) or "" for source in sources if self.table is None}
+
+    def possible(self, source: SourceTable) -> str | None:
+        """As `of`, and None also for a name that no table of a lake can have."""
+        try:
+            return self.of(source)
+        except InvalidInputError:
+            return None
 
     def may_skip(self, source: SourceTable) -> bool:
         """Whether a table of the source may be passed over where it can't be taken."""

@@ -1,10 +1,11 @@
 """The source tables that one table of the lake gets its rows from: what is known of each, and what may not change."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from interbed.ingest.errors import SourceChangedError
-from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.changes import EndedName, SourceTable
 from interbed.ingest.flow.source_identity import CatalogIdentity, SourceIdentity
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.options.lsm import MergeEngine
@@ -86,6 +87,37 @@ class SourceTables:
                 "Delete them yourself, and go on as another group (--group) from a later time (--start); or read each "
                 "source table into a table of its own."
             )
+
+    def ended_by(
+        self,
+        names: Sequence[EndedName],
+        place: str,
+        *,
+        wanted: Callable[[SourceTable], bool],
+        more: Iterable[SourceTable] = (),
+    ) -> SourceChangedError | None:
+        """Return the error of the message at the place if it ends a source table that the table has rows of.
+
+        `more` are source tables that it gets rows of before the message. Where nothing is known of its source tables,
+        and it has rows, a source table counts whose rows are `wanted` for it.
+        """
+        known = [source for source in {**self._known, **dict.fromkeys(more)} if source != _NAMELESS]
+        if not known and self._table.latest_snapshot() is not None:
+            named = [SourceTable(each.database, each.name) for each in names if each.database and each.name]
+            known = [source for source in named if wanted(source)]
+        for each, source in itertools.product(names, known):
+            if each.is_of(source):
+                name = self._table.name
+                return self._changed(
+                    source,
+                    f"{each.what}, as the message at {place} says",
+                    f"If no row of {name} is missing or wrong (compare both, interbed ingest verify), as after gh-ost "
+                    f"or pt-online-schema-change, go on with --accept-changed-source {name}. "
+                    f"Otherwise delete the rows of {name} before you do; or drop {name} to read the source table again "
+                    "from its first row, which comes after this message (--start). A topic may lack rows that a table "
+                    "had before it got its name: have the source send these again.",
+                )
+        return None
 
     def compare(
         self,

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, Truncation
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, EndedTables, RowChanges, Truncation
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import SourceIdentity, identity_of
 from interbed.ingest.formats.arrays import taken
@@ -30,7 +30,7 @@ from interbed.ingest.tables.names import check_refused
 from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
 from interbed.ingest.tables.table_sink import for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
+from interbed.spark_ext.ingestion.report import EndedSeen, Lack, Place, ReadReport, SourceSeen
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
 from interbed.spark_ext.ingestion.task_groups import TaskGroups
 from interbed.storage.write.incoming import IncomingRows
@@ -90,6 +90,7 @@ class _ReadTask:
         self._lacks: dict[str, Lack] = {}
         self._truncations: dict[tuple[str, int], Place] = {}
         self._sources: dict[tuple[str, SourceIdentity], SourceSeen] = {}
+        self._ended: list[EndedSeen] = []
         self._met: set[str] = set()
         self._messages = 0
         self._bad: list[Place] = []
@@ -132,9 +133,13 @@ class _ReadTask:
             check_refused(decoded.refused, self._settings.names.of)
             bad = [*decoded.bad, *(each for changes in decoded.changes for each in self._route(changes, messages))]
             self._note(messages, bad)
-            if decoded.truncation is None:
-                return
-            messages = self._after(decoded.truncation, messages)
+            match decoded.last:
+                case Truncation() as truncation:
+                    messages = self._after(truncation, messages)
+                case EndedTables() as ended:
+                    messages = self._after_ended(ended, messages)
+                case None:
+                    return
 
     def finish(self) -> tuple[ReadReport, list[tuple[str, bytes]]]:
         """What is told, and the blocks; bad messages are in the topic for them."""
@@ -149,6 +154,7 @@ class _ReadTask:
             lacks=list(self._lacks.values()),
             truncations=list(self._truncations.values()),
             sources=list(self._sources.values()),
+            ended=self._ended,
             too_much=self.is_too_much,
         )
         return report, self._blocks
@@ -261,6 +267,12 @@ class _ReadTask:
         place = _place(messages, at, name)
         self._truncations[place.topic, place.partition] = place
         return rest.where(rest.partitions != place.partition)
+
+    def _after_ended(self, ended: EndedTables, messages: Messages) -> Messages:
+        """The messages after one that ends source tables, which the driver is to judge."""
+        place = _place(messages, ended.index, "")
+        self._ended.append(EndedSeen(place=place, names=ended.names, sources=len(self._sources)))
+        return messages.slice(ended.index + 1, len(messages))
 
 
 def _place(messages: Messages, index: int, about: str) -> Place:

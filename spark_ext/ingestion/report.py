@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import ChangesShape
+from interbed.ingest.flow.changes import ChangesShape, EndedName
 from interbed.ingest.flow.source_identity import SourceIdentity
 
 
@@ -68,6 +68,27 @@ class SourceSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSeen:
+    """A message after which source tables of these names are others or none; `sources` counts those of the report that
+    the task had seen before it.
+    """
+
+    place: Place
+    names: Sequence[EndedName]
+    sources: int
+
+    def to_json(self) -> Any:
+        """The same as what JSON has."""
+        return [asdict(self.place), [asdict(name) for name in self.names], self.sources]
+
+    @staticmethod
+    def from_json(value: Any) -> "EndedSeen":
+        """The same of what to_json made."""
+        place, names, sources = value
+        return EndedSeen(place=Place(**place), names=[EndedName(**name) for name in names], sources=sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
     """What was found in the ranges of one task: `messages` and `bad` count them, `rows` are those by group.
 
@@ -82,6 +103,7 @@ class ReadReport:
     lacks: Sequence[Lack] = ()
     truncations: Sequence[Place] = ()
     sources: Sequence[SourceSeen] = ()
+    ended: Sequence[EndedSeen] = ()
     too_much: bool = False
 
     def to_bytes(self) -> bytes:
@@ -95,6 +117,7 @@ class ReadReport:
                 "lacks": [lack.to_json() for lack in self.lacks],
                 "truncations": [asdict(place) for place in self.truncations],
                 "sources": [seen.to_json() for seen in self.sources],
+                "ended": [seen.to_json() for seen in self.ended],
                 "too_much": self.too_much,
             }
         ).encode()
@@ -110,5 +133,6 @@ class ReadReport:
                 "lacks": [Lack.from_json(lack) for lack in value["lacks"]],
                 "truncations": [Place(**place) for place in value["truncations"]],
                 "sources": [SourceSeen.from_json(seen) for seen in value["sources"]],
+                "ended": [EndedSeen.from_json(seen) for seen in value["ended"]],
             }
         )

@@ -2,7 +2,8 @@
 
 A round is planned from the positions of the tables. Its first job decodes ranges of offsets. Where tables have to be
 made, or given columns, that is done, and the ranges are decoded again; where a message truncates a table, the round
-ends before that message, and the truncation follows on its commit. The second job writes the rows, and the tables are
+ends before that message, and the truncation follows on its commit. It also ends before a message that ends the source
+table of one, and the call fails after its commit. The second job writes the rows, and the tables are
 committed one after the other, each with the positions after the round. So a driver that dies anywhere leaves what a
 process of `interbed ingest` leaves, and the next one goes on, whichever of both it is.
 
@@ -21,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
+from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
@@ -32,7 +33,7 @@ from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.progress import Progress, digest
 from interbed.spark_ext.ingestion.reading import payload_of
-from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport
+from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
 from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetTable
 from interbed.spark_ext.ingestion.task_groups import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
@@ -60,7 +61,8 @@ _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailabl
 class Round:
     """What one step tells the next one.
 
-    `limits` are offsets at which the round ends sooner, because the message there truncates a table (`truncations`).
+    `limits` are offsets at which the round ends sooner, because the message there truncates a table (`truncations`), or
+    ends the source table of one; then they are about no table.
     `tokens` are those of the tables that are written, by the table's place in `targets`.
     """
 
@@ -305,6 +307,13 @@ class Rounds:
         if truncations or lacks:
             return replace(done, limits=[*done.limits, *truncations])
         self._check_bad(reports)
+        ended = self._ended(reports, self._opened({target.name for target in done.targets}))
+        if ended is not None:
+            place, error = ended
+            if (done.progress.read.get(place.topic, place.partition) or 0) >= place.offset:
+                raise error
+            # What comes before the message is committed first.
+            return replace(done, limits=[*done.limits, place])
         self._admit(reports, self._opened({seen.table for report in reports for seen in report.sources}))
         groups: Counter[str] = Counter()
         for report in reports:
@@ -319,6 +328,29 @@ class Rounds:
                 if self._settings.bad_messages is BadMessages.STOP:
                     raise BadMessageError.at(str(place), place.about)
                 _log.warning("%s It is passed over.", whats_bad(str(place), place.about))
+
+    def _ended(
+        self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]
+    ) -> tuple[Place, SourceChangedError] | None:
+        """Return the first message that ends a source table of which a table has rows, and its error."""
+        before: list[SourceSeen] = []
+        for report in reports:
+            for ended in report.ended:
+                seen = [*before, *report.sources[: ended.sources]]
+                for name, sink in sinks.items():
+                    had = (sink.positions or Positions()).get(ended.place.topic, ended.place.partition) or 0
+                    if name in self._settings.accept_changed_source or had > ended.place.offset:
+                        continue
+                    error = sink.sources.ended_by(
+                        ended.names,
+                        str(ended.place),
+                        wanted=lambda source, name=name: self._settings.names.possible(source) == name,  # type: ignore[misc]
+                        more=[each.identity.source for each in seen if each.table == name],
+                    )
+                    if error is not None:
+                        return ended.place, error
+            before += report.sources
+        return None
 
     def _admit(self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]) -> None:
         """See that changes are of the source tables that the tables have rows of; the sinks know of new ones then."""
@@ -392,7 +424,7 @@ class Rounds:
             self._committed[target.name] += count
             _log.info("Committed %d rows of %s.", count, target.name)
         commits = done.progress.commits + bool(done.tokens)
-        truncations = [p for p in done.limits if read.get(p.topic, p.partition) == p.offset]
+        truncations = [p for p in done.limits if p.about and read.get(p.topic, p.partition) == p.offset]
         for place in truncations:
             after = Positions({place.topic: {place.partition: place.offset + 1}})
             read = read.beyond(after)

@@ -135,14 +135,15 @@ def consumed(decoder: Decoder, parts: Iterable[Messages]) -> tuple[State, list[i
 
 
 def _step(decoder: Decoder, messages: Messages, state: State, bad: list[int]) -> Messages | None:
-    """Apply what the messages say; those after a truncation are left."""
+    """Apply what the messages say; those after a truncation, or the end of a table, are left."""
     decoded = decoder.decode(messages)
     apply(decoded, state)
     bad += [int(messages.offsets[each.index]) for each in decoded.bad]
-    if decoded.truncation is None:
+    if decoded.last is None:
         return None
-    state.pop(decoded.truncation.source, None)
-    return messages.slice(decoded.truncation.index + 1, len(messages))
+    if decoded.truncation is not None:
+        state.pop(decoded.truncation.source, None)
+    return messages.slice(decoded.last.index + 1, len(messages))
 
 
 def apply(decoded: Decoded, state: State) -> None:

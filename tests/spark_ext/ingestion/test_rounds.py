@@ -23,6 +23,7 @@ from interbed.spark_ext.procedures.procedure import Job, ProcedureArgumentError,
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, SchemaMismatchError
 from interbed.storage.version.orphans import named_files
 from tests.ingest.shop import Event, Row, event, rows_of
+from tests.ingest.test_ended_tables import Canal
 from tests.ingest.test_kafka_to_tables import DEADLINE_SECONDS, make_topic, produce, stream
 from tests.spark_ext.ingestion.in_process import carried_out, procedure_call
 from tests.support.servers.kafka import KafkaServer
@@ -180,6 +181,26 @@ def test_a_truncation_comes_between_what_was_before_it_and_what_is_after(kafka: 
     assert called(kafka, tmp_path, "cut")["messages"] == 1
     assert rows_of(catalog) == []
     assert called(kafka, tmp_path, "cut")["messages"] == 0
+
+
+def test_the_end_of_a_source_table_ends_the_call_after_what_was_before_it(kafka: KafkaServer, tmp_path: Path) -> None:
+    make_topic(kafka, "ended")
+    form = Canal()
+    messages = [form.row(1), form.row(1, "items"), form.drop(), form.create(), form.row(2), form.row(2, "items")]
+    produce(kafka, "ended", messages)
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(SourceChangedError, match=r"shop\.orders .*was dropped, .* topic ended, .* offset 2 says"):
+            called(kafka, tmp_path, "ended", format="canal-json")
+        assert [rows_of(catalog, f"shop.{name}") for name in ("orders", "items")] == [[{"id": 1}], [{"id": 1}]]
+    catalog.get_table("shop.orders").delete("id IS NOT NULL")
+    called(kafka, tmp_path, "ended", format="canal-json", accept_changed_source="shop.orders")
+    assert rows_of(catalog) == [{"id": 2}]
+    assert rows_of(catalog, "shop.items") == [{"id": 1}, {"id": 2}]
+    # Ends of tables that the lake does not have, or has no rows of, are passed over.
+    produce(kafka, "ended", [form.drop("others"), form.drop("orders", "past"), form.row(3)])
+    called(kafka, tmp_path, "ended", format="canal-json")
+    assert rows_of(catalog) == [{"id": 2}, {"id": 3}]
 
 
 def test_bad_messages_stop_or_are_skipped_or_go_to_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
