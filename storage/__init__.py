@@ -174,6 +174,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "commit.positions",
         "commit.retry",
         "lsm.merge_function.kept_values",
+        "lsm.merge_function.values_before",
         "write.append.deletions",
         "write.bucket.choose",
         "write.bucket.key_locations",

@@ -94,6 +94,7 @@ def postgres(
         slot=slot,
         is_wanted=lambda table: names.of(table) is not None,
         may_skip=names.may_skip,
+        names_tables=names.are_chosen,
     )
     with chosen.catalog(makes_warehouse=True) as catalog, closing(source):
         run(Ingestion(catalog, source, lambda: PgOutput(source.catalog), names, tables, settings), given)

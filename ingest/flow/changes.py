@@ -12,6 +12,12 @@ from interbed.ingest.flow.sent_rows import SentRows
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
 
+NOT_SENT_BEFORE = (
+    "it does not say which value the column {!r} had before. Set REPLICA IDENTITY FULL for the table in PostgreSQL, or "
+    "binlog_row_image = FULL in MySQL"
+)
+"""Why a row before a change is not known; see Unsent."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceTable:
@@ -71,11 +77,13 @@ class RowChanges:
     has at least the columns of the key; others may be null. `stated` are the columns whose type the message states;
     those of the others are guessed from how their values are written, so that the table may have them otherwise: as a
     DECIMAL, a DATE. `key` are the columns of the primary key, which all of the messages declare alike: none of them, or
-    None where they say nothing of it; `relation` is the number that the source has for the table, if it has one.
+    None where they say nothing of it; `of_key` are columns that are computed from those of the key. `relation` is the
+    number that the source has for the table, if it has one.
 
     `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that may lack columns
-    that are not among these: which columns the source has is not known yet. `sent` are the rows as the messages have
-    them, where types are guessed.
+    that are not among these: which columns the source has is not known yet. `unsent_before` are rows before a change
+    (UPDATE_BEFORE, DELETE) for which a column may have another value than the row at the source had: null or a default
+    stands in the place of what was not sent. `sent` are the rows as the messages have them, where types are guessed.
     """
 
     source: SourceTable | None
@@ -84,9 +92,11 @@ class RowChanges:
     messages: npt.NDArray[np.int64]
     stated: frozenset[str] = frozenset()
     key: tuple[str, ...] | None = None
+    of_key: frozenset[str] = frozenset()
     relation: str = ""
     unsent: Mapping[str, Unsent] = field(default_factory=dict)
     may_lack: Unsent | None = None
+    unsent_before: Mapping[str, Unsent] = field(default_factory=dict)
     sent: SentRows | None = None
 
     @property
@@ -104,6 +114,7 @@ class RowChanges:
             messages=self.messages[start:end],
             unsent={name: each.slice(start, end) for name, each in self.unsent.items()},
             may_lack=None if self.may_lack is None else self.may_lack.slice(start, end),
+            unsent_before={name: each.slice(start, end) for name, each in self.unsent_before.items()},
             sent=None if self.sent is None else self.sent.slice(start, end),
         )
 
@@ -116,6 +127,7 @@ class RowChanges:
             messages=self.messages[chosen],
             unsent={name: each.where(chosen) for name, each in self.unsent.items()},
             may_lack=None if self.may_lack is None else self.may_lack.where(chosen),
+            unsent_before={name: each.where(chosen) for name, each in self.unsent_before.items()},
             sent=None if self.sent is None else self.sent.where(chosen),
         )
 

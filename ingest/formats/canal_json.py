@@ -37,7 +37,7 @@ from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.statements.ended_tables import DROPPED, ended_names
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns, unsent_before_at
 from interbed.storage.base.errors import NotSupportedError
 
 _SOME_ROWS = pa.list_(pa.struct([]))
@@ -182,9 +182,11 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
     texts = _as_texts(rows)
     types: Any = run.column("type")
     updated, inserted = is_one_of(types, (_UPDATE,))[owner], is_one_of(types, _INSERTS)[owner]
-    absent = lacking.of(
-        JsonRows(source=run.source, texts=run.texts, owner=owner, columns=texts, inserted=inserted, updated=updated)
+    deleted = is_one_of(types, (_DELETE,))[owner]
+    json_rows = JsonRows(
+        source=run.source, texts=run.texts, owner=owner, columns=texts, inserted=inserted, updated=updated
     )
+    absent = lacking.of(json_rows)
     given = (name for name, column in texts.items() if column.null_count < len(rows) or name in absent.columns)
     names = [*stated, *(name for name in given if name not in stated)]
     if not names:
@@ -197,7 +199,7 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
         _struct(after),
         inserted=inserted,
         updated=updated,
-        deleted=is_one_of(types, (_DELETE,))[owner],
+        deleted=deleted,
     )
     columns, reasons = _converted(changed, stated)
     messages = owner[numbers]
@@ -217,6 +219,9 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
             stated=frozenset(stated),
             unsent=absent.unsent_at(numbers[good]),
             may_lack=absent.may_lack_at(numbers[good]),
+            unsent_before=unsent_before_at(
+                lacking.before_deletions(replace(json_rows, columns=after), deleted), numbers[good]
+            ),
         )
         yield from listed_keys(run.column("pkNames"), len(data), without=()).part(changes, messages[good])
 

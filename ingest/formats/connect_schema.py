@@ -20,7 +20,7 @@ the same schemas. Sources: Debezium's documentation, "Data type mappings" of its
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
@@ -63,12 +63,15 @@ _DECIMAL_BYTES = 16
 class ConnectType:
     """How messages have values (`wire`), what a column has (`type`), and the way from one to the other.
 
-    `convert` is None where both are the same; it raises ValueError for what is no value of the type.
+    `convert` is None where both are the same; it raises ValueError for what is no value of the type. Of a column it
+    has whether that is `optional`, and its default as messages have it, None where there is none.
     """
 
     wire: pa.DataType
     type: pa.DataType
     convert: Convert | None = None
+    optional: bool = False
+    default: Any = None
 
     def converted(self, array: Array) -> Array:
         """The values as the column has them."""
@@ -109,6 +112,12 @@ def connect_type(
         f"The field {path or 'at the top'} of a message has the type {kind!r} of Kafka Connect, which becomes no "
         "column. Leave it out at the source, or let the connector write it as JSON."
     )
+
+
+def column_type(schema: Mapping[str, Any], name: str, *, spelled: bool = False, binary: bool = False) -> ConnectType:
+    """The type of a column of a row; see connect_type."""
+    found = connect_type(schema, name, spelled=spelled, binary=binary)
+    return replace(found, optional=bool(schema.get("optional")), default=schema.get("default"))
 
 
 def _struct(fields: Sequence[Mapping[str, Any]], path: str, *, spelled: bool, binary: bool) -> ConnectType:

@@ -38,7 +38,7 @@ from interbed.ingest.formats.avro.schema import AvroSchema
 from interbed.ingest.formats.avro.wire_format import by_schema, decoded_by_schema
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table
-from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+from interbed.ingest.formats.connect_schema import ConnectType, column_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
     OWN_TOPIC,
@@ -50,11 +50,12 @@ from interbed.ingest.formats.debezium_events import (
     whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import DeclaredKeys
+from interbed.ingest.formats.unsent.sent_before import EventRows, SentBefore, at_rows_before
 from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
 from interbed.storage.base.errors import NotSupportedError
 
 _NAMES = ("db", "schema", "table", "name")
-_SOURCE: Wanted = dict.fromkeys(_NAMES, True)
+_SOURCE: Wanted = dict.fromkeys((*_NAMES, "connector"), True)
 _ABOUT: Wanted = {"op": True, "source": _SOURCE}
 _WANTED: Wanted = {"before": True, "after": True, "op": True, "source": _SOURCE}
 
@@ -94,6 +95,7 @@ class DebeziumAvro:
         """`unavailable` is the connector's placeholder for values that the database did not send."""
         self._schemas = schemas
         self._unavailable = unavailable or UnavailableValue()
+        self._sent_before = SentBefore()
         self._readers: dict[tuple[int, bool], _Reader] = {}
         self._refused: dict[int, _RefusedSchema] = {}
 
@@ -151,6 +153,7 @@ class DebeziumAvro:
         if len(lacking):
             # Most connectors send the row, or its key as the row, so that this is rare.
             before = self._with_keys(before, lacking, part.index, keys)
+        sent_before = part.before if not len(lacking) else _with_nothing(part.before, lacking)
         reasons = {**whats_wrong(part.op, part.kinds, before, after), **reasons}
         bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
         good = inserted | updated | deleted
@@ -158,6 +161,18 @@ class DebeziumAvro:
         declared = self._declared(taken(keys, part.index), part.index, good, bad)
         if not good.any():
             return []
+        declared = declared.of_messages(np.flatnonzero(good))
+        lacking_before = self._sent_before.unsent(
+            EventRows(
+                source=part.source,
+                before=kept(sent_before, good),
+                updated=updated[good],
+                deleted=deleted[good],
+                keys=declared,
+                types=part.types,
+                connectors=kept(part.connectors, good),
+            )
+        )
         rows, kinds, events = changed_rows(
             kept(before, good), kept(after, good), inserted=inserted[good], updated=updated[good], deleted=deleted[good]
         )
@@ -168,8 +183,9 @@ class DebeziumAvro:
             messages=part.index[good][events],
             stated=frozenset(part.types),
             unsent={name: Unsent(rows[good][events], NOT_SENT) for name, rows in unsent.items()},
+            unsent_before=at_rows_before(lacking_before, events, kinds),
         )
-        return declared.part(changes, np.flatnonzero(good)[events])
+        return declared.part(changes, events)
 
     def _with_keys(self, before: Array, lacking: Indices, index: Indices, keys: Array) -> Array:
         """The rows with those of the keys in the places where they are lacking, as far as keys are rows."""
@@ -225,6 +241,7 @@ class _Part:
     before: Array
     after: Array
     reader: _Reader
+    connectors: Array
 
     @property
     def types(self) -> Mapping[str, ConnectType]:
@@ -260,7 +277,7 @@ def _key_reader(schema: AvroSchema) -> _Reader:
 def _types_of(schema: AvroSchema, fields: Sequence[Mapping[str, Any]]) -> dict[str, ConnectType]:
     names = [str(field["name"]) for field in fields]
     kinds = [schema.connect(field["type"]) for field in fields]
-    return {name: connect_type(kind, name, binary=True) for name, kind in zip(names, kinds, strict=True)}
+    return {name: column_type(kind, name, binary=True) for name, kind in zip(names, kinds, strict=True)}
 
 
 def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]) -> list[_Part]:
@@ -278,6 +295,7 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
     rows = [_field(events, "before"), _field(events, "after")]
     kind = next((each.type for each in reversed(rows) if isinstance(each.type, pa.StructType)), pa.struct([]))
     before, after = (each if each.type == kind else pa.nulls(len(each), kind) for each in rows)
+    connectors = _field(_field(events, "source"), "connector")
     return [
         _Part(
             source=table,
@@ -287,6 +305,7 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
             before=_chosen(before, numbers),
             after=_chosen(after, numbers),
             reader=reader,
+            connectors=_chosen(connectors, numbers),
         )
         for table, numbers in tables.items()
     ]
@@ -297,6 +316,14 @@ def _tables(events: Array) -> Mapping[SourceTable, Indices]:
     names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
     texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
     return by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"], servers=texts["name"])
+
+
+def _with_nothing(rows: Any, places: Indices) -> Array:
+    """Rows that are null in some places as rows without any value there."""
+    null = rows.is_null().to_numpy(zero_copy_only=False)
+    null[places] = False
+    found: Array = pa.StructArray.from_arrays(rows.flatten(), fields=list(rows.type), mask=pa.array(null))
+    return found
 
 
 def _chosen(column: Array, numbers: Indices) -> Array:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import (
+    NOT_SENT_BEFORE,
     BadMessage,
     Decoded,
     RefusedTable,
@@ -37,7 +38,7 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, 
 from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
 from interbed.ingest.formats.connect_envelope import Envelopes
-from interbed.ingest.formats.connect_schema import ConnectType, connect_type
+from interbed.ingest.formats.connect_schema import ConnectType, column_type, connect_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
     OWN_TOPIC,
@@ -53,6 +54,7 @@ from interbed.ingest.formats.guessed.json_objects import JsonShape, json_text, p
 from interbed.ingest.formats.guessed.sent_json import sent_rows
 from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT as LACKING
 from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.sent_before import EventRows, SentBefore, at_rows_before
 from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
 from interbed.storage.base.errors import NotSupportedError
 
@@ -81,6 +83,7 @@ class DebeziumJson:
         self._envelopes = Envelopes(_events_of)
         self._shapes: dict[SourceTable, JsonShape] = {}
         self._keys = JsonKeys()
+        self._sent_before = SentBefore()
 
     def decode(self, messages: Messages) -> Decoded:
         """See Decoder. Tables are refused whose schema has a type that becomes no column."""
@@ -105,7 +108,7 @@ class DebeziumJson:
         changes = [
             found
             for part in parts
-            for found in part.changes(messages, self._keys, self._unavailable, self._lacking, bad)
+            for found in part.changes(messages, self._keys, self._unavailable, self._lacking, self._sent_before, bad)
         ]
         # Tables change their schemas, and get an earlier one back.
         return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
@@ -149,7 +152,7 @@ def _events_of(schema: Mapping[str, Any]) -> "_Events | str":
 def _read_by(schema: Mapping[str, Any], *, spelled: bool) -> _Events:
     whole = connect_type(schema, spelled=spelled)
     rows: Mapping[str, Any] = next((f for f in schema.get("fields") or () if f.get("field") == "after"), {})
-    columns = {str(f["field"]): connect_type(f, str(f["field"]), spelled=spelled) for f in rows.get("fields") or ()}
+    columns = {str(f["field"]): column_type(f, str(f["field"]), spelled=spelled) for f in rows.get("fields") or ()}
     fields = list(whole.wire) if isinstance(whole.wire, pa.StructType) else []
     return _Events(JsonShape(pa.schema(fields), stated=True), columns)
 
@@ -249,6 +252,14 @@ class _Part:
         servers = parts[3] if pa.types.is_string(parts[3].type) else None
         return by_table(pc.coalesce(parts[0], parts[1]), parts[2], servers=servers)
 
+    def connectors(self) -> Array:
+        """The names of the connectors, null where events do not say it."""
+        source: Any = self.column("source")
+        if not isinstance(source.type, pa.StructType) or source.type.get_field_index("connector") < 0:
+            return pa.nulls(len(source))
+        found: Array = pc.struct_field(source, "connector")
+        return found
+
     def ops(self, *wanted: str) -> Mask:
         """Which of the events are of one of these kinds."""
         return of_kind(self.kinds, *wanted)
@@ -259,6 +270,7 @@ class _Part:
         declared: JsonKeys,
         unavailable: UnavailableValue,
         lacking: LackingColumns,
+        rows_before: SentBefore,
         bad: list[BadMessage],
     ) -> list[RowChanges]:
         """The rows of the events among the messages, by the key that they declare."""
@@ -271,6 +283,7 @@ class _Part:
         unsent: dict[str, Unsent] = {}
         may_lack: Unsent | None = None
         from_before: dict[str, Mask] = {}
+        sent_before: Any = before
         if row is None:
             before = after = pa.nulls(len(complete.index), pa.struct([]))
         else:
@@ -283,6 +296,7 @@ class _Part:
                 rekeyed=messages.rekeyed_mask()[complete.index],
                 from_before=from_before,
             )
+            sent_before = before
             (before, after), more = complete._converted(before, after)
             reasons = {**more, **reasons}
         bad += [BadMessage(int(complete.index[i]), reason) for i, reason in reasons.items()]
@@ -291,6 +305,22 @@ class _Part:
         good &= inserted | updated | deleted
         if not good.any() or row is None:
             return []
+        index = complete.index[good]
+        keys_of_events = declared.of(self.source, taken(keys, index))
+        unsent_before = rows_before.unsent(
+            EventRows(
+                source=self.source,
+                before=kept(sent_before, good),
+                updated=updated[good],
+                deleted=deleted[good],
+                keys=keys_of_events,
+                types=self.types,
+                connectors=kept(complete.connectors(), good),
+            )
+        )
+        for name, where in complete.lacking_before(sent_before, deleted & good).items():
+            known = unsent_before.get(name)
+            unsent_before[name] = Unsent(where[good] | (False if known is None else known.rows), NOT_SENT_BEFORE)
         rows, kinds, events = changed_rows(
             kept(before, good),
             kept(after, good),
@@ -298,7 +328,6 @@ class _Part:
             updated=updated[good],
             deleted=deleted[good],
         )
-        index = complete.index[good]
         changes = RowChanges(
             source=self.source,
             rows=rows,
@@ -307,9 +336,10 @@ class _Part:
             stated=frozenset(self.types),
             unsent={name: each.where(good).at(events) for name, each in unsent.items()},
             may_lack=None if may_lack is None else may_lack.where(good).at(events),
+            unsent_before=at_rows_before(unsent_before, events, kinds),
             sent=None if self.types else complete.sent(np.flatnonzero(good)[events], kinds, from_before),
         )
-        return declared.of(self.source, taken(keys, index)).part(changes, events)
+        return keys_of_events.part(changes, events)
 
     def sent(self, owner: Indices, kinds: npt.NDArray[np.int8], from_before: Mapping[str, Mask]) -> SentRows:
         """The rows of events as these have them; values that are `from_before` are those of the row before."""
@@ -319,6 +349,22 @@ class _Part:
             return (event["before" if is_old else "after"] or {}).get(name)
 
         return sent_rows(self.texts, owner, kinds, value, self.rewritten)
+
+    def lacking_before(self, before: Any, deleted: Mask) -> Mapping[str, Mask]:
+        """The columns that deletions do not name in the row before them, where the schema does not name them."""
+        if self.types:
+            return {}
+        columns = {field.name: column for field, column in zip(before.type, before.flatten(), strict=True)}
+        none = np.zeros(len(deleted), bool)
+        rows = JsonRows(
+            source=self.source,
+            texts=self.texts,
+            owner=np.arange(len(self.index)),
+            columns=columns,
+            inserted=none,
+            updated=none,
+        )
+        return LackingColumns("before").before_deletions(rows, deleted)
 
     def _without_unsent(
         self,

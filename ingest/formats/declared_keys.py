@@ -41,6 +41,10 @@ class DeclaredKeys:
             numbers[places] = known.setdefault(columns, len(known))
         return DeclaredKeys(list(known), numbers)
 
+    def of_messages(self, places: Indices) -> "DeclaredKeys":
+        """The keys of some of the messages."""
+        return DeclaredKeys(self.keys, self.numbers[places])
+
     def part(self, changes: RowChanges, rows: Indices) -> list[RowChanges]:
         """The changes by their key, in their order; `rows` has the message of each row, by its place here."""
         numbers = self.numbers[rows]

@@ -45,7 +45,7 @@ from interbed.ingest.formats.statements.ended_tables import (
     renamed,
 )
 from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns, unsent_before_at
 
 _FIELDS: Mapping[str, pa.DataType] = {
     "database": pa.string(),
@@ -161,16 +161,15 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
     updated = is_one_of(types, (_UPDATE,))
     inserted, deleted = is_one_of(types, _INSERTS), is_one_of(types, (_DELETE,))
     before = _before(table, after, updated)
-    absent = lacking.of(
-        JsonRows(
-            source=table.source,
-            texts=table.texts,
-            owner=np.arange(len(table.index)),
-            columns=dict(zip([field.name for field in after.type], after.flatten(), strict=True)),
-            inserted=inserted,
-            updated=updated,
-        )
+    json_rows = JsonRows(
+        source=table.source,
+        texts=table.texts,
+        owner=np.arange(len(table.index)),
+        columns=dict(zip([field.name for field in after.type], after.flatten(), strict=True)),
+        inserted=inserted,
+        updated=updated,
     )
+    absent = lacking.of(json_rows)
     not_in_old = {name: where & ~_is_in_old(table, name) for name, where in absent.columns.items()}
     absent = replace(absent, columns=not_in_old)
     rows, kinds, messages = changed_rows(before, after, inserted=inserted, updated=updated, deleted=deleted)
@@ -181,6 +180,7 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
         messages=table.index[messages],
         unsent=absent.unsent_at(messages),
         may_lack=absent.may_lack_at(messages),
+        unsent_before=unsent_before_at(lacking.before_deletions(json_rows, deleted), messages),
         sent=sent_rows(table.texts, messages, kinds, _sent_value, table.rewritten),
     )
     return listed_keys(table.column("primary_key_columns"), len(table.index), without=None).part(changes, messages)

@@ -41,6 +41,9 @@ _NOT_KNOWN = (
     "it leaves out the column {!r}, a large value that did not change (TOAST), so that the row is not known. Set "
     "REPLICA IDENTITY FULL for the table in PostgreSQL"
 )
+_KEY_ALONE = (
+    "it does not say which value the column {!r} had before. Set REPLICA IDENTITY FULL for the table in PostgreSQL"
+)
 _NO_MESSAGE = "it is no message of pgoutput"
 
 Bytes = npt.NDArray[np.uint8]
@@ -280,6 +283,7 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
     good[news] &= new.good & (new.ends == ends[news])
     bad += [BadMessage(int(i), _NO_MESSAGE) for i in index[~good]]
     unsent = _completed(relation, old, olds, new, news, tag == _OLD, good)
+    has_key_alone = (tag == _KEY)[good]
     before = _values(batch, old, olds, good)
     after = _values(batch, new, news, good)
     index, kinds, has_old, has_new = index[good], kinds[good], has_old[good], has_new[good]
@@ -297,11 +301,17 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
             kept(before_rows, fine),
         )
         unsent = {name: where[fine] for name, where in unsent.items()}
+        has_key_alone = has_key_alone[fine]
     rows, row_kinds, messages = changed_rows(
         before_rows, after_rows, inserted=kinds == INSERT, updated=kinds == UPDATE, deleted=kinds == DELETE
     )
     changes = relation.changes(rows, row_kinds, index[messages])
-    return replace(changes, unsent={name: Unsent(where[messages], _NOT_KNOWN) for name, where in unsent.items()})
+    keys = Unsent(has_key_alone[messages] & np.isin(row_kinds, [RowKind.UPDATE_BEFORE, RowKind.DELETE]), _KEY_ALONE)
+    return replace(
+        changes,
+        unsent={name: Unsent(where[messages], _NOT_KNOWN) for name, where in unsent.items()},
+        unsent_before={name: keys for name in relation.names if name not in relation.key} if keys.rows.any() else {},
+    )
 
 
 def _completed(

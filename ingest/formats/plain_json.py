@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges
+from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Unsent
 from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.arrays import one_array, valid
 from interbed.ingest.formats.guessed.json_objects import JsonShape
 from interbed.ingest.formats.guessed.sent_json import at_texts, sent_rows
 from interbed.storage.base.row.kind import RowKind
 
+_NOT_IN_KEY = "its key has no value for the column {!r} of the row to delete"
 _NO_ROW = "it has no value, and its key names no row to delete: "
 
 
@@ -52,7 +54,18 @@ class PlainJson:
         kinds = np.where(dead[index], np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
         rewritten = None if read.rewritten is None else at_texts(read.rewritten, read.index, len(texts))
         sent = sent_rows(texts, owner, kinds, lambda row, name, *_: row.get(name), rewritten)
-        return Decoded(changes=(RowChanges(source=None, rows=rows, kinds=kinds, messages=index, sent=sent),), bad=bad)
+        unsent = {
+            name: Unsent(dead[index] & ~valid(one_array(rows.column(name))), _NOT_IN_KEY) for name in rows.column_names
+        }
+        changes = RowChanges(
+            source=None,
+            rows=rows,
+            kinds=kinds,
+            messages=index,
+            unsent_before={name: each for name, each in unsent.items() if each.rows.any()},
+            sent=sent,
+        )
+        return Decoded(changes=(changes,), bad=bad)
 
 
 def _all_null(rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":

@@ -1,7 +1,7 @@
 """Changes as a table takes them: which columns it lacks for them, and their rows with its types and kinds."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, take
 from interbed.ingest.formats.before_after import MISFITS
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, impossible_columns, known_type
 from interbed.ingest.tables.guessed_fit import SentColumn
+from interbed.ingest.tables.rows_before import FittingRows, RowsBefore
 from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType, TypeRoot
 from interbed.storage.base.types.not_null import without_hidden_nulls
-from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
@@ -29,11 +29,15 @@ from interbed.storage.write.row_check import RowCheck
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedRows:
-    """Rows to be written, a RowKind for each, and the messages whose rows are not among them because of a value."""
+    """Rows to be written, a RowKind for each, and the messages whose rows are not among them because of a value.
+
+    `lacks_rows_before` says that rows before changes, or values of them, are missing in the changelog of the table.
+    """
 
     rows: pa.Table
     kinds: npt.NDArray[np.int8]
     bad: Sequence[BadMessage]
+    lacks_rows_before: bool = False
 
 
 class ChangeFit:
@@ -43,6 +47,7 @@ class ChangeFit:
         self._table = table
         self._rules: RowCheck | None = None
         self._unsent: UnsentValues | None = None
+        self._before: RowsBefore | None = None
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
@@ -94,6 +99,8 @@ class ChangeFit:
         written = self._written(fit, kinds)
         written[np.isin(messages, messages[list(reasons)])] = False
         more = self._unsent_values().refused(changes, fit, kinds, written)
+        before = FittingRows(changes=changes, rows=fit, kinds=kinds, written=written)
+        more |= self._rows_before().refused(before)
         reasons |= {**self._check().refused(fit, kinds, written), **more}
         bad = {int(messages[i]): reason for i, reason in sorted(reasons.items(), reverse=True)}
         good = written & ~np.isin(messages, list(bad)) if bad else written
@@ -101,7 +108,14 @@ class ChangeFit:
             rows=kept(fit, good),
             kinds=kinds[good],
             bad=[BadMessage(index, reason) for index, reason in sorted(bad.items())],
+            lacks_rows_before=self._rows_before().is_lacking_in_changelog(replace(before, written=good)),
         )
+
+    def _rows_before(self) -> RowsBefore:
+        """The rule for rows before changes, at the schema that the table has now."""
+        if self._before is None or self._before.schema is not self._table.schema:
+            self._before = RowsBefore(self._table)
+        return self._before
 
     def _unsent_values(self) -> UnsentValues:
         """The rule for values that the source did not send, at the schema that the table has now."""
@@ -139,12 +153,8 @@ class ChangeFit:
                 same &= mask_of(pc.equal(taken(values, before), taken(values, before + 1)).fill_null(False))
         kinds[before[~same]] = RowKind.DELETE
         kinds[before[~same] + 1] = RowKind.INSERT
-        written[before[same]] = self._keeps_rows_before()
+        written[before[same]] = self._rows_before().are_written
         return written
-
-    def _keeps_rows_before(self) -> bool:
-        options = self._table.options
-        return options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT
 
 
 def _fixed_columns(schema: TableSchema) -> Collection[str]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, RowChanges
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, BadMessage, RowChanges, Unsent
 from interbed.ingest.formats.arrays import Array, one_array, valid
 from interbed.ingest.formats.before_after import MISFITS, converted_values
 from interbed.ingest.formats.guessed.json_objects import json_text
@@ -183,8 +183,16 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     unsent = {name: each for name, each in changes.unsent.items() if name != column.name}
     if source is not None and source in changes.unsent:
         unsent[column.name] = changes.unsent[source]
+    unsent_before = {name: each for name, each in changes.unsent_before.items() if name != column.name}
+    of_key = changes.of_key
+    if source is None or source in (changes.key or ()):
+        of_key |= {column.name}
+    elif source in changes.unsent_before:
+        unsent_before[column.name] = changes.unsent_before[source]
+    elif source not in changes.rows.schema.names:
+        unsent_before[column.name] = Unsent(np.ones(rows.num_rows, bool), NOT_SENT_BEFORE)
     sent = None if changes.sent is None else changes.sent.without(column.name)
-    changes = replace(changes, rows=rows, unsent=unsent, sent=sent)
+    changes = replace(changes, rows=rows, unsent=unsent, unsent_before=unsent_before, of_key=of_key, sent=sent)
     return changes.where(~np.isin(changes.messages, list(bad))) if errors else changes
 
 

@@ -51,6 +51,11 @@ class TableNames:
             except re.error as error:
                 raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
 
+    @property
+    def are_chosen(self) -> bool:
+        """Whether a pattern says which tables are wanted, and not only which are not."""
+        return self.including != ".*"
+
     def in_catalog(self, catalog: Catalog) -> "TableNames":
         """The same names as the catalog has them."""
         return self if catalog.is_case_sensitive else replace(self, lower_case=True)

@@ -62,6 +62,7 @@ class TableSink:
         """The source tables that it gets its rows from."""
         self._write: TableWrite | None = None
         self._is_emptied = False
+        self._has_warned = False
         self.rows = 0
         """Rows written since the last commit."""
 
@@ -115,6 +116,15 @@ class TableSink:
         Raises as TableWrite.write_arrow does; then what was written since the last commit is gone.
         """
         fit = self._fit.fit(changes)
+        if fit.lacks_rows_before and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "The changelog of %s (changelog-producer = input) lacks the rows before updates, or values of deleted "
+                "rows: %s does not send them. Set REPLICA IDENTITY FULL for the table in PostgreSQL, or let the table "
+                "look them up (changelog-producer = lookup).",
+                self.name,
+                changes.source or "the source",
+            )
         if len(fit.kinds):
             self._writer().write_arrow(fit.rows, pa.array(fit.kinds, pa.int8()))
             self.rows += len(fit.kinds)

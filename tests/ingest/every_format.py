@@ -269,10 +269,16 @@ def _pgoutput(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
             case "c":
                 stream.insert(*after)
             case "u":
-                stream.update(*after, old=tuple(before) if each.before else None)
+                stream.update(*after, old=tuple(before) if each.before else None, tag=_pg_tag(each.before))
             case _:
-                stream.delete(*before)
+                stream.delete(*before, tag=_pg_tag(each.before))
     return Written(messages=[(None, value) for value in stream.values], decoder=lambda: PgOutput(Types()))
+
+
+def _pg_tag(before: Row | None) -> bytes:
+    """Whether a row before a change is a key, which has nulls for all other columns, or whole."""
+    others = [value for name, value in (before or {}).items() if name != "id"]
+    return b"K" if others and all(value is None for value in others) else b"O"
 
 
 def _pg_text(value: Any) -> Any:

@@ -101,7 +101,11 @@ class AvroSchema:
             if len(others) != 1:
                 return {"type": "union"}
             return {**self.connect(others[0], above), "optional": True}
-        found: dict[str, Any] = {"name": resolved.get("connect.name"), "parameters": resolved.get("connect.parameters")}
+        found: dict[str, Any] = {
+            "name": resolved.get("connect.name"),
+            "parameters": resolved.get("connect.parameters"),
+            "default": resolved.get("connect.default"),
+        }
         name = resolved["type"]
         if name == "array":
             return {**found, "type": "array", "items": self.connect(resolved["items"], above)}

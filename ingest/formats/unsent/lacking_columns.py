@@ -11,13 +11,13 @@ columns that no message had; see `Lacking.may_lack`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import SourceTable, Unsent
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, Unsent
 from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, taken, valid
 from interbed.ingest.formats.guessed.json_objects import parsed_object
 
@@ -41,6 +41,11 @@ class Lacking:
     def may_lack_at(self, rows: Indices) -> Unsent | None:
         """Which rows at these places may lack other columns."""
         return None if self.may_lack is None else Unsent(self.may_lack[rows], NOT_SENT)
+
+
+def unsent_before_at(lacking: Mapping[str, Mask], rows: Indices) -> dict[str, Unsent]:
+    """The values that rows before deletions lack, at these places."""
+    return {name: Unsent(where[rows], NOT_SENT_BEFORE) for name, where in lacking.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,12 @@ class LackingColumns:
         if len(insertions):
             self._inserted[rows.source] = parsed.names(int(insertions[-1]))
         return Lacking(columns=found, may_lack=may_lack if may_lack is not None and may_lack.any() else None)
+
+    def before_deletions(self, rows: JsonRows, deleted: Mask) -> dict[str, Mask]:
+        """The values that deleted rows lack, by column, whatever insertions had."""
+        if not deleted.any():
+            return {}
+        return self._lacks(replace(rows, updated=deleted), _Parsed(self._field, rows))
 
     def _lacks(self, rows: JsonRows, parsed: "_Parsed") -> dict[str, Mask]:
         """The updates that do not have a name, by name."""

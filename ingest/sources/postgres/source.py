@@ -50,19 +50,23 @@ class PostgresSource:
         slot: str = "interbed",
         is_wanted: Callable[[SourceTable], bool] = lambda table: True,
         may_skip: Callable[[SourceTable], bool] = lambda table: False,
+        names_tables: bool = False,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made, and
-        `may_skip` which are to be passed over when they can't be taken.
+        `may_skip` which are to be passed over when they can't be taken. With `names_tables` those that are wanted are
+        named, so that each of them has to be published.
         """
         self._connections = Connections(url)
         self._publication = PostgresPublication(self._connections, publication)
         self._slot = Slot(self._connections, slot)
         self._is_wanted = is_wanted
         self._may_skip = may_skip
+        self._names_tables = names_tables
         self._left_out: Mapping[SourceTable, str] = {}
         self._warned_of: set[SourceTable] = set()
+        self._missed: set[SourceTable] = set()
         self._clock = clock
         self._pause = pause
         self._asking: Any = None
@@ -128,6 +132,8 @@ class PostgresSource:
         if least is not None:
             self._slot.check(state, least, self._end(connection))
         is_published = self._publication.exists(connection)
+        if is_published and self._names_tables:
+            self._check_published(connection, is_first=not known)
         if not known:
             self._check_rights(connection, is_published=is_published, has_slot=state is not None)
         if not is_published:
@@ -244,6 +250,31 @@ class PostgresSource:
             to_read=wanted,
             makes_slot=not has_slot,
         )
+
+    def _check_published(self, connection: Any, *, is_first: bool) -> None:
+        """See that the tables that are named are in the publication: raise InvalidInputError if the first run finds
+        none of them there, and warn of the others.
+        """
+        published = self._publication.tables(connection)
+        possible = self._publication.publishable(connection)
+        missing = [each for each in possible if self._is_wanted(each) and each not in published]
+        statement = self._publication.adding(missing)
+        if is_first and not any(map(self._is_wanted, published)):
+            shown = ", ".join(map(str, published)) or "none"
+            way_out = f"Let the owner run: {statement}" if missing else "No table of the database has such a name."
+            raise InvalidInputError(
+                f"The publication {self._publication.name!r} of {self._connections.name} has no table that is wanted; "
+                f"its tables are: {shown}. {way_out}"
+            )
+        new = [each for each in missing if each not in self._missed]
+        if new:
+            self._missed.update(new)
+            _log.warning(
+                "The publication %r does not have %s, so that no changes of it are read. Let the owner run: %s",
+                self._publication.name,
+                ", ".join(map(str, new)),
+                self._publication.adding(new),
+            )
 
     def _make_publication(self, connection: Any, *, has_slot: bool) -> None:
         if has_slot:

@@ -81,6 +81,11 @@ class PostgresPublication:
         with self._connections.errors(f"The publication {self.name!r} can't be created"):
             connection.execute(f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {tables}{root}".encode())
 
+    def adding(self, tables: Sequence[SourceTable]) -> str:
+        """The statement that adds tables to it."""
+        names = ", ".join(f"{quoted(each.database)}.{quoted(each.name)}" for each in tables)
+        return f"ALTER PUBLICATION {quoted(self.name)} ADD TABLE {names};"
+
     def tables(self, connection: Any) -> list[SourceTable]:
         """Its tables, sorted."""
         query = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"

@@ -53,6 +53,7 @@ class Database:
                 "slot": self.slot,
                 "is_wanted": lambda table: names.of(table) is not None,
                 "may_skip": names.may_skip,
+                "names_tables": names.are_chosen,
                 **settings,
             },
         )

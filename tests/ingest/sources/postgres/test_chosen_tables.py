@@ -1,0 +1,61 @@
+"""Tables that are chosen by their names and are not in the publication that is there."""
+
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.base.errors import InvalidInputError
+from tests.ingest.shop import lake, rows_of
+from tests.ingest.sources.postgres.database import NAMES, Database
+
+TABLES = (
+    "CREATE TABLE a (id int PRIMARY KEY)",
+    "CREATE TABLE b (id int PRIMARY KEY)",
+    "INSERT INTO a VALUES (1)",
+    "INSERT INTO b VALUES (1)",
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "way_out"), [("b", 'ADD TABLE "public"."b"'), ("nosuch", "No table .* such a name")]
+)
+def test_a_run_ends_when_no_published_table_is_wanted(
+    database: Database, tmp_path: Path, pattern: str, way_out: str
+) -> None:
+    database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")
+    with pytest.raises(InvalidInputError, match=rf"'interbed'.*public\.a\. .*{way_out}"):
+        database.read(lake(tmp_path), names=replace(NAMES, including=pattern))
+    assert not database.rows(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
+
+
+def test_a_table_that_is_named_and_not_published_is_warned_of(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")
+    catalog = lake(tmp_path)
+    names = replace(NAMES, including="a|b")
+    with caplog.at_level(logging.WARNING):
+        database.read(catalog, names=names)
+    [warning] = [each for each in caplog.messages if "does not have" in each]
+    assert 'ALTER PUBLICATION "interbed" ADD TABLE "public"."b";' in warning
+    statement = re.search("ALTER PUBLICATION .*;", warning)
+    assert statement is not None
+    database.execute(statement[0])
+    caplog.clear()
+    database.read(catalog, names=names)
+    assert rows_of(catalog, "shop.b") == [{"id": 1}]
+    assert not [each for each in caplog.messages if "does not have" in each]
+
+
+def test_without_a_pattern_tables_beyond_the_publication_are_nobodys_concern(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")
+    catalog = lake(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        database.read(catalog)
+    assert catalog.list_tables("shop") == ["a"]
+    assert not [each for each in caplog.messages if "does not have" in each]
