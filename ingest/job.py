@@ -18,9 +18,6 @@ snapshots of some tables -> all of them. Then the source is told, for its own to
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
@@ -31,7 +28,8 @@ from interbed.ingest.flow.changes import BadMessage, Decoded, EndedTables, RowCh
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
-from interbed.ingest.sources.source import LagUnit, MessageSource, SnapshotSource
+from interbed.ingest.run_settings import BadMessages, DeadLetters, IngestResult, IngestSettings
+from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.ended_sources import error_of_ended, unread_sinks
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
@@ -68,73 +66,6 @@ class _NewTableError(Exception):
 
 class _StoppedError(Exception):
     """The run is to end, and nothing was written that could be committed."""
-
-
-class BadMessages(StrEnum):
-    """What becomes of messages that can't be decoded or do not fit their table."""
-
-    STOP = "stop"
-    SKIP = "skip"
-    DEAD_LETTER = "dead-letter"
-
-
-class DeadLetters(Protocol):
-    """Where bad messages are put; each at least once."""
-
-    def put(self, messages: Messages, index: int, reason: str) -> None:
-        """Put one there."""
-        ...
-
-    def flush(self) -> None:
-        """See that all have arrived; raises SourceUnavailableError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestSettings:
-    """When is committed, and what becomes of bad messages. With `until_end` a run ends where the topics ended when it
-    began; otherwise it goes on until it is told to stop. Times in seconds.
-    """
-
-    group: str = "interbed"
-    commit_interval: float = 10.0
-    commit_rows: int | None = None
-    until_end: bool = False
-    bad_messages: BadMessages = BadMessages.STOP
-    accept_changed_source: frozenset[str] = frozenset()
-    """Tables of the lake, as DATABASE.TABLE, whose source tables may have another key or identity than before."""
-
-
-@dataclass(slots=True, kw_only=True)
-class IngestResult:
-    """What a run has done so far: messages read, rows committed by table, bad messages, commits, and how far it is."""
-
-    messages: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    bad: int = 0
-    commits: int = 0
-    positions: Positions = field(default_factory=Positions)
-    lag: int = 0
-    """What the source had more when it was looked last."""
-    lag_unit: LagUnit = LagUnit.MESSAGES
-    seconds: float = 0.0
-    """How long it has run."""
-
-    @property
-    def messages_per_second(self) -> float:
-        """How many messages were read in a second since the run began."""
-        return self.messages / self.seconds if self.seconds else 0.0
-
-    def to_dict(self) -> dict[str, object]:
-        """The same for JSON."""
-        return {
-            "messages": self.messages,
-            "rows": dict(sorted(self.rows.items())),
-            "bad": self.bad,
-            "commits": self.commits,
-            "lag": self.lag,
-            "positions": {t: {str(p): o for p, o in sorted(of.items())} for t, of in sorted(self.positions.of.items())},
-        }
 
 
 class Ingestion:

@@ -9,7 +9,7 @@ from interbed.catalog.client.cli.common import names as listed
 from interbed.catalog.client.cli.group import pairs
 
 if TYPE_CHECKING:
-    from interbed.ingest.job import IngestSettings
+    from interbed.ingest.run_settings import IngestSettings
     from interbed.ingest.tables.names import TableNames
     from interbed.ingest.tables.table_sink import TableSettings
 
@@ -149,7 +149,7 @@ def ingest_settings(
     given: Mapping[str, Any], group: str, *, skip_bad: bool, dead_letters: bool = False
 ) -> "IngestSettings":
     """When is committed, and what becomes of bad messages."""
-    from interbed.ingest.job import BadMessages, IngestSettings
+    from interbed.ingest.run_settings import BadMessages, IngestSettings
 
     bad = BadMessages.SKIP if skip_bad else BadMessages.DEAD_LETTER if dead_letters else BadMessages.STOP
     return IngestSettings(

@@ -3,7 +3,7 @@
 from interbed.catalog.client.identifier import TableName
 from interbed.ingest.formats.format import FORMATS, WITH_PLACEHOLDER, WITH_SCHEMAS
 from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

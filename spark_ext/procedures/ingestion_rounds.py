@@ -25,7 +25,8 @@ from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
-from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES, BadMessages
+from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
 from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
 from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds

@@ -20,7 +20,8 @@ from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.formats.plain_json import PlainJson
 from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
-from interbed.ingest.job import DeadLetters, Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.formats.avro.events import Schemas, avro_event, envelope

@@ -5,7 +5,8 @@ from typing import Any
 import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.job import DeadLetters, Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.sources.source import MessageSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

@@ -8,7 +8,7 @@ import pytest
 
 from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.every_format import GUESSED, Change, Row, ingested, written
 from tests.ingest.shop import lake

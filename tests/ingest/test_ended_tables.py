@@ -13,7 +13,8 @@ from interbed.ingest.errors import SourceChangedError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson
-from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.memory_source import MemorySource

@@ -17,7 +17,7 @@ from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.plain_json import PlainJson
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.storage.base.row.python_values import python_value

@@ -8,7 +8,7 @@ from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

@@ -15,7 +15,7 @@ import pytest
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.every_format import Change, Row, Written, ingested, place_of, written

@@ -13,7 +13,8 @@ import pytest
 from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
 from interbed.ingest.tables.names import TableNames

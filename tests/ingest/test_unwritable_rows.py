@@ -11,7 +11,7 @@ import pytest
 from interbed import DataField, Schema, data_type
 from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.every_format import FORMATS, GUESSED, STATED, Change, Row, ingested, place_of, written

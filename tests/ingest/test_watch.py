@@ -3,7 +3,8 @@
 import urllib.request
 from pathlib import Path
 
-from interbed.ingest.job import BadMessages, Ingestion
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.source import LagUnit
 from interbed.ingest.watch import serve_metrics
 from tests.ingest.memory_source import MemorySource

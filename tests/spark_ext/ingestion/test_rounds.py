@@ -13,7 +13,8 @@ import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceGapError
 from interbed.ingest.formats.format import decoder_of
-from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

@@ -8,7 +8,8 @@ import psycopg
 
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.pgoutput import PgOutput
-from interbed.ingest.job import Ingestion, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

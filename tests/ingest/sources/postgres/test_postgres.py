@@ -136,7 +136,7 @@ def test_a_large_value_that_did_not_change_is_kept_where_the_source_tells_whole_
 def test_a_large_value_that_is_left_out_makes_its_message_bad(
     database: Database, catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from interbed.ingest.job import BadMessages
+    from interbed.ingest.run_settings import BadMessages
 
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, n int, v text)")
     database.execute("ALTER TABLE orders ALTER v SET STORAGE EXTERNAL")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.ingest.job import BadMessages
+from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.shop import lake, rows_of
