@@ -10,11 +10,14 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
+from interbed.storage.base.types.nested import parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN_MAX = 100
+_EXACT_FLOATS = 2**53
+"""Up to here each integer is a float."""
 
 
 def python_value(scalar: Any) -> Any:
@@ -55,17 +58,23 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 def pandas_frame(rows: pa.Table) -> "pd.DataFrame":
     """The rows as a data frame of pandas; in a column of dates, which are objects there, far ones are FarDates.
 
-    Raises InvalidInputError naming the column of nested values with a date that pandas can't hold.
+    Integers beside nulls are floats in pandas; where one of them would be another number as a float, they are objects
+    of Python. Raises InvalidInputError naming the column of nested values with a date that pandas can't hold.
     """
+    exact = [_is_inexact_as_float(column) for column in rows.columns]
     try:
-        return rows.to_pandas()
+        frame = rows.to_pandas()
+        for place, column in enumerate(rows.columns):
+            if exact[place]:
+                frame.isetitem(place, column.to_pandas(integer_object_nulls=True))
+        return frame
     except (OverflowError, ValueError):
         import pandas as pd
 
         frame = pd.DataFrame(index=range(rows.num_rows))
         for place, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
             try:
-                series: Any = column.to_pandas()
+                series: Any = column.to_pandas(integer_object_nulls=exact[place])
             except (OverflowError, ValueError) as error:
                 if pa.types.is_nested(field.type):
                     raise InvalidInputError(
@@ -74,6 +83,24 @@ def pandas_frame(rows: pa.Table) -> "pd.DataFrame":
                 series = pd.Series(python_values(column), dtype=object)
             frame.insert(place, field.name, series, allow_duplicates=True)
         return frame
+
+
+def _is_inexact_as_float(column: Any) -> bool:
+    """Whether integers of the column, or within its values, are other numbers as floats, and have nulls beside them."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return any(
+            _is_inexact_as_float(part)
+            for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])
+            for _, part, _ in parts_of(chunk)
+        )
+    if not pa.types.is_integer(kind) or kind.bit_width < 64 or not column.null_count:
+        return False
+    import pyarrow.compute as pc
+
+    found: Any = pc.min_max(column)
+    ends = (found["min"].as_py(), found["max"].as_py())
+    return any(end is not None and abs(end) > _EXACT_FLOATS for end in ends)
 
 
 def _far(scalar: Any) -> Any:
