@@ -86,6 +86,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.types.arrow",
         "base.types.casting.cast",
         "base.types.casting.far_text",
+        "base.types.column_names",
         "base.types.data_type",
         "base.types.exact_cast",
         "base.types.exact_decimal",

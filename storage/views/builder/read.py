@@ -14,6 +14,7 @@ from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
@@ -258,6 +259,7 @@ class ReadBuilder:
             return self
         if unknown:
             raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(self._fields)}.")
+        check_asked_once(projection)
         self._columns = tuple(projection)
         return self
 
