@@ -93,6 +93,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.types.default_value",
         "base.types.far_times",
         "base.types.json",
+        "base.types.names_without_case",
     ),
     "metadata of a table": (
         "meta.bucket_mode",

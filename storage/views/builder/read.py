@@ -16,6 +16,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.table_read import TableRead
@@ -172,6 +173,7 @@ class BuiltRead:
         """A DuckDB connection in which the rows of the splits are a view of that name; the rest as in to_arrow."""
         library = load_extra("duckdb", needed_by="to_duckdb")
         target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
+        check_apart_without_case(self.schema, "the table")
         target.register(table_name, self.to_arrow(splits, parallelism))
         return target
 

@@ -10,7 +10,8 @@ import pyarrow.dataset as ds
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.near_names import suggesting
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class CatalogTables:
         nodes = list(_objects(parsed))
         subqueries = {node["key"] for node in nodes if "key" in node}
         tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+        _check_tables_apart(sorted(tables))
         for number, (database, table) in enumerate(sorted(tables)):
             if database and database.lower() not in _OWN:
                 self._define(database, table, f"interbed_{number}")
@@ -59,9 +61,23 @@ class CatalogTables:
         name = f"{database}.{table}"
         with suggesting(self.catalog, name):
             found = self.catalog.get_table(name)
+        check_apart_without_case(found.arrow_schema, f"the table '{name}'")
         self.connection.register(alias, TableDataset(found, self.failures))
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
         self.connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
+
+
+def _check_tables_apart(tables: Iterable[tuple[str, str]]) -> None:
+    """Raise NotSupportedError where two tables of a query differ by the case of their names alone."""
+    seen: dict[str, str] = {}
+    for database, table in tables:
+        name = f"{database}.{table}"
+        other = seen.setdefault(name.lower(), name)
+        if database and other != name:
+            raise NotSupportedError(
+                f"DuckDB ignores the case of names, and the query names both '{other}' and '{name}'; rename one of the "
+                "tables (`interbed table rename`), or read them one by one."
+            )
 
 
 class TableDataset(ds.Dataset):

@@ -28,6 +28,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
@@ -76,6 +77,7 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
     with suggesting(tables.catalog, name):
         table = tables.catalog.get_table(name)
     check_no_system_table(name, table)
+    check_apart_without_case(table.arrow_schema, f"the table '{name}'")
     if isinstance(statement, InsertStatement):
         return _Insert(tables, table, statement).carry_out()
     _check_takes(table, name, statement)
