@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.cli.forms.shown_catalog import check_not_own
 from interbed.catalog.client.cli.near_names import suggesting
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.names_without_case import check_apart_without_case
@@ -16,9 +17,6 @@ from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     import duckdb
-
-_OWN = frozenset({"information_schema", "pg_catalog", "main", "temp"})
-"""Schemas of DuckDB itself."""
 
 
 class CatalogTables:
@@ -36,21 +34,22 @@ class CatalogTables:
         """Make a view of each table that the query names; raises InvalidInputError for anything but one SELECT, and
         what Catalog.get_table raises.
         """
-        parsed = self._parsed(query)
+        parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
             raise InvalidInputError(f"`interbed sql` takes one SELECT, not {len(parsed['statements'])} statements.")
         nodes = list(_objects(parsed))
         subqueries = {node["key"] for node in nodes if "key" in node}
         tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+        check_not_own(nodes, subqueries)
         _check_tables_apart(sorted(tables))
         for number, (database, table) in enumerate(sorted(tables)):
-            if database and database.lower() not in _OWN:
+            if database:
                 self._define(database, table, f"interbed_{number}")
             elif not database and table not in subqueries and re.fullmatch(r"\w+", table):
                 raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
 
-    def _parsed(self, query: str) -> dict[str, Any]:
-        """The syntax tree of a query, as DuckDB returns it."""
+    def parsed(self, query: str) -> dict[str, Any]:
+        """The syntax tree of a query, as DuckDB returns it; raises InvalidInputError for what is no query."""
         [(answer,)] = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):
