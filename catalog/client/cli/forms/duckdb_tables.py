@@ -30,9 +30,11 @@ class CatalogTables:
         self.connection = connection
         self.failures: list[InterbedError] = []
 
-    def define(self, query: str) -> None:
-        """Make a view of each table that the query names; raises InvalidInputError for anything but one SELECT, and
-        what Catalog.get_table raises.
+    def define(self, query: str, *, hold: bool = False) -> None:
+        """Make a view of each table that the query names, or with `hold` a table in memory, which stays as it is.
+
+        Raises InvalidInputError for anything but one SELECT, NotSupportedError for tables that DuckDB would mix up and
+        for its own catalog, and what Catalog.get_table raises.
         """
         parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
@@ -44,7 +46,7 @@ class CatalogTables:
         _check_tables_apart(sorted(tables))
         for number, (database, table) in enumerate(sorted(tables)):
             if database:
-                self._define(database, table, f"interbed_{number}")
+                self._define(database, table, f"interbed_{number}", "TABLE" if hold else "VIEW")
             elif not database and table not in subqueries and re.fullmatch(r"\w+", table):
                 raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
 
@@ -56,14 +58,14 @@ class CatalogTables:
             return parsed
         raise InvalidInputError(f"The query is no SQL: {parsed['error_message']}.")
 
-    def _define(self, database: str, table: str, alias: str) -> None:
+    def _define(self, database: str, table: str, alias: str, kind: str) -> None:
         name = f"{database}.{table}"
         with suggesting(self.catalog, name):
             found = self.catalog.get_table(name)
         check_apart_without_case(found.arrow_schema, f"the table '{name}'")
         self.connection.register(alias, TableDataset(found, self.failures))
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
-        self.connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
+        self.connection.execute(f"CREATE OR REPLACE {kind} {quoted(database)}.{quoted(table)} AS FROM {alias}")
 
 
 def _check_tables_apart(tables: Iterable[tuple[str, str]]) -> None:
