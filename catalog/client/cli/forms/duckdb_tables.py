@@ -29,6 +29,8 @@ class CatalogTables:
         self.catalog = catalog
         self.connection = connection
         self.failures: list[InterbedError] = []
+        # Filters, values and what is shown are in UTC, too, whatever zone the machine has.
+        connection.execute("SET TimeZone = 'UTC'")
 
     def define(self, query: str, *, hold: bool = False) -> None:
         """Make a view of each table that the query names, or with `hold` a table in memory, which stays as it is.
