@@ -1,5 +1,6 @@
 """Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -65,11 +66,17 @@ class AllPartitions:
 
 
 class PredicatePartitions:
-    """The partitions for which a predicate over partition columns, bound to them, is true."""
+    """The partitions for which a predicate over partition columns, bound to them, is true.
 
-    def __init__(self, predicate: Predicate, fields: Sequence[DataField]) -> None:
+    `zeros` are the signs of the zeros that are meant, by the place of their column: a predicate takes both for one.
+    """
+
+    def __init__(
+        self, predicate: Predicate, fields: Sequence[DataField], zeros: Mapping[int, float] | None = None
+    ) -> None:
         self._predicate = predicate
         self._fields = fields
+        self._zeros = zeros or {}
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
         """The partitions that fulfil the predicate."""
@@ -77,7 +84,16 @@ class PredicatePartitions:
         if not distinct:
             return frozenset()
         chosen = partition_select(self._predicate, distinct, self._fields)
-        return frozenset(p for p, keep in zip(distinct, chosen, strict=True) if keep)
+        return frozenset(p for p, keep in zip(distinct, chosen, strict=True) if keep and self._has_zeros(p))
+
+    def _has_zeros(self, partition: bytes) -> bool:
+        if not self._zeros:
+            return True
+        values = decode_row(partition, [f.type for f in self._fields])
+        return all(
+            isinstance(value := values[place], float) and math.copysign(1, value) == sign
+            for place, sign in self._zeros.items()
+        )
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """The manifests that may hold such a partition."""
@@ -195,14 +211,13 @@ def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, def
     if isinstance(given, Mapping):
         if not given:
             return AllPartitions()
-        given = And(
-            tuple(
-                IsNull(c)
-                if v is None or v == default_name
-                else Comparison(Op.EQ, c, _literal(v, fields[names.index(c)]))
-                for c, v in given.items()
-            )
-        )
+        values = {
+            c: None if v is None or v == default_name else _literal(v, fields[names.index(c)]) for c, v in given.items()
+        }
+        # -0.0 and 0.0 are two partitions.
+        zeros = {names.index(c): math.copysign(1, v) for c, v in values.items() if isinstance(v, float) and v == 0}
+        exact = And(tuple(IsNull(c) if v is None else Comparison(Op.EQ, c, v) for c, v in values.items()))
+        return PredicatePartitions(bind(exact, fields), fields, zeros)
     return PredicatePartitions(bind(given, fields), fields)
 
 
@@ -210,6 +225,9 @@ def _literal(value: object, field: DataField) -> object:
     """A value of a partition specification as the column's Python value; text is parsed for other types."""
     if isinstance(value, int) and is_atomic(field.type, *_TIMES):
         # Days, milliseconds or ticks, as partition values come from files.
+        return coerce(value, field.type)
+    if isinstance(value, int | float) and is_atomic(field.type, TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        # As the column holds it, which is how a FLOAT is named.
         return coerce(value, field.type)
     if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
         return value
