@@ -21,6 +21,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.read.arrow_rows import ArrowRows
 
 _MAIN = "main"
@@ -92,6 +93,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         """
         snapshot, schema = self._version(snapshot_id, timestamp, branch, tag)
         names = [field.name for field in schema.fields]
+        check_asked_once(columns)
         unknown = [name for name in columns or () if name not in names]
         if unknown:
             raise InvalidInputError(f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(names)}.")

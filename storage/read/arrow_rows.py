@@ -74,14 +74,16 @@ class ArrowRows(ABC):
         """A DuckDB relation of the rows; with `table_name` the connection, in which they are a view of that name.
 
         The connection is the one given, or a new one. Columns and filters of a query are pushed down into a scan. Needs
-        the extra `interbed[duckdb]`; raises MissingExtraError.
+        the extra `interbed[duckdb]`. Raises MissingExtraError, NotSupportedError for columns apart by case alone.
         """
         library = load_extra("duckdb", needed_by="to_duckdb")
         # Loaded here, because Arrow's datasets load slowly.
+        from interbed.storage.base.types.names_without_case import check_apart_without_case
         from interbed.storage.read.duckdb_scan import RowsDataset
 
         target: duckdb.DuckDBPyConnection = library.connect() if connection is None else connection
         pinned = self._pinned()
+        check_apart_without_case(pinned._row_schema, "the table")
         rows = RowsDataset(pinned._row_schema, pinned._row_fields, pinned._narrowed)
         if table_name is None:
             return target.from_arrow(rows)

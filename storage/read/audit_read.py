@@ -19,6 +19,7 @@ from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, bind, columns_of, restrict_to
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import MAX_LENGTH, ArrayType, AtomicType, DataField, TypeRoot
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
 from interbed.storage.meta.store import TableStore
@@ -58,6 +59,7 @@ class AuditRead:
         packed: bool = False,
     ) -> None:
         fields = {f.name: f for f in audit_fields(store, packed=packed)}
+        check_asked_once(columns)
         self._names = tuple(fields) if columns is None else tuple(columns)
         for name in self._names:
             if name not in fields:

@@ -10,6 +10,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
 from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -27,9 +28,11 @@ class ReadColumns:
     def of(table: TableSchema, columns: Sequence[str] | None, predicate: Predicate | None) -> "ReadColumns":
         """Those asked for, all when None.
 
-        Raises InvalidInputError for an unknown column, FilterError for a predicate that does not fit the table.
+        Raises InvalidInputError for a column that is unknown or asked for twice, FilterError for a predicate that does
+        not fit the table.
         """
         names = table.names if columns is None else tuple(columns)
+        check_asked_once(names)
         for name in names:
             if name not in table.by_name:
                 raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(table.names)}.")

@@ -30,6 +30,7 @@ from interbed.storage.base.predicate.expr import (
     or_,
 )
 from interbed.storage.base.predicate.literals import locate
+from interbed.storage.base.row.values import unit_of
 from interbed.storage.base.types.data_type import BINARIES, INTEGERS, STRINGS, AtomicType, DataField, TypeRoot
 
 if TYPE_CHECKING:
@@ -161,13 +162,20 @@ class _Translation:
             return None
         polars = load_extra("polars", needed_by="to_polars")
         expression = polars.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
-        value = polars.select(expression).to_series()[0]
+        series = polars.select(expression).to_series()
+        if "time_unit='ms'" in str(series.dtype):
+            # Polars cuts the column's values off to milliseconds.
+            return None
+        value = series[0]
         return value.to_list() if isinstance(value, polars.Series) else value
 
 
 def _is_alike(value: object, field: DataField) -> bool:
     """Whether the literal is a value of the column's type, which neither side casts."""
     if not isinstance(field.type, AtomicType) or type(value) not in _LITERALS.get(field.type.root, ()):
+        return False
+    if field.type.root is TypeRoot.TIMESTAMP and unit_of(field.type) == "ns":
+        # Polars compares it in the microseconds of the literal.
         return False
     try:
         return locate(value, field).exact

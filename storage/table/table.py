@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -172,6 +173,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         if columns is not None:
+            check_asked_once(columns)
             unknown = [c for c in columns if c not in store.schema.by_name]
             if unknown:
                 raise InvalidInputError(

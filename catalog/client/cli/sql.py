@@ -26,8 +26,8 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
     """Query tables in SQL, by DuckDB: interbed sql "SELECT sum(amount) FROM shop.orders"
 
     Tables are named DATABASE.TABLE, system tables shop."orders$files". Of each only the columns that the query needs
-    are read. INSERT, UPDATE, DELETE and MERGE change rows of one table, as one commit. Needs the extra
-    interbed[duckdb].
+    are read. SHOW TABLES, SHOW DATABASES and DESCRIBE show the catalog. INSERT, UPDATE, DELETE and MERGE change rows of
+    one table, as one commit. Needs the extra interbed[duckdb].
     """
     form = chosen_form(form, output, as_json)
     try:
@@ -53,8 +53,13 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
 
 def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
     from interbed.catalog.client.cli.forms.row_formats import write_rows
+    from interbed.catalog.client.cli.forms.shown_catalog import shown_catalog
     from interbed.storage.base.incoming import duckdb_rows
 
+    answer = shown_catalog(tables.catalog, tables.parsed(query))
+    if answer is not None:
+        write_rows(answer.to_reader(), form, output, limited=True)
+        return
     tables.define(query)
     relation = tables.connection.sql(query)
     if relation is None:

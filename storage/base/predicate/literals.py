@@ -49,10 +49,13 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
 )
 from interbed.storage.base.types.exact_decimal import exact_decimals
-from interbed.storage.base.types.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp
+from interbed.storage.base.types.far_times import TICKS_PER_SECOND, FarDate, FarTimestamp, python_scalar
 
 _DAY_NANOS = 86_400_000_000_000
 _DAY_AND_MORE = re.compile(r"([+-]?\d{4,10}-\d{1,2}-\d{1,2})[ T].*")
+_DAY_AND_ZONE = re.compile(
+    r"[+-]?\d{4,10}-\d{1,2}-\d{1,2}[ T]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?\s*(Z|UTC?|GMT|[+-]\d|[A-Za-z]+/).*"
+)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _NAMED_NUMBER = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
@@ -87,9 +90,8 @@ def locate(value: object, field: DataField) -> LiteralPlace:
 
     Raises FilterError for a literal that is not compared with such a column.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
     try:
+        value = python_scalar(value)
         return _locate(value, field)
     except (InvalidInputError, ValueError, InvalidOperation) as error:
         reason = str(error) if isinstance(error, InvalidInputError) else _misfit(value, field)
@@ -227,9 +229,13 @@ def _locate_day(value: object, data_type: AtomicType) -> LiteralPlace:
         case str():
             text = value.strip()
             # As Spark casts text to DATE: a time behind the day has no say.
+            if _DAY_AND_ZONE.fullmatch(text) is not None:
+                raise InvalidInputError(_zoned(value))
             more = _DAY_AND_MORE.fullmatch(text)
             days = _whole_days(text if more is None else more[1])
         case datetime() | Instant() | FarTimestamp():
+            if _has_zone(value):
+                raise InvalidInputError(_zoned(value))
             days, lost = divmod(_nanos_of(value), _DAY_NANOS)
         case date():
             days = value_to_days(value)
@@ -270,11 +276,21 @@ def _nanos(value: object, data_type: AtomicType) -> int:
         raise InvalidInputError(
             f"it has {data_type.precision or 0} digits of a second and the literal more than {_MICROS_DIGITS}"
         )
-    zoned = value.zoned if isinstance(value, Instant) else isinstance(value, datetime) and value.tzinfo is not None
-    if zoned and data_type.root is TypeRoot.TIMESTAMP:
+    if _has_zone(value) and data_type.root is TypeRoot.TIMESTAMP:
         shown = "the literal" if isinstance(value, Instant) else repr(value)
         raise InvalidInputError(f"{shown} has a time zone, and the column is a TIMESTAMP without one")
     return _nanos_of(value)
+
+
+def _has_zone(value: object) -> bool:
+    if isinstance(value, Instant | FarTimestamp):
+        return value.zoned
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+def _zoned(value: object) -> str:
+    shown = "the literal" if isinstance(value, Instant) else repr(value)
+    return f"{shown} has a time zone, and which DATE an instant is on depends on one; compare with the date itself"
 
 
 def _nanos_of(value: object) -> int:

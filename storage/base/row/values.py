@@ -42,6 +42,7 @@ from interbed.storage.base.types.far_times import (
     FarTimestamp,
     date_text,
     days_of_text,
+    python_scalar,
     timestamp_text,
 )
 
@@ -86,6 +87,8 @@ def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False)
 
     Digits beyond the unit are cut off towards the past, or with `exact` raise InvalidInputError.
     """
+    if isinstance(value, FarTimestamp):
+        return _far_ticks(value, data_type, exact=exact)
     if isinstance(value, int):
         return value
     if not isinstance(value, datetime):
@@ -104,6 +107,15 @@ def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False)
     if exact and ((unit == "ms" and count % 1000) or (unit != "ns" and nanos)):
         raise InvalidInputError(f"{value!r} has more digits than the column.")
     return count // 1000 if unit == "ms" else count if unit == "us" else count * 1000 + nanos
+
+
+def _far_ticks(value: FarTimestamp, data_type: AtomicType, *, exact: bool) -> int:
+    if value.zoned and data_type.root is TypeRoot.TIMESTAMP:
+        raise InvalidInputError(f"{value!r} has a time zone, but the column is a TIMESTAMP without one.")
+    ticks, lost = divmod(int(value) * TICKS_PER_SECOND[unit_of(data_type)], TICKS_PER_SECOND[value.unit])
+    if exact and lost:
+        raise InvalidInputError(f"{value!r} has more digits than the column.")
+    return ticks
 
 
 def plain_datetime(value: datetime) -> tuple[datetime, int]:
@@ -170,7 +182,8 @@ def as_decimal(value: object) -> Decimal | None:
         return value
     if isinstance(value, int):
         return Decimal(value)
-    return Decimal(repr(value)) if isinstance(value, float) else None
+    # The float64 of NumPy is a float whose `repr` is no number.
+    return Decimal(repr(float(value))) if isinstance(value, float) else None
 
 
 def to_float32(value: float) -> float:
@@ -187,13 +200,18 @@ def coerce(value: object, data_type: DataType) -> object:
     if not isinstance(data_type, AtomicType):
         raise InvalidInputError("a nested type has no literals")
     root = data_type.root
+    value = python_scalar(value)
     if root is TypeRoot.BOOLEAN and isinstance(value, bool):
         return value
     if root in STRINGS and isinstance(value, str):
         return value
     if root in BINARIES and isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    if isinstance(value, bool):
+    # These are integers, whose numbers mean something else for other types.
+    is_far = (isinstance(value, FarDate) and root is not TypeRoot.DATE) or (
+        isinstance(value, FarTimestamp) and root not in TIMESTAMPS
+    )
+    if isinstance(value, bool) or is_far:
         raise _misfit(value, data_type)
     if root in INTEGERS or root is TypeRoot.DECIMAL:
         return _coerce_exact(value, data_type)
@@ -203,7 +221,12 @@ def coerce(value: object, data_type: DataType) -> object:
                 number = float(value)
             except OverflowError:
                 raise _misfit(value, data_type) from None
-            return to_float32(number) if root is TypeRoot.FLOAT else number
+            found = to_float32(number) if root is TypeRoot.FLOAT else number
+            if (isinstance(value, int) and found != value) or (math.isinf(found) and not math.isinf(number)):
+                raise _misfit(value, data_type)
+            return found
+        raise _misfit(value, data_type)
+    if root is TypeRoot.TIME and isinstance(value, time) and value.microsecond % 1000:
         raise _misfit(value, data_type)
     try:
         if root is TypeRoot.DATE:
@@ -253,6 +276,8 @@ def parse_text(text: str, data_type: DataType) -> object:
                 raise ValueError(text)
             return millis_to_time(millis)
         if root in TIMESTAMPS:
+            if root is TypeRoot.TIMESTAMP and has_zone(stripped):
+                raise ValueError(text)
             ticks, lost = divmod(parse_timestamp_nanos(stripped), 1_000_000_000 // TICKS_PER_SECOND[unit_of(data_type)])
             if lost:
                 raise ValueError(text)

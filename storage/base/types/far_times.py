@@ -7,6 +7,9 @@ it has (`+10000-01-01`, `-0001-12-31 00:00:00`). The year 0 is the one before 1,
 
 import re
 from datetime import UTC, date, datetime
+from typing import Any
+
+from interbed.storage.base.errors import InvalidInputError
 
 TICKS_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -122,3 +125,21 @@ def days_of_text(text: str) -> int | None:
     era, within = divmod(year - 1, _ERA_YEARS)
     ordinal = date(within + 1, int(match[3]), int(match[4])).toordinal()
     return ordinal + era * _ERA_DAYS - _EPOCH_ORDINAL
+
+
+def python_scalar(value: Any) -> object:
+    """A scalar of NumPy as the Python value; anything else as it is. Raises InvalidInputError for what has none.
+
+    A datetime64 beyond Python's years, or of nanoseconds, is a FarDate or FarTimestamp.
+    """
+    if type(value).__module__ != "numpy" or not hasattr(value, "dtype"):
+        return value
+    item: object = value.item()
+    if value.dtype.kind not in "mM" or not isinstance(item, int):
+        return item
+    unit = value.dtype.str[3:].strip("[]")
+    if value.dtype.kind == "M" and unit == "D":
+        return FarDate(item)
+    if value.dtype.kind == "M" and unit in TICKS_PER_SECOND:
+        return FarTimestamp(item, unit)
+    raise InvalidInputError(f"{value!r} is no value of a column")

@@ -364,6 +364,16 @@ def highest_field_id(fields: Iterable[DataField]) -> int:
     return max(_ids(RowType(fields)), default=-1)
 
 
+def _check_fields_once(data_type: DataType, column: str) -> None:
+    """Raise InvalidInputError for a ROW with two fields of one name, of which a dict has room for one."""
+    names = data_type.names if isinstance(data_type, RowType) else ()
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InvalidInputError(f"The column {column!r} is {data_type}, which has the field {twice!r} twice.")
+    for child in data_type.children():
+        _check_fields_once(child, column)
+
+
 def validate_schema(schema: TableSchema) -> None:
     """Check names, keys and buckets; option_rules has the rest. Raises InvalidInputError."""
     names = schema.names
@@ -376,6 +386,8 @@ def validate_schema(schema: TableSchema) -> None:
         seen.add(name)
         if name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
             raise InvalidInputError(f"The column name {name!r} is reserved for the format; choose another.")
+    for column in schema.fields:
+        _check_fields_once(column.type, column.name)
     for what, keys in (
         ("primary key", schema.primary_keys),
         ("partition key", schema.partition_keys),

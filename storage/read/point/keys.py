@@ -10,7 +10,6 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Key = Mapping[str, object] | Sequence[object] | object
@@ -63,13 +62,17 @@ def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -
             column = pa.concat_arrays(column.chunks) if column.num_chunks else array_of([], column.type)
         if column.null_count:
             raise InvalidInputError(f"The keys have a null in {field.name!r}; no key column is ever null.")
-        try:
-            columns.append(column if column.type == field.type else cast_exactly(column, field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidInputError(
-                f"The keys' column {field.name!r} is {column.type} and does not fit {field.type}: {error}"
-            ) from None
+        columns.append(column if column.type == field.type else _cast(column, field))
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _cast(column: Any, field: "pa.Field[Any]") -> Any:
+    """The keys as they are written: another value would find another row."""
+    # Loaded here, because it loads functions of Arrow, which keys of the column's own type do not need.
+    from interbed.storage.base.types.exact_cast import exact_cast
+
+    chunked: Any = pa.chunked_array([column])
+    return exact_cast(chunked, field.type, name=field.name, what="the keys").combine_chunks()
 
 
 def _row(key: Any, fields: Sequence[DataField]) -> list[object]:

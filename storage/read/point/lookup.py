@@ -19,6 +19,7 @@ from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.recent import Recent
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
@@ -72,6 +73,7 @@ class PointLookup:
     def __init__(self, store: TableStore, columns: Sequence[str] | None = None) -> None:
         schema = store.schema
         names = schema.names if columns is None else tuple(columns)
+        check_asked_once(names)
         for name in names:
             if name not in schema.by_name:
                 raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(schema.names)}.")

@@ -14,7 +14,9 @@ from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.table_read import TableRead
@@ -171,6 +173,7 @@ class BuiltRead:
         """A DuckDB connection in which the rows of the splits are a view of that name; the rest as in to_arrow."""
         library = load_extra("duckdb", needed_by="to_duckdb")
         target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
+        check_apart_without_case(self.schema, "the table")
         target.register(table_name, self.to_arrow(splits, parallelism))
         return target
 
@@ -258,6 +261,7 @@ class ReadBuilder:
             return self
         if unknown:
             raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(self._fields)}.")
+        check_asked_once(projection)
         self._columns = tuple(projection)
         return self
 

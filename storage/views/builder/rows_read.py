@@ -10,6 +10,7 @@ from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.row.python_values import pandas_frame, python_rows
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit
 from interbed.storage.views.builder.predicate import PredicateBuilder
 
@@ -144,6 +145,7 @@ class BuiltRowsRead:
         """A DuckDB connection in which the rows of the splits are a view of that name."""
         library = load_extra("duckdb", needed_by="to_duckdb")
         target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
+        check_apart_without_case(self.schema, "the table")
         target.register(table_name, self.to_arrow(splits))
         return target
 

@@ -11,6 +11,7 @@ from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
@@ -120,6 +121,7 @@ class StreamReadBuilder:
     def with_projection(self, projection: Sequence[str] | None) -> "StreamReadBuilder":
         """Read only these columns, in this order; all for None. Raises InvalidInputError for one that is not there."""
         known = self._store.schema.by_name
+        check_asked_once(projection)
         unknown = [name for name in projection or () if name not in known]
         if unknown:
             raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(known)}.")

@@ -13,6 +13,7 @@ from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
+from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.views.builder.rows_read import RowsReadBuilder
@@ -78,6 +79,7 @@ class RowsTable(ABC):
         limit: int | None = None,
     ) -> "RowsQuery":
         """A query, as Table.scan; raises FilterError and InvalidInputError for an unknown column."""
+        check_asked_once(columns)
         unknown = [name for name in columns or () if name not in self.field_names]
         if unknown:
             raise InvalidInputError(

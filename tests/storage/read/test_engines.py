@@ -270,3 +270,22 @@ def test_they_show_themselves_on_a_screen_and_in_notebooks(tmp_path: Path, table
     assert "<b>" not in facts
     assert "&lt;b&gt;" in facts
     assert "1, 30 records" in facts
+
+
+def test_polars_compares_timestamps_of_other_units_by_itself(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    column = pl.col("v")
+    units: tuple[Any, ...] = ("ms", "us", "ns")
+    for unit, per_second in zip(units, (10**3, 10**6, 10**9), strict=True):
+        table = catalog.create_table(f"d.{unit}", pa.schema([("v", pa.timestamp(unit))]))
+        for ticks in ((1709164800 * per_second, 1709164800 * per_second + 1), (-1, 0, 1)):
+            table.append(pa.table({"v": pa.array(ticks, pa.int64()).cast(pa.timestamp(unit))}))
+        eager, lazy = table.to_polars(), table.to_polars(lazy=True)
+        for value in (dt.datetime(2024, 2, 29), dt.datetime(1970, 1, 1, 0, 0, 0, 1)):
+            literals: list[Any] = [value, *(pl.lit(value, pl.Datetime(u)) for u in units)]
+            made = [f for one in literals for f in (column == one, column <= one, one < column)]
+            made += [column.is_in(pl.Series([value], dtype=pl.Datetime(unit))), column.is_between(value, value)]
+            for expression in made:
+                found = lazy.filter(expression).collect().height
+                assert found == eager.filter(expression).height, (unit, str(expression))

@@ -9,15 +9,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.cli.forms.shown_catalog import check_not_own
 from interbed.catalog.client.cli.near_names import suggesting
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     import duckdb
-
-_OWN = frozenset({"information_schema", "pg_catalog", "main", "temp"})
-"""Schemas of DuckDB itself."""
 
 
 class CatalogTables:
@@ -30,38 +29,58 @@ class CatalogTables:
         self.catalog = catalog
         self.connection = connection
         self.failures: list[InterbedError] = []
+        # Filters, values and what is shown are in UTC, too, whatever zone the machine has.
+        connection.execute("SET TimeZone = 'UTC'")
 
-    def define(self, query: str) -> None:
-        """Make a view of each table that the query names; raises InvalidInputError for anything but one SELECT, and
-        what Catalog.get_table raises.
+    def define(self, query: str, *, hold: bool = False) -> None:
+        """Make a view of each table that the query names, or with `hold` a table in memory, which stays as it is.
+
+        Raises InvalidInputError for anything but one SELECT, NotSupportedError for tables that DuckDB would mix up and
+        for its own catalog, and what Catalog.get_table raises.
         """
-        parsed = self._parsed(query)
+        parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
             raise InvalidInputError(f"`interbed sql` takes one SELECT, not {len(parsed['statements'])} statements.")
         nodes = list(_objects(parsed))
         subqueries = {node["key"] for node in nodes if "key" in node}
         tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+        check_not_own(nodes, subqueries)
+        _check_tables_apart(sorted(tables))
         for number, (database, table) in enumerate(sorted(tables)):
-            if database and database.lower() not in _OWN:
-                self._define(database, table, f"interbed_{number}")
+            if database:
+                self._define(database, table, f"interbed_{number}", "TABLE" if hold else "VIEW")
             elif not database and table not in subqueries and re.fullmatch(r"\w+", table):
                 raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
 
-    def _parsed(self, query: str) -> dict[str, Any]:
-        """The syntax tree of a query, as DuckDB returns it."""
+    def parsed(self, query: str) -> dict[str, Any]:
+        """The syntax tree of a query, as DuckDB returns it; raises InvalidInputError for what is no query."""
         [(answer,)] = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):
             return parsed
         raise InvalidInputError(f"The query is no SQL: {parsed['error_message']}.")
 
-    def _define(self, database: str, table: str, alias: str) -> None:
+    def _define(self, database: str, table: str, alias: str, kind: str) -> None:
         name = f"{database}.{table}"
         with suggesting(self.catalog, name):
             found = self.catalog.get_table(name)
+        check_apart_without_case(found.arrow_schema, f"the table '{name}'")
         self.connection.register(alias, TableDataset(found, self.failures))
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database)}")
-        self.connection.execute(f"CREATE VIEW {quoted(database)}.{quoted(table)} AS FROM {alias}")
+        self.connection.execute(f"CREATE OR REPLACE {kind} {quoted(database)}.{quoted(table)} AS FROM {alias}")
+
+
+def _check_tables_apart(tables: Iterable[tuple[str, str]]) -> None:
+    """Raise NotSupportedError where two tables of a query differ by the case of their names alone."""
+    seen: dict[str, str] = {}
+    for database, table in tables:
+        name = f"{database}.{table}"
+        other = seen.setdefault(name.lower(), name)
+        if database and other != name:
+            raise NotSupportedError(
+                f"DuckDB ignores the case of names, and the query names both '{other}' and '{name}'; rename one of the "
+                "tables (`interbed table rename`), or read them one by one."
+            )
 
 
 class TableDataset(ds.Dataset):

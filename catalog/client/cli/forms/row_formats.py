@@ -1,7 +1,8 @@
 """Rows in the forms that `interbed table scan` and `interbed sql` write: a table for people, JSON lines, CSV, Parquet.
 
 Each is written batch by batch, so that memory is bounded whatever the number of rows. In CSV a null is an empty field
-and an empty text is `""`; nested values are JSON and bytes base 64 there.
+and an empty text is `""`; nested values are JSON and bytes base 64 there. Columns of one
+name are numbered in all forms.
 """
 
 import os
@@ -18,6 +19,7 @@ from interbed.catalog.client.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.client.cli.row_options import ROWS_SHOWN
 from interbed.storage.base.row.python_values import python_rows, python_values
 from interbed.storage.base.terminal import escaped, print_line, readable
+from interbed.storage.base.types.column_names import numbered_names
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
@@ -26,6 +28,9 @@ def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, 
     People are shown ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A file
     is complete or not there.
     """
+    names = numbered_names(reader.schema.names)
+    if names != reader.schema.names:
+        reader = pa.RecordBatchReader.from_batches(_renamed(reader.schema, names), _all_renamed(reader, names))
     if form == "table" and output is None:
         _show(reader, None if limited else ROWS_SHOWN)
         return
@@ -33,6 +38,16 @@ def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, 
         rows = _WRITERS[form](reader, sink)
     if output is not None:
         print_line(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
+
+
+def _renamed(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+
+def _all_renamed(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with reader:
+        for batch in reader:
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=_renamed(batch.schema, names))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -28,14 +27,12 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.kept_updates import UpdateCheck
 from interbed.storage.write.row_statements import DELETE, refusals
-
-Connection: TypeAlias = Any
-"""A connection of DuckDB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +73,7 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
     with suggesting(tables.catalog, name):
         table = tables.catalog.get_table(name)
     check_no_system_table(name, table)
+    check_apart_without_case(table.arrow_schema, f"the table '{name}'")
     if isinstance(statement, InsertStatement):
         return _Insert(tables, table, statement).carry_out()
     _check_takes(table, name, statement)
@@ -85,7 +83,7 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
             predicate = _predicate(table, statement.condition)
             work = lambda rows: _delete(rows, name, predicate)  # noqa: E731
         case UpdateStatement():
-            update = _Update(tables.connection, table, statement)
+            update = _Update(tables, table, statement)
             work = update.carry_out
         case MergeStatement():
             tables.define(f"SELECT * FROM {statement.source}")
@@ -194,7 +192,7 @@ def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:
     return StatementResult(
         table=merge.name,
         statement="MERGE",
-        inserted=sum(batch.num_rows for batch in changes.inserted),
+        inserted=merge.inserted(changes),
         updated=sum(batch.num_rows for batch in changes.updated),
         deleted=sum(batch.num_rows for batch in changes.deleted),
         snapshot=snapshot,
@@ -204,8 +202,9 @@ def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:
 class _Update:
     """An UPDATE of one table: the rows of its condition, with new values that DuckDB computes block by block."""
 
-    def __init__(self, connection: Connection, table: Table, statement: UpdateStatement) -> None:
-        self._connection = connection
+    def __init__(self, tables: CatalogTables, table: Table, statement: UpdateStatement) -> None:
+        self._tables = tables
+        self._connection = tables.connection
         self._name = statement.target.name
         self._alias = statement.target.alias
         self._values = NewValues(table, self._name)
@@ -216,6 +215,8 @@ class _Update:
 
     def carry_out(self, rows: SnapshotRows) -> StatementResult:
         """See carry_out."""
+        # All blocks of rows see the same rows of the tables that subqueries name.
+        self._tables.define(f"SELECT {', '.join(f'({value})' for value in self._set.values())}", hold=True)
         count = 0
 
         def updated() -> Iterator[pa.RecordBatch]:

@@ -83,6 +83,14 @@ class MergeStatementPlan:
         self._check_once(changed, target)
         return found
 
+    def inserted(self, changes: MergeChanges) -> int:
+        """How many rows the insertions make: those of one key become one."""
+        keys = list(self._table.primary_keys)
+        if not keys or not changes.inserted:
+            return sum(batch.num_rows for batch in changes.inserted)
+        rows = pa.Table.from_batches([self._values.same(batch.select(keys), 0) for batch in changes.inserted])
+        return rows.group_by(keys).aggregate([]).num_rows
+
     def _rows_of(self, clause: MergeClause, expressions: dict[str, str], where: str) -> Any:
         target, source, on = self._target, self._source, self._statement.on
         join = f"{target} ANTI JOIN {source}" if clause.by_source else f"{target} JOIN {source}"

@@ -109,6 +109,7 @@ def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: N
     if len(parsed) != 1:
         raise InvalidInputError(f"`interbed sql` takes one statement, not {len(parsed)}.")
     prepare(parsed[0])
+    _shorten_names(parsed[0])
     match parsed[0]:
         case exp.Insert() as insert:
             return _insert(insert)
@@ -125,6 +126,16 @@ def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: N
             return _merge(merge)
         case other:
             raise not_carried_out(other.key.upper())
+
+
+def _shorten_names(statement: exp.Expr) -> None:
+    """Let columns that are qualified by the target's database and name be so by its name, as DuckDB sees it."""
+    target = statement.this
+    if not isinstance(statement, exp.Update | exp.Merge) or not isinstance(target, exp.Table) or target.alias:
+        return
+    for column in statement.find_all(exp.Column):
+        if (column.db.lower(), column.table.lower()) == (target.db.lower(), target.name.lower()):
+            column.set("db", None)
 
 
 def not_carried_out(statement: str) -> NotSupportedError:
@@ -277,19 +288,39 @@ def _condition(text: str, target: ChangedTable, statement: Any) -> str | None:
         raise InvalidInputError(f"The WHERE of the statement is not where it is expected: {text}")
     if not begin:
         return None
+    _check_patterns(statement.args["where"])
     rest = [token for token in tokens[begin:] if token.token_type.name != "SEMICOLON"]
     kept, position = [], rest[0].start
-    for place, token in enumerate(rest):
-        is_qualifier = token.text.lower() == target.alias.lower() and token.token_type.name != "STRING"
-        if (
-            is_qualifier
-            and place + 1 < len(rest)
-            and rest[place + 1].token_type.name == "DOT"
-            and (place == 0 or rest[place - 1].token_type.name != "DOT")
-        ):
-            kept.append(text[position : token.start])
+    for place in range(len(rest)):
+        first = _begin_of_qualifier(rest, place, target)
+        if first is not None:
+            kept.append(text[position : rest[first].start])
             position = rest[place + 1].end + 1
     return "".join(kept) + text[position : rest[-1].end + 1]
+
+
+def _check_patterns(where: Any) -> None:
+    """Raise NotSupportedError for a backslash in LIKE, which a SELECT of DuckDB would take for itself."""
+    for like in where.find_all(exp.Like):
+        if "\\" in like.expression.name:
+            raise NotSupportedError(
+                f"{_sql(like)} would select other rows than in a SELECT: a backslash of LIKE escapes in a filter, and "
+                "is a character for DuckDB. Compare by = or IN, or use Table.delete and `col(…).like`."
+            )
+
+
+def _begin_of_qualifier(tokens: list[Any], place: int, target: ChangedTable) -> int | None:
+    """Where the qualifier of a column begins whose last name is at that place; None where there is none."""
+    names = [token.text.lower() for token in tokens[max(place - 3, 0) : place + 2]]
+    before, after = names[: min(place, 3)], names[min(place, 3) :]
+    if after != [target.alias.lower(), "."] or tokens[place].token_type.name == "STRING":
+        return None
+    if before[-1:] != ["."]:
+        return place
+    database, _, name = target.name.lower().partition(".")
+    # The database may stand before the name, but not before an alias.
+    is_whole = name == target.alias.lower() and before[-2:] == [database, "."] and before[-3:-2] != ["."]
+    return place - 2 if is_whole else None
 
 
 def _check_parts(statement: Any, name: str, known: Collection[str]) -> None:

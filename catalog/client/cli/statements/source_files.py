@@ -22,6 +22,7 @@ from interbed.catalog.client.cli.forms.file_rows import FileRows
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
+from interbed.storage.base.types.names_without_case import check_apart_without_case
 
 _DIALECT = "duckdb"
 _CSV = frozenset({".csv", ".tsv"})
@@ -107,6 +108,7 @@ class JsonFile(ds.Dataset):
         # The base class is only an interface here: it has no data of its own.
         self._rows = FileRows.of(path)
         self._schema = self._rows.inferred_schema()
+        check_apart_without_case(self._schema, f"the file '{path}'")
         self._failures = failures
 
     @property

@@ -309,7 +309,7 @@ def test_a_key_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, key: A
     [
         (pa.table({"id": [1], "dt": ["a"]}), "lacks 'name'"),
         (pa.array([1]), "3 columns"),
-        (pa.table({"id": ["x"], "dt": ["a"], "name": ["b"]}), "'id' is string and does not fit"),
+        (pa.table({"id": ["x"], "dt": ["a"], "name": ["b"]}), "the data's string does not fit"),
         (pa.table({"id": pa.array([None], pa.int32()), "dt": ["a"], "name": ["b"]}), "null in 'id'"),
         ("abc", "sequence of keys, not str"),
     ],
