@@ -1,7 +1,6 @@
 """Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
 
 import math
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -67,11 +66,17 @@ class AllPartitions:
 
 
 class PredicatePartitions:
-    """The partitions for which a predicate over partition columns, bound to them, is true."""
+    """The partitions for which a predicate over partition columns, bound to them, is true.
 
-    def __init__(self, predicate: Predicate, fields: Sequence[DataField]) -> None:
+    `zeros` are the signs of the zeros that are meant, by the place of their column: a predicate takes both for one.
+    """
+
+    def __init__(
+        self, predicate: Predicate, fields: Sequence[DataField], zeros: Mapping[int, float] | None = None
+    ) -> None:
         self._predicate = predicate
         self._fields = fields
+        self._zeros = zeros or {}
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
         """The partitions that fulfil the predicate."""
@@ -79,30 +84,20 @@ class PredicatePartitions:
         if not distinct:
             return frozenset()
         chosen = partition_select(self._predicate, distinct, self._fields)
-        return frozenset(p for p, keep in zip(distinct, chosen, strict=True) if keep)
+        return frozenset(p for p, keep in zip(distinct, chosen, strict=True) if keep and self._has_zeros(p))
+
+    def _has_zeros(self, partition: bytes) -> bool:
+        if not self._zeros:
+            return True
+        values = decode_row(partition, [f.type for f in self._fields])
+        return all(
+            isinstance(value := values[place], float) and math.copysign(1, value) == sign
+            for place, sign in self._zeros.items()
+        )
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """The manifests that may hold such a partition."""
         return prune_manifests(manifests, self._predicate, self._fields)
-
-
-class SpecifiedPartitions(PredicatePartitions):
-    """The partitions with the values of a specification, in which 0.0 and -0.0 are two values as they are two keys."""
-
-    def __init__(self, predicate: Predicate, fields: Sequence[DataField], zeros: Mapping[str, float]) -> None:
-        super().__init__(predicate, fields)
-        self._zeros = {i: zeros[f.name] for i, f in enumerate(fields) if f.name in zeros}
-
-    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """The partitions that agree with the specification."""
-        found = super().select(partitions)
-        if not self._zeros:
-            return found
-        types = [f.type for f in self._fields]
-        return frozenset(p for p in found if self._has_zeros(decode_row(p, types)))
-
-    def _has_zeros(self, values: Sequence[Any]) -> bool:
-        return all(math.copysign(1.0, values[i]) == math.copysign(1.0, zero) for i, zero in self._zeros.items())
 
 
 class PartitionSet:
@@ -219,9 +214,10 @@ def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, def
         values = {
             c: None if v is None or v == default_name else _literal(v, fields[names.index(c)]) for c, v in given.items()
         }
-        same = And(tuple(IsNull(c) if v is None else Comparison(Op.EQ, c, v) for c, v in values.items()))
-        zeros = {c: v for c, v in values.items() if isinstance(v, float) and v == 0}
-        return SpecifiedPartitions(bind(same, fields), fields, zeros)
+        # -0.0 and 0.0 are two partitions.
+        zeros = {names.index(c): math.copysign(1, v) for c, v in values.items() if isinstance(v, float) and v == 0}
+        exact = And(tuple(IsNull(c) if v is None else Comparison(Op.EQ, c, v) for c, v in values.items()))
+        return PredicatePartitions(bind(exact, fields), fields, zeros)
     return PredicatePartitions(bind(given, fields), fields)
 
 
@@ -230,9 +226,9 @@ def _literal(value: object, field: DataField) -> object:
     if isinstance(value, int) and is_atomic(field.type, *_TIMES):
         # Days, milliseconds or ticks, as partition values come from files.
         return coerce(value, field.type)
-    if isinstance(value, float) and is_atomic(field.type, TypeRoot.FLOAT):
-        # The nearest, as it was written.
-        return struct.unpack("<f", struct.pack("<f", value))[0]
+    if isinstance(value, int | float) and is_atomic(field.type, TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        # As the column holds it, which is how a FLOAT is named.
+        return coerce(value, field.type)
     if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
         return value
     try:
