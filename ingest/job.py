@@ -452,6 +452,7 @@ class Ingestion:
                     sink.advance(self._read)
             self._idle_noted = self._clock()
         self._committed = self._read
+        self.result.has_positions |= bool(self._sinks)
         self._is_hurried = False
         self.result.positions = self._read
         if written:

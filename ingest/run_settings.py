@@ -55,6 +55,8 @@ class IngestResult:
     lag: int = 0
     """What the source had more when it was looked last."""
     lag_unit: LagUnit = LagUnit.MESSAGES
+    has_positions: bool = False
+    """Whether a table keeps how far was read; otherwise the next run begins where this one did, or at the end again."""
     seconds: float = 0.0
     """How long it has run."""
 

@@ -1,5 +1,6 @@
 """`interbed ingest kafka`: topics of Kafka become tables."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -19,6 +20,8 @@ from interbed.ingest.cli.options import (
     with_commits,
 )
 from interbed.ingest.cli.running import run
+
+_log = logging.getLogger(__name__)
 
 FORMATS = ("canal-json", "debezium-avro", "debezium-json", "json", "maxwell-json")
 
@@ -143,6 +146,12 @@ def kafka(
         decoder = partial(decoder_of, form, schemas, unavailable_value)
         job = Ingestion(catalog, source, decoder, names, tables, settings, dead_letters=letters)
         run(job, given)
+        if start != "earliest" and settings.until_end and not job.result.has_positions:
+            _log.warning(
+                "No table keeps a position yet, so that the next run begins where --start %s says: messages that come "
+                "until then may never be read. Create the table, or begin with --start earliest.",
+                start,
+            )
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

@@ -183,8 +183,10 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
     types: Any = run.column("type")
     updated, inserted = is_one_of(types, (_UPDATE,))[owner], is_one_of(types, _INSERTS)[owner]
     deleted = is_one_of(types, (_DELETE,))[owner]
+    # A column whose type is stated and that no row has was not sent either.
+    known = {**{name: pa.nulls(len(rows), pa.string()) for name in stated}, **texts}
     json_rows = JsonRows(
-        source=run.source, texts=run.texts, owner=owner, columns=texts, inserted=inserted, updated=updated
+        source=run.source, texts=run.texts, owner=owner, columns=known, inserted=inserted, updated=updated
     )
     absent = lacking.of(json_rows)
     given = (name for name, column in texts.items() if column.null_count < len(rows) or name in absent.columns)

@@ -284,16 +284,30 @@ def _named(wire: pa.DataType, data_type: pa.DataType, convert: Convert | None = 
     return ConnectType(wire=wire, type=data_type, convert=convert or _cast_to(data_type))
 
 
+def _finite(unit: Literal["ms", "us"]) -> Convert:
+    """Timestamps of ticks since 1970; ValueError for the two that Debezium sends for infinity."""
+    ends = [end // (1 if unit == "us" else 1000) for end in _INFINITE]
+
+    def convert(array: Array) -> Array:
+        if true_of(pc.is_in(array, pa.array(ends, pa.int64()))).any():
+            raise ValueError(_UNZONED[0][1])
+        return array.cast(pa.timestamp(unit))
+
+    return convert
+
+
+_INFINITE = (9_223_372_036_825_200_000, -9_223_372_036_832_400_000)
+"""Microseconds that Debezium sends for an infinite timestamp of PostgreSQL (PostgresValueConverter)."""
 _BYTES = ConnectType(wire=pa.binary(), type=pa.binary())
 _DATE = _named(pa.int32(), pa.date32())
-_MILLIS = _named(pa.int64(), pa.timestamp("ms"))
+_MILLIS = _named(pa.int64(), pa.timestamp("ms"), _finite("ms"))
 _TIME = _named(pa.int32(), pa.time32("ms"), _times)
 _NAMED: Mapping[tuple[str, Any], ConnectType] = {
     ("io.debezium.time.Date", "int32"): _DATE,
     ("org.apache.kafka.connect.data.Date", "int32"): _DATE,
     ("io.debezium.time.Timestamp", "int64"): _MILLIS,
     ("org.apache.kafka.connect.data.Timestamp", "int64"): _MILLIS,
-    ("io.debezium.time.MicroTimestamp", "int64"): _named(pa.int64(), pa.timestamp("us")),
+    ("io.debezium.time.MicroTimestamp", "int64"): _named(pa.int64(), pa.timestamp("us"), _finite("us")),
     ("io.debezium.time.NanoTimestamp", "int64"): _named(pa.int64(), pa.timestamp("ns")),
     ("io.debezium.time.ZonedTimestamp", "string"): _named(pa.string(), pa.timestamp("us", "UTC"), _zoned_moments),
     ("io.debezium.time.Time", "int32"): _TIME,

@@ -93,6 +93,18 @@ def test_bad_messages_go_to_a_topic_of_their_own(kafka: KafkaServer, tmp_path: P
     assert dict(headers)["interbed.offset"] == b"1"
 
 
+def test_a_run_that_keeps_no_position_says_so(kafka: KafkaServer, tmp_path: Path) -> None:
+    make_topic(kafka, "late")
+    produce(kafka, "late", [event("c", None, {"id": 1})])
+    arguments = command(kafka, tmp_path, "--topic", "late", "--table", "shop.orders", "--until-end")
+    for start, is_warned in (("latest", True), ("earliest", False), ("latest", False)):
+        done = subprocess.run(
+            [*arguments, "--start", start], capture_output=True, text=True, check=True, timeout=DEADLINE_SECONDS
+        )
+        assert ("No table keeps a position yet" in done.stderr) == is_warned, done.stderr
+    assert rows_of(lake(tmp_path)) == [{"id": 1}]
+
+
 def stream(choice: random.Random, count: int, model: dict[int, Row]) -> list[Event]:
     """Changes of a table's rows, applied to the model as well."""
     events: list[Event] = []

@@ -8,10 +8,16 @@ import pyarrow as pa
 import pytest
 
 from interbed.catalog.client.api import Catalog
+from interbed.ingest.errors import BadMessageError
+from interbed.ingest.formats.canal_json import CanalJson
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import IngestSettings
+from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.arrow import type_to_arrow
 from tests.ingest.memory_source import MemorySource
-from tests.ingest.shop import job, lake
+from tests.ingest.shop import job, lake, rows_of
 from tests.support.tally import Tally
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -97,3 +103,37 @@ def test_a_time_that_gets_or_loses_its_zone_is_refused(
     with pytest.raises(SchemaMismatchError, match=r"column 'v' .*neither type holds all values of the other"):
         job(catalog, source).run()
     assert catalog.get_table("shop.t").scan().to_arrow().equals(first)
+
+
+@pytest.mark.parametrize("value", [9_223_372_036_825_200_000, -9_223_372_036_832_400_000])
+@pytest.mark.parametrize("unit", ["Micro", ""])
+def test_an_infinite_timestamp_is_bad(catalog: Catalog, value: int, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "infinite", {"type": "int64", "name": f"io.debezium.time.{unit}Timestamp"})
+    source = MemorySource({"t": [[message(1, "infinite", 0), message(2, "infinite", value // (1 if unit else 1000))]]})
+    with pytest.raises(BadMessageError, match=r"offset 1 can't be taken: .*an infinite time has no place in a table"):
+        job(catalog, source).run()
+
+
+def test_a_column_that_an_update_of_canal_states_and_lacks_was_not_sent(catalog: Catalog) -> None:
+    def canal(kind: str, row: dict[str, str], old: dict[str, str] | None) -> tuple[object, object]:
+        types = {"id": "int", "a": "int", "b": "int"}
+        value = {"database": "shop", "table": "t", "type": kind, "isDdl": False, "mysqlType": types, "pkNames": ["id"]}
+        return (None, {**value, "data": [row], "old": None if old is None else [old]})
+
+    source = MemorySource({"t": [[canal("INSERT", {"id": "1", "a": "1", "b": "2"}, None)]]})
+
+    def run() -> None:
+        Ingestion(
+            catalog,
+            source,
+            CanalJson,
+            TableNames(database="shop"),
+            TableSettings(options={"bucket": "1"}),
+            IngestSettings(until_end=True),
+        ).run()
+
+    run()
+    source.topics["t"][0].append(canal("UPDATE", {"id": "1", "a": "5"}, {"a": "1"}))
+    with pytest.raises(BadMessageError, match="it lacks the column 'b'"):
+        run()
+    assert rows_of(catalog, "shop.t") == [{"id": 1, "a": 1, "b": 2}]
