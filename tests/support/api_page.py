@@ -200,6 +200,14 @@ row (counted from 0) and the value. The same holds for the parts of lists, maps 
 NaN stays NaN, but in a pandas frame, where NaN is the mark of a missing value: there it is null. To write NaN from
 pandas, pass its values as Arrow has them: `pa.table({"x": pa.array(frame["x"], from_pandas=False)})`.
 
+In pandas integers beside nulls are floats. Where one of them is beyond 2^53, so that a float would be another number,
+the column has Python integers and None instead.
+
+Python values (lists of dicts, pandas columns of objects) are taken one by one: none depends on the values beside it. A
+TIME is from 00:00 to before 24:00 and has no time zone; a DECIMAL has no more digits than its precision, also where an
+Arrow array holds more. DuckDB's UHUGEINT, TIMETZ, BIT and BIGNUM are refused, as are its infinite dates and timestamps:
+its Arrow data has other values for them. A text is UTF-8. Declared lengths hold within ARRAY, MAP and ROW, too.
+
 DATE and TIMESTAMP reach beyond the years 1 to 9999 of Python's `date` and `datetime`; Arrow, Polars and DuckDB hold
 such values. Where interbed gives values of Python (`get`, statistics, rows of pypaimon's builders), `FarDate` and
 `FarTimestamp` stand for them: integers of days and of ticks since 1970-01-01, ordered among dates and datetimes, whose

@@ -102,7 +102,8 @@ def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iter
     except Exception as error:
         if failures:
             raise failures[0] from error
-        if isinstance(error, kind):
+        if isinstance(error, kind) or (isinstance(error, OSError) and error.errno is None):
+            # Errors of DuckDB come as OSError where its rows are read as Arrow data.
             raise InvalidInputError(str(error)) from error
         raise
 

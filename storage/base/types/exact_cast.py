@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.exact_decimal import exact_decimals
-from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of
+from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of, parts_of
 
 Array = Any
 """`pa.Array`; its stubs lag behind what it takes."""
@@ -46,7 +46,7 @@ def exact_cast(
 
     Raises SchemaMismatchError naming the column, and the row and value where it is a value that does not fit.
     """
-    if column.type.equals(target) and not _may_be_invalid(target):
+    if column.type.equals(target) and not _may_be_invalid(target) and not _has_text(target):
         return column
     try:
         chunks: list[Array] = [_converted(chunk, target, name) for chunk in column.chunks]
@@ -107,6 +107,8 @@ def _first_misfit(column: "pa.ChunkedArray[Any]", target: pa.DataType, name: str
 def _shown(column: "pa.ChunkedArray[Any]", row: int) -> str:
     try:
         text = repr(column[row].as_py())
+    except UnicodeDecodeError as error:
+        text = repr(error.object)
     except (ValueError, OverflowError):
         # A time that Python has no value for.
         text = " ".join(str(column.slice(row, 1).chunk(0)).split())
@@ -122,7 +124,7 @@ def _converted(array: Array, target: pa.DataType, path: str) -> Array:
     if pa.types.is_null(kind):
         return _nulls(len(array), target)
     if kind.equals(target) and not _may_be_invalid(target):
-        return array
+        return _readable(array)
     if isinstance(target, pa.StructType) and isinstance(kind, pa.StructType):
         return _struct(array, target, path)
     if isinstance(target, pa.MapType) and isinstance(kind, pa.MapType):
@@ -213,6 +215,21 @@ def _may_be_invalid(kind: pa.DataType) -> bool:
     return any(_may_be_invalid(kind.field(i).type) for i in range(kind.num_fields))
 
 
+def _has_text(kind: pa.DataType) -> bool:
+    return _is_text(kind) or any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _readable(array: Array) -> Array:
+    """The array; raises pa.ArrowInvalid for texts that are no UTF-8, which Arrow takes and readers can't decode."""
+    if _is_text(array.type):
+        array.validate(full=True)
+    elif _has_text(array.type):
+        # Arrow would look at all parts of a slice, also at those outside of it.
+        for _, part, _ in parts_of(array):
+            _readable(part)
+    return array
+
+
 def _word(kind: pa.DataType) -> str:
     for word, is_kind in (("map", pa.types.is_map), ("row", pa.types.is_struct), ("list", _is_list)):
         if is_kind(kind):
@@ -253,7 +270,7 @@ def _in_range(array: Array) -> Array:
         most = Decimal((0, (9,) * kind.precision, -kind.scale))
         if found["min"].is_valid and not most.copy_negate() <= found["min"].as_py() <= found["max"].as_py() <= most:
             raise pa.ArrowInvalid(f"a DECIMAL({kind.precision}, {kind.scale}) has no more than {kind.precision} digits")
-    return array
+    return _readable(array)
 
 
 def _text(array: Array, target: pa.DataType) -> Array:

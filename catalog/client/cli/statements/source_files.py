@@ -33,6 +33,17 @@ _JSON_FUNCTIONS = frozenset(
     f"read_{form}{end}" for form in ("json", "ndjson") for end in ("", "_auto", "_objects", "_objects_auto")
 )
 _TYPES_GIVEN = frozenset({"columns", "types", "dtypes", "column_types", "all_varchar", "auto_type_candidates"})
+_EVERY_LINE = {
+    "allow_quoted_nulls": "false",
+    "sample_size": "-1",
+    "skip": "0",
+    "comment": "''",
+    "null_padding": "false",
+    "strict_mode": "true",
+    "quote": "'\"'",
+    "escape": "'\"'",
+}
+"""What DuckDB would find out from a sample of the lines: it rounds later ones, or leaves lines out."""
 _ISO_DAY = r"\d{4}-\d{2}-\d{2}"
 _ISO_TIME = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
 _ISO = {
@@ -82,11 +93,12 @@ class SourceFiles:
     def _exact_csv(self, call: Any) -> Any:
         """The call that reads a CSV file, with types for the columns that DuckDB would lose something of.
 
-        Empty texts in quotes stay apart from nulls.
+        Every line is a row, and empty texts in quotes stay apart from nulls.
         """
         given = _named_arguments(call)
-        if "allow_quoted_nulls" not in given:
-            call = _with_argument(call, "allow_quoted_nulls = false")
+        for name, value in _EVERY_LINE.items():
+            if name not in given and not (name == "escape" and "quote" in given):
+                call = _with_argument(call, f"{name} = {value}")
         if not _TYPES_GIVEN.isdisjoint(given):
             return call
         relation = self._connection.sql(f"SELECT * FROM {_sql(call)}")

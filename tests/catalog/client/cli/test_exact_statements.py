@@ -271,3 +271,38 @@ def test_an_error_of_a_table_is_shown_without_a_traceback(
     assert refused.exit_code == 1
     assert ("4294967294" in refused.output) != ("key 'x' twice" in refused.output), refused.output
     assert "Traceback" not in refused.output
+
+
+LINES: dict[str, tuple[str, str | None]] = {
+    "a fraction after many integers": ("id,v\n" + "".join(f"{i},{i}\n" for i in range(30_000)) + "30000,0.1\n", None),
+    "an exponent after many integers": ("id,v\n" + "".join(f"{i},5\n" for i in range(25_000)) + "25000,2.5e0\n", None),
+    "a line like a comment": ("id,v\n#1,1\n2,2\n", "'#1'|#1"),
+    "lines of several lengths": ("id,v\n1,1\n2\n3,3,3\n", ""),
+    "longer lines later": ("id,v\n" + "1,1\n" * 100 + "1,1,1\n" * 100, ""),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+@pytest.mark.parametrize("source", ["'x.csv'", "read_csv('x.csv')"])
+def test_every_line_of_a_file_is_taken_or_none(lake: interbed.Catalog, case: str, source: str, tmp_path: Path) -> None:
+    text, refused = LINES[case]
+    (tmp_path / "x.csv").write_text(text)
+    table = make(lake, ("v", pa.float64()))
+    result = sql(lake, f"INSERT INTO s.t SELECT * FROM {source}")
+    assert "Traceback" not in result.output
+    if refused is not None:
+        assert result.exit_code == 1, result.output
+        assert table.latest_snapshot() is None
+        return
+    assert result.exit_code == 0, result.output
+    lines = [line.split(",") for line in text.splitlines()[1:]]
+    assert values(table, "v") == [float(v) for _, v in lines]
+
+
+def test_quotes_of_a_file_are_no_part_of_its_texts(lake: interbed.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('id,v\n1,"a""b"\n2,"c,d"\n3,e\n')
+    table = make(lake, ("v", pa.string()))
+    done(lake, "INSERT INTO s.t SELECT * FROM 'x.csv'")
+    assert values(table, "v") == ['a"b', "c,d", "e"]
+    (tmp_path / "x.csv").write_text('id,v\n1,"a""b"\n2,"c\\"d"\n')
+    assert sql(lake, "INSERT INTO s.t SELECT * FROM 'x.csv'").exit_code == 1
