@@ -252,13 +252,19 @@ def _times_of(values: Values, kind: tuple[Any, ...]) -> Array:
         case ("scalar", scalar_type):
             return array_of(values, scalar_type)
         case ("far timestamp", unit, zoned):
-            return array_of(values, pa.timestamp(unit, "UTC" if zoned else None))
+            return array_of(values, _timestamp(unit, zoned))
         case (_, zoned, True):
             # Arrow takes the microseconds alone; pandas counts nanoseconds since 1970, of UTC where there is a zone.
             ticks = [None if value is None else int(value.as_unit("ns").value) for value in values]
-            return array_of(ticks, pa.int64()).cast(pa.timestamp("ns", "UTC" if zoned else None))
+            return array_of(ticks, pa.int64()).cast(_timestamp("ns", zoned))
         case _:
             return array_of(values)
+
+
+def _timestamp(unit: str, zoned: bool) -> pa.DataType:
+    # The stubs of pyarrow know units and zones that are written out alone.
+    words: Any = (unit, "UTC" if zoned else None)
+    return pa.timestamp(*words)
 
 
 def _check_zones(kinds: set[Kind]) -> None:
@@ -271,7 +277,7 @@ def _in_nanoseconds(kinds: set[Kind]) -> pa.DataType | None:
     zones = {kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}
     if len(zones) != 1 or len(kinds) != sum(isinstance(kind, tuple) and kind[0] == "datetime" for kind in kinds):
         return None
-    return pa.timestamp("ns", "UTC" if zones.pop() else None)
+    return _timestamp("ns", zones.pop())
 
 
 def _valid(value: Any) -> Any:
