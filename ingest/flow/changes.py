@@ -223,6 +223,10 @@ class Decoded:
     truncation: Truncation | None = None
     ended: EndedTables | None = None
 
+    def before(self, last: Truncation | EndedTables) -> "Decoded":
+        """The same, if it is what the messages before `last` say."""
+        return replace(self, truncation=last) if isinstance(last, Truncation) else replace(self, ended=last)
+
     @property
     def last(self) -> Truncation | EndedTables | None:
         """The message after which nothing was decoded; None where all were."""

@@ -86,13 +86,11 @@ class CanalJson:
         if not len(texts):
             return Decoded()
         headers = self._shapes.headers(texts)
-        truncation, ended = _first_truncation(headers), _first_ended(headers)
-        if truncation is not None and (ended is None or truncation.index < ended.index):
-            first = int(places[truncation.index])
-            return replace(self.decode(messages.slice(0, first)), truncation=replace(truncation, index=first))
-        if ended is not None:
-            first = int(places[ended.index])
-            return replace(self.decode(messages.slice(0, first)), ended=replace(ended, index=first))
+        found = [each for each in (_first_truncation(headers), _first_ended(headers)) if each is not None]
+        if found:
+            last = min(found, key=lambda each: each.index)
+            first = int(places[last.index])
+            return self.decode(messages.slice(0, first)).before(replace(last, index=first))
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for table in tables for run in _runs(table) for found in _changes(run, self._lacking, bad)]

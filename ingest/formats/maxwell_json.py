@@ -80,7 +80,7 @@ class MaxwellJson:
         ended = _first_ended(headers, texts)
         if ended is not None:
             first = int(places[ended.index])
-            return replace(self.decode(messages.slice(0, first)), ended=replace(ended, index=first))
+            return self.decode(messages.slice(0, first)).before(replace(ended, index=first))
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for each in tables for found in _changes(each, self._lacking, bad)]

@@ -4,7 +4,7 @@ A table replaces or deletes the row that has the same key, so that it needs of t
 
 - the columns of its own key that are not in the source's key: else it is not known which row is replaced or deleted;
 - the columns of `sequence.field` for a deletion: with null in their place it is older than the row that it deletes;
-- the values that aggregate functions take back.
+- the values that aggregate functions retract.
 
 PostgreSQL sends an update without the row before it, and a deletion with the columns of the key alone, unless the table
 has REPLICA IDENTITY FULL.
@@ -37,7 +37,7 @@ class FittingRows:
     written: Mask
 
     @property
-    def taking_back(self) -> Mask:
+    def before_changes(self) -> Mask:
         """The rows of messages that are a row before a change."""
         kinds = self.changes.kinds
         found: Mask = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
@@ -53,7 +53,7 @@ class FittingRows:
     def unsent(self, name: str) -> Unsent:
         """The rows before a change that do not have the value of a column."""
         if name not in self.changes.rows.column_names:
-            return Unsent(self.taking_back, NOT_SENT_BEFORE)
+            return Unsent(self.before_changes, NOT_SENT_BEFORE)
         return self.changes.unsent_before.get(name) or Unsent(np.zeros(len(self.kinds), bool), NOT_SENT_BEFORE)
 
 
@@ -73,7 +73,7 @@ class RowsBefore:
         options = self._options
         if options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT:
             return True
-        return bool(self._needed.taken_back)
+        return bool(self._needed.retracted)
 
     def refused(self, given: FittingRows) -> dict[int, str]:
         """Why changes can't be taken without the row before them, by the number of the row."""
@@ -93,7 +93,7 @@ class RowsBefore:
             return False
         if (given.after_nothing & given.written).any():
             return True
-        taken = given.taking_back & given.written
+        taken = given.before_changes & given.written
         return bool(taken.any()) and any((given.unsent(name).rows & taken).any() for name in self.schema.names)
 
     def _check_key(self, given: FittingRows, reasons: dict[int, str]) -> None:
@@ -106,7 +106,7 @@ class RowsBefore:
                 f"it is an update without the row before it, and {what} may have had another value. {_FULL}, or give "
                 "the table a primary key of the columns of the source's key",
             )
-            self._note_unsent(reasons, given, name, given.taking_back, "its primary key")
+            self._note_unsent(reasons, given, name, given.before_changes, "its primary key")
 
     def _beyond_the_key(self, changes: RowChanges) -> Sequence[str]:
         """The columns of the table's key that may change where the key of the source stays."""
@@ -144,7 +144,7 @@ class RowsBefore:
             if name in given.rows.column_names:
                 # A partial update has rows before it written for other functions.
                 _note(reasons, alone if is_aggregation else updated, why.rstrip("."))
-        for name in sorted(self._needed.taken_back | self._needed.cleared):
+        for name in sorted(self._needed.retracted | self._needed.cleared):
             if name not in given.rows.column_names:
                 continue
             lost = alone.copy()
@@ -163,7 +163,7 @@ class RowsBefore:
         if not self._needed.deletions_need_values:
             return
         taken = given.written & (given.kinds == RowKind.DELETE)
-        for name in sorted(self._needed.taken_back | self._needed.cleared):
+        for name in sorted(self._needed.retracted | self._needed.cleared):
             if name in given.rows.column_names:
                 self._note_unsent(reasons, given, name, taken, "its aggregate function")
 

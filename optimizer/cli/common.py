@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from interbed.catalog.client.cli.group import CatalogChoice
-from interbed.storage.base.terminal import escaped
+from interbed.storage.base.shown_text import escaped
 
 if TYPE_CHECKING:
     from rich.text import Text

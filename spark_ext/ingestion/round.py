@@ -16,7 +16,7 @@ from interbed.spark_ext.write.writer import CommitToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one step tells the next one.
+    """What one step hands to the next one.
 
     `limits` are offsets at which the round ends sooner, because the message there truncates a table (`truncations`), or
     ends the source table of one; then they are about no table.

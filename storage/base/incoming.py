@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
-from interbed.storage.base.types.nested import parts_of
+from interbed.storage.base.types.nested import has_part, parts_of
 from interbed.storage.base.types.object_arrays import object_array
 
 ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -181,7 +181,7 @@ def duckdb_rows(relation: Any, *, finite: bool = True) -> pa.RecordBatchReader:
                 f"The column {name!r} of the query has the type {kind}, {_CHANGED_BY_DUCKDB[changed]}."
             )
     reader = pa.RecordBatchReader.from_stream(relation)
-    if not finite or not any(_has_times(f.type) for f in reader.schema):
+    if not finite or not any(has_part(f.type, _is_time) for f in reader.schema):
         return reader
     return pa.RecordBatchReader.from_batches(reader.schema, _all_finite(reader))
 
@@ -195,11 +195,8 @@ def _changed_by_duckdb(kind: Any) -> str | None:
     return None
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    t = pa.types
-    if t.is_date(kind) or t.is_timestamp(kind):
-        return True
-    return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
 
 def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -207,7 +204,7 @@ def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     with reader:
         for batch in reader:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if _has_times(column.type) and (row := _first_infinite(column)) is not None:
+                if has_part(column.type, _is_time) and (row := _first_infinite(column)) is not None:
                     raise SchemaMismatchError(
                         f"The column {name!r} of the query is infinite in row {first_row + row} (counted from 0), and "
                         "a DATE or TIMESTAMP of a table is finite; give null or a date instead."
@@ -219,14 +216,14 @@ def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 def _first_infinite(column: Any) -> int | None:
     """The first row with an infinite date or timestamp, also within its value."""
     kind = column.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+    if _is_time(kind):
         ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
         end = _INFINITE[kind.bit_width]
         at = pc.index(pc.is_in(ticks, array_of([end, -end], ticks.type)), True).as_py()
         return None if at < 0 else int(at)
     rows: list[int] = []
     for _, part, slots in parts_of(column):
-        if _has_times(part.type) and (inside := _first_infinite(part)) is not None:
+        if has_part(part.type, _is_time) and (inside := _first_infinite(part)) is not None:
             rows.append(inside if slots is None else int(slots[inside].as_py()))
     return min(rows, default=None)
 

@@ -10,17 +10,6 @@ import click
 
 from interbed.storage.base.shown_text import did_you_mean, escaped
 
-__all__ = [
-    "SuggestingGroup",
-    "escaped",
-    "markup_of",
-    "print_columns",
-    "print_line",
-    "print_lines",
-    "print_text",
-    "readable",
-]
-
 
 def print_line(text: str, *, err: bool = False) -> None:
     """Print one line, whatever is in it."""

@@ -1,7 +1,8 @@
 """Writing to a table as its methods: rows, changes, deletions, whole partitions, and changes of its schema."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import (
@@ -130,8 +131,7 @@ class TableWrites:
             # What follows from an older snapshot is worked out again by the caller alone.
             return self._overwrite_once(rows, partitions, read_at)
         if isinstance(rows, pa.RecordBatchReader):
-            with rows:
-                return self._overwrite_once(rows, partitions)
+            return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
 
     @changes_table
@@ -228,8 +228,12 @@ class TableWrites:
             and bool(self.store.schema.partition_keys)
             and self.store.options.dynamic_partition_overwrite
         )
-        with overwriting(self.store, user, None if dynamic else chosen, strategy=batch_strategy_of) as write:
-            for batch in _batches(data):
+        choice = None if dynamic else chosen
+        with (
+            _batches(data) as batches,
+            overwriting(self.store, user, choice, strategy=batch_strategy_of) as write,
+        ):
+            for batch in batches:
                 write.write_arrow(batch)
             messages = write.prepare_commit()
         commit = FileStoreCommit(self.store, user, new_user=True)
@@ -273,10 +277,8 @@ class TableWrites:
         import pyarrow as pa
 
         if isinstance(data, pa.RecordBatchReader):
-            # It is read once, so that what conflicts with another writer can't be redone here. DuckDB's connection is
-            # of no use while its rows are open.
-            with data:
-                return self._write_once(data, kind_column)
+            # It is read once, so that what conflicts with another writer can't be redone here.
+            return self._write_once(data, kind_column)
         return self._redone(lambda: self._write_once(data, kind_column))
 
     def _redone(self, work: Callable[[], int | None]) -> int | None:
@@ -292,8 +294,11 @@ class TableWrites:
         from interbed.storage.write.table_write import TableWrite
 
         user = _new_commit_user()
-        with TableWrite(self.store, user, strategy=batch_strategy_of, name=self.name) as write:
-            for batch in _batches(data):
+        with (
+            _batches(data) as batches,
+            TableWrite(self.store, user, strategy=batch_strategy_of, name=self.name) as write,
+        ):
+            for batch in batches:
                 if kind_column is None:
                     write.write_arrow(batch)
                 else:
@@ -354,10 +359,16 @@ def split_kinds(
     return data.drop_columns([kind_column]), kinds_of(array, source=f"The column {kind_column!r}")
 
 
-def _batches(data: "ArrowRows") -> "Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader":
+@contextmanager
+def _batches(data: "ArrowRows") -> Iterator[Iterable["pa.Table | pa.RecordBatch"]]:
+    """The rows in batches; a reader is closed at the end: DuckDB's connection is of no use while its rows are open."""
     import pyarrow as pa
 
-    return data if isinstance(data, pa.RecordBatchReader) else [data]
+    if isinstance(data, pa.RecordBatchReader):
+        with data:
+            yield data
+    else:
+        yield [data]
 
 
 def _new_commit_user() -> str:

@@ -9,7 +9,7 @@ import click
 
 from interbed.catalog.client.cli.common import json_flag, show_json, table_name
 from interbed.catalog.client.cli.group import CatalogChoice
-from interbed.storage.base.terminal import escaped
+from interbed.storage.base.shown_text import escaped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

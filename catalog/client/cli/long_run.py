@@ -13,7 +13,7 @@ from rich.text import Text
 
 from interbed.storage.base.fileio.cached.counts import COUNTER
 from interbed.storage.base.fileio.stores.tally import requests_so_far
-from interbed.storage.base.terminal import escaped
+from interbed.storage.base.shown_text import escaped
 
 REFRESH_PER_SECOND = 2
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.exact_decimal import exact_decimals
-from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, mask_of, offsets_of, parts_of
+from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, has_part, mask_of, offsets_of, parts_of
 
 Array = Any
 """`pa.Array`; its stubs lag behind what it takes."""
@@ -210,13 +210,11 @@ def _is_list(kind: pa.DataType) -> bool:
 def _may_be_invalid(kind: pa.DataType) -> bool:
     """Whether arrays of the type may hold what no value of it is: keys twice, times after the day, too many digits."""
     t = pa.types
-    if t.is_map(kind) or t.is_time(kind) or t.is_decimal(kind):
-        return True
-    return any(_may_be_invalid(kind.field(i).type) for i in range(kind.num_fields))
+    return has_part(kind, lambda part: t.is_map(part) or t.is_time(part) or t.is_decimal(part))
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    return _is_text(kind) or any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+    return has_part(kind, _is_text)
 
 
 def _readable(array: Array) -> Array:

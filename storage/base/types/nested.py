@@ -61,3 +61,8 @@ def parts_of(array: Any) -> "list[tuple[str, pa.Array[Any], pa.Array[Any] | None
     if pa.types.is_map(kind):
         return [("key", inside.field(0), slots), ("value", inside.field(1), slots)]
     return [("element", inside, slots)]
+
+
+def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type, or one of those that it is made of, is wanted."""
+    return is_wanted(kind) or any(has_part(kind.field(i).type, is_wanted) for i in range(kind.num_fields))

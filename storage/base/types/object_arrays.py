@@ -27,7 +27,7 @@ Array = Any
 """`pa.Array`; its stubs lag behind what it takes."""
 Values = Sequence[Any]
 Kind = Any
-"""A class of Python, or what tells values of a class apart; may be a key of a dict."""
+"""A class of Python, or what distinguishes values of a class; may be a key of a dict."""
 
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 _ALONE = frozenset({int, float, bool, str, bytes, date})
@@ -77,7 +77,6 @@ class _Column:
         try:
             if len(kinds) == 1 and not isinstance(next(v for v in values if v is not None), _NESTED):
                 return _natural(values, next(iter(kinds)))
-            _check_zones(kinds)
             kind = _in_nanoseconds(kinds) or nullable_inside(array_of(values).type)
         except _MISFITS as error:
             raise SchemaMismatchError(
@@ -267,17 +266,16 @@ def _timestamp(unit: str, zoned: bool) -> pa.DataType:
     return pa.timestamp(*words)
 
 
-def _check_zones(kinds: set[Kind]) -> None:
-    if len({kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}) > 1:
-        raise ValueError("some datetimes have a time zone, and others have none")
-
-
 def _in_nanoseconds(kinds: set[Kind]) -> pa.DataType | None:
-    """The type of datetimes of which some have nanoseconds; None for other values."""
-    zones = {kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}
-    if len(zones) != 1 or len(kinds) != sum(isinstance(kind, tuple) and kind[0] == "datetime" for kind in kinds):
-        return None
-    return _timestamp("ns", zones.pop())
+    """The type of datetimes of which some have nanoseconds; None for other values.
+
+    Raises ValueError where some datetimes have a time zone, and others have none.
+    """
+    datetimes = {kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "datetime"}
+    zones = {is_zoned for _, is_zoned, _ in datetimes}
+    if len(zones) > 1:
+        raise ValueError("some datetimes have a time zone, and others have none")
+    return _timestamp("ns", zones.pop()) if zones and datetimes == kinds else None
 
 
 def _valid(value: Any) -> Any:

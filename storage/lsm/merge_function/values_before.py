@@ -1,4 +1,4 @@
-"""Which values of the row before a change a table needs, so that it can take that row back."""
+"""Which values of the row before a change a table needs, so that it can retract that row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 class ValuesBefore:
     """The columns by what they need; all are empty where rows replace each other and no sequence orders them.
 
-    `taken_back` have a function that needs the old value, as `sum`; those with last_non_null_value are in `cleared`: it
+    `retracted` have a function that needs the old value, as `sum`; those with last_non_null_value are in `cleared`: it
     makes null of an old value, so that only an update to null needs the row before. `refused` are the functions that
-    take nothing back, with the reason. `sequence` orders rows, also those that delete; `groups` are the sequences of
+    can't retract, with the reason. `sequence` orders rows, also those that delete; `groups` are the sequences of
     sequence groups. `deletions_need_values` is false where a deletion removes the whole row.
     """
 
-    taken_back: frozenset[str] = frozenset()
+    retracted: frozenset[str] = frozenset()
     cleared: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
     sequence: tuple[str, ...] = ()
@@ -41,19 +41,19 @@ def values_before(schema: TableSchema, options: CoreOptions) -> ValuesBefore:
     function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
     assert isinstance(function, AggregateMerge | PartialUpdate)
     functions = {name: each for name, each in function.functions.items() if not each.ignore_retract}
-    taken_back = frozenset(name for name, each in functions.items() if _needs_the_value(each))
+    retracted = frozenset(name for name, each in functions.items() if _needs_the_value(each))
     cleared = {name for name, each in functions.items() if issubclass(each.kind, LastNonNullValue)}
     refused = {name: why for name, each in functions.items() if (why := each.retract_refusal) is not None}
     if isinstance(function, PartialUpdate):
         # Rows before an update are no part of a partial update, unless a function needs them.
         return ValuesBefore(
-            taken_back=taken_back,
-            refused=refused if taken_back else {},
+            retracted=retracted,
+            refused=refused if retracted else {},
             sequence=sequence,
             groups=tuple(group.sequence for group in function.groups),
         )
     return ValuesBefore(
-        taken_back=taken_back,
+        retracted=retracted,
         cleared=frozenset(cleared),
         refused=refused,
         sequence=sequence,
@@ -62,5 +62,5 @@ def values_before(schema: TableSchema, options: CoreOptions) -> ValuesBefore:
 
 
 def _needs_the_value(function: FieldFunction) -> bool:
-    """Whether what is taken back is the value; last_value takes any row back by becoming null."""
+    """Whether the function needs the value that it retracts; last_value retracts any row by becoming null."""
     return function.kind.can_retract and not issubclass(function.kind, LastValue | LastNonNullValue)

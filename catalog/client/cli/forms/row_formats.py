@@ -18,7 +18,8 @@ import pyarrow as pa
 from interbed.catalog.client.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.client.cli.row_options import ROWS_SHOWN
 from interbed.storage.base.row.python_values import python_rows, python_values
-from interbed.storage.base.terminal import escaped, print_line, readable
+from interbed.storage.base.shown_text import escaped
+from interbed.storage.base.terminal import print_line, readable
 from interbed.storage.base.types.column_names import numbered_names
 
 

@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 from interbed.catalog.client.cli.row_options import ROWS_SHOWN
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_rows
-from interbed.storage.base.terminal import escaped, print_line
+from interbed.storage.base.shown_text import escaped
+from interbed.storage.base.terminal import print_line
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
