@@ -33,6 +33,7 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, 
 from interbed.ingest.formats.before_after import changed_rows
 from interbed.ingest.formats.by_table import Headers, is_one_of
 from interbed.ingest.formats.declared_keys import listed_keys
+from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
 from interbed.ingest.formats.old_values import columns_before, olds_with_null
 from interbed.ingest.formats.statements.ended_tables import DROPPED, ended_names
@@ -300,7 +301,11 @@ def _as_texts(rows: Any) -> dict[str, Array]:
     if not isinstance(rows.type, pa.StructType):
         return found
     for field, column in zip(rows.type, rows.flatten(), strict=True):
-        found[field.name] = column.cast(pa.string())
+        if pa.types.is_nested(column.type):
+            # No message of Canal's has such values.
+            found[field.name] = pa.array([None if v is None else json_text(v) for v in column.to_pylist()], pa.string())
+        else:
+            found[field.name] = column.cast(pa.string())
     return found
 
 

@@ -367,3 +367,12 @@ def test_a_message_about_a_table_says_nothing_of_rows_even_if_it_has_some() -> N
 def test_no_messages_are_no_changes() -> None:
     decoded = CanalJson().decode(messages_of([]))
     assert (list(decoded.changes), list(decoded.bad)) == ([], [])
+
+
+@pytest.mark.parametrize("kind", [{"a": 1}, [1], 1, True], ids=repr)
+def test_a_type_that_is_no_text_makes_its_message_bad(kind: Any) -> None:
+    value = {"database": "shop", "table": "orders", "type": "INSERT", "data": [{"id": "1"}]}
+    given = [{**value, "mysqlType": {"id": each}} for each in ("int", kind)]
+    decoded = CanalJson().decode(messages_of([json.dumps(each).encode() for each in given]))
+    assert [(bad.index, bad.reason[:28]) for bad in decoded.bad] == [(1, "its column 'id' can't be rea")]
+    assert [changes.rows.to_pylist() for changes in decoded.changes] == [[{"id": 1}]]
