@@ -1,4 +1,4 @@
-"""The Python API as the README shows it and as programs use it, on both kinds of catalog."""
+"""The Python API as the README and the tour show it and as programs use it, on both kinds of catalog."""
 
 import re
 import subprocess
@@ -17,7 +17,9 @@ from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameCol
 from interbed.testing import metastore
 from tests.support.pages import check_command
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+TOUR = ROOT / "docs/tour.md"
 
 SCHEMA = pa.schema((("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("dt", pa.string())))
 
@@ -55,8 +57,8 @@ def orders(catalog: interbed.Catalog) -> interbed.Table:
     )
 
 
-def test_the_five_minutes_of_the_readme_run_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    section = README.read_text().split("## Five minutes in Python", 1)[1]
+def test_the_python_of_the_tour_runs_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    section = TOUR.read_text().split("## Python", 1)[1]
     block = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert block is not None
     assert "file:/tmp/lake" in block[1]
@@ -86,24 +88,25 @@ class Hidden(MetaPathFinder):
 
 
 sys.meta_path.insert(0, Hidden())
-readme, lake = sys.argv[1:]
-blocks = re.findall(r"```python\\n(.*?)```", open(readme).read(), re.DOTALL)
+page, lake = sys.argv[1:]
+blocks = re.findall(r"```python\\n(.*?)```", open(page).read(), re.DOTALL)
 plain = [block.replace("file:/tmp/lake", lake) for block in blocks if "pyspark" not in block]
 assert len(plain) == len(blocks) - 1
 for block in plain:
     exec(block, {})
 """
-"""Runs the README's Python, but Spark's, as if no extra were installed."""
+"""Runs the Python of a page, without that of Spark, as if no extra were installed."""
 
 
-def test_the_snippets_of_the_readme_need_no_more_than_the_base_install(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", BASE_INSTALL, str(README), f"file:{tmp_path}/lake"]
+@pytest.mark.parametrize("page", [README, TOUR], ids=lambda page: page.stem)
+def test_the_snippets_of_a_page_need_no_more_than_the_base_install(page: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", BASE_INSTALL, str(page), f"file:{tmp_path}/lake"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
 
 
-def test_the_commands_of_the_readme_are_those_that_there_are() -> None:
-    text = README.read_text()
+def test_the_commands_of_readme_and_tour_exist() -> None:
+    text = README.read_text() + TOUR.read_text()
     lines = [line for block in re.findall(r"```shell\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     commands = [line.partition("   #")[0] for line in lines if re.match("interbed (?!server)", line)]
     inline = re.findall(r"`(interbed (?:table|compact|simulate|spark) [^`]*)`", text)

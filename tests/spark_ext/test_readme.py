@@ -1,4 +1,4 @@
-"""A newcomer's tour: the README from its top to its bottom on one warehouse, as a reader would type it."""
+"""The README, and the tour that it leads to: each from its top to its bottom on one warehouse, as a reader types it."""
 
 import json
 import os
@@ -27,6 +27,7 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import postgres_server
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+TOUR = README.parent / "docs/tour.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LISTENS = "interbed catalog server listening on "
 
@@ -54,7 +55,7 @@ class Tour:
     home: Path
     environment: dict[str, str]
     changes: dict[str, str]
-    """What the reader writes in place of a name of the README."""
+    """What the reader writes in place of a name of the page."""
     stack: ExitStack
     names: dict[str, Any] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class Tour:
             assert program in ("pip", "make"), line
 
     def start_server(self, command: list[str]) -> None:
-        """Start the server, whose address stands for the README's from here on."""
+        """Start the server, whose address replaces that of the page from here on."""
         server = self.stack.enter_context(
             subprocess.Popen(command, cwd=self.home, env=self.environment, stdout=subprocess.PIPE, text=True)
         )
@@ -122,6 +123,24 @@ class Tour:
 
 
 def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
+    spark: SparkSession, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with ExitStack() as stack:
+        tour = Tour(spark.newSession(), tmp_path, environment, {"/tmp/lake": f"{tmp_path}/lake"}, stack)
+        for language, block in BLOCK.findall(README.read_text(encoding="utf-8")):
+            tour.type_block(language, block)
+        items = {"id": 1, "name": "x", "amount": 8.0}
+        assert tour.names["table"].scan().to_arrow().to_pylist() == [items]
+        [first] = [rows for statement, rows in tour.answers.items() if "VERSION AS OF 1" in statement]
+        assert sorted((row.id, row.amount) for row in first) == [(1, 3.0), (2, 9.5)]
+        assert "8.0" in tour.output("interbed sql")
+        uri = tour.changes["thrift://127.0.0.1:9083"]
+        with interbed.load_catalog(metastore="hive", uri=uri, warehouse=f"file:{tmp_path}/lake") as catalog:
+            assert catalog.get_table("shop.items").scan().to_arrow().to_pylist() == [items]
+
+
+@pytest.mark.long
+def test_a_newcomer_types_the_tour_from_its_top_to_its_bottom(
     spark: SparkSession, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     pq.write_table(MORE, tmp_path / "more.parquet")
@@ -143,10 +162,10 @@ def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
             "--health-port 9084": f"--health-port {free_port()}",
         }
         tour = Tour(spark.newSession(), tmp_path, environment, changes, stack)
-        for language, block in BLOCK.findall(README.read_text(encoding="utf-8")):
+        for language, block in BLOCK.findall(TOUR.read_text(encoding="utf-8")):
             tour.type_block(language, block)
             if "create_table" in block:
-                # The pages that the README leads to next, each with a warehouse of its own.
+                # The page that the README leads to as well, with a warehouse of its own.
                 assert Page("tutorial.md").run_python(warehouse=tmp_path / "tutorial") >= 20
 
         check_commands(tour)
