@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import durations, shares, tally
+from tests.support import durations, shares, tally, tiers
 from tests.support.examples import EXPLORING, PROFILES
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
@@ -34,6 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Add the marks, and the tables of durations and counts to the process that prints."""
     config.addinivalue_line("markers", "long: runs in `make test-long` alone, a share of it in continuous integration")
     config.addinivalue_line("markers", "longer: tries more in `make test-long` than in `make test`, and runs in both")
+    config.addinivalue_line("markers", "sample(n): `make test` runs n of the parameters, `make test-long` the others")
+    config.addinivalue_line(
+        "markers", "integration: needs a JVM or a server, which tests/support/tiers.py does not see"
+    )
+    if tiers.chosen_tier() == "unit":
+        tiers.guard()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Stopwatch())
         config.pluginmanager.register(tally.Tallies())
@@ -63,7 +69,10 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the tests of this run, and start with the longest files."""
+    shares.mark_samples(items)
     taken = shares.taken(items, ROOT)
+    if tiers.chosen_tier() == "unit":
+        taken = tiers.unit_tests(taken)
     if len(taken) < len(items):
         kept = set(taken)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

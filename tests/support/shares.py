@@ -111,6 +111,29 @@ def is_long(item: pytest.Item) -> bool:
     return marked or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
+def mark_samples(items: Sequence[pytest.Item]) -> None:
+    """Mark as `long` the parameters of tests with the mark `sample(n)`, but n of them, spread evenly."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for group in groups.values():
+        mark = group[0].get_closest_marker("sample")
+        assert mark is not None
+        every = [item for item in group if item.get_closest_marker("long") is None]
+        kept = spread(len(every), *mark.args)
+        for number, item in enumerate(every):
+            if number not in kept:
+                item.add_marker(pytest.mark.long)
+
+
+def spread(count: int, wanted: int) -> set[int]:
+    """Return `wanted` of the numbers below `count`, spread evenly from the first to the last one."""
+    if wanted >= count:
+        return set(range(count))
+    return {round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)}
+
+
 def each_run(values: Iterable[T], always: Callable[[T], bool]) -> list[Any]:
     """Parameters for `pytest.mark.parametrize`: those that are not for each run bear the mark `long`."""
     return [value if always(value) else _marked_long(value) for value in values]
