@@ -271,7 +271,6 @@ PARTS = (
     Part(DOCS / "errors.md", "table of errors", error_table),
     Part(DOCS / "metrics.md", "metrics", metrics_table),
     Part(DECISIONS / "README.md", "index of decisions", lambda: _decision_lines(decisions(), "")),
-    Part(ROOT / "ARCHITECTURE.md", "index of decisions", lambda: _decision_lines(decisions(), "docs/decisions/")),
 )
 
 
