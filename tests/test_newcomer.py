@@ -200,6 +200,7 @@ def test_sql_without_its_packages_names_the_extra(shop: Path, monkeypatch: pytes
     assert (result.exit_code, "pip install 'interbed[duckdb]'" in result.stderr) == (1, True), result.output
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [

@@ -130,6 +130,7 @@ def rows_of(catalog: FileSystemCatalog, database: str) -> list[Any] | None:
         return None
 
 
+@pytest.mark.sample(2)
 def test_a_table_that_is_made_while_its_database_is_dropped_is_refused_or_stays(options: dict[str, str]) -> None:
     other, outcomes = opened(options), set()
     for step in range(STEPS_MAX):
@@ -150,6 +151,7 @@ def test_a_table_that_is_made_while_its_database_is_dropped_is_refused_or_stays(
     assert ("DatabaseNotEmptyError", "done") in outcomes
 
 
+@pytest.mark.sample(2)
 def test_a_database_that_is_dropped_while_a_table_is_made_is_there_again_or_the_table_refused(
     options: dict[str, str],
 ) -> None:

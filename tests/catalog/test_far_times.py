@@ -137,6 +137,7 @@ def test_they_are_counted_in_statistics_and_metadata(catalog: interbed.Catalog, 
     tally("far dates and times shown", 8)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("layout", ["rows", "keys", "partitions", "files", "avro"])
 @pytest.mark.parametrize("of", TYPES)
 def test_filters_compare_them(catalog: interbed.Catalog, of: str, layout: str, tally: Tally) -> None:

@@ -74,6 +74,7 @@ def _set_option(table: Table) -> None:
         update.set_option("snapshot.num-retained.min", "3")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "change",
     [
@@ -120,6 +121,7 @@ def _hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, before: Wor
     monkeypatch.setattr(owner, step, held_up)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("anew", [True, False])
 def test_a_writer_that_is_held_up_does_not_commit_to_what_came_in_its_place(

@@ -9,7 +9,6 @@ import pytest
 from tests.iceberg.java_tables import assert_alike, ordered, ours
 from tests.iceberg.optimize.tables import opened
 from tests.support.peers.iceberg import IcebergPeer, flink_session
-from tests.support.shares import each_run
 
 COLUMNS = "id INT, city STRING, v DOUBLE, PRIMARY KEY (id, city) NOT ENFORCED"
 
@@ -30,7 +29,8 @@ def changes(seed: int, count: int) -> tuple[list[tuple[str, list[Any]]], list[tu
     return made, sorted(((*key, value) for key, value in rows.items()), key=repr)
 
 
-@pytest.mark.parametrize("partitioned", each_run(["", "PARTITIONED BY (city)"], bool))
+@pytest.mark.long
+@pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (city)"])
 def test_upserts_of_a_stream_are_read_as_spark_reads_them(peer: IcebergPeer, tmp_path: Path, partitioned: str) -> None:
     given, left = changes(5, 120)
     table = f"ice.flink.{'p' if partitioned else 't'}"

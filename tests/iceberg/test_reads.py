@@ -116,6 +116,7 @@ def filtered(peer: IcebergPeer) -> str:
     return table
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("condition", "sql"), FILTERS)
 def test_filters_choose_the_rows_that_spark_chooses(peer: IcebergPeer, filtered: str, condition: str, sql: str) -> None:
     found = ours(peer, filtered)

@@ -19,7 +19,6 @@ from tests.support.servers.debezium import running_debezium
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.schema_registry import SchemaRegistryServer
-from tests.support.shares import each_run
 
 PREFIX = "money"
 TABLES = ("here", "there")
@@ -69,7 +68,8 @@ def balances(catalog: Catalog) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("written", each_run(["schemas", "bare", "avro"], lambda written: written == "schemas"))
+@pytest.mark.long
+@pytest.mark.parametrize("written", ["schemas", "bare", "avro"])
 def test_readers_see_whole_transactions(
     kafka: KafkaServer, postgres: str, tmp_path: Path, written: str, request: pytest.FixtureRequest
 ) -> None:

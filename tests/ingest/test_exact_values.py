@@ -177,6 +177,7 @@ def batches(dice: random.Random, count: int) -> Iterator[Sequence[int]]:
     yield np.diff(cuts).tolist()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_a_value_becomes_the_same_beside_any_others(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
@@ -195,6 +196,7 @@ def test_a_value_becomes_the_same_beside_any_others(catalog: Catalog, form: str,
     tally("values of messages beside any others", tried)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_a_number_becomes_itself_or_is_bad(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
@@ -219,6 +221,7 @@ def inner(wrap: str, value: Any) -> str:
     return repr(within.get(wrap, [None, {"y": value}]))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("sizes", [[1], [10]])
 @pytest.mark.parametrize(
     ("x", "other", "kind"),

@@ -145,6 +145,7 @@ def check(
             assert "FULL" in found.bad[first + i], case
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("placeholder", PLACEHOLDERS)
 @pytest.mark.parametrize("form", TYPES_OF)
 def test_a_placeholder_is_no_value(tmp_path: Path, form: str, placeholder: str, tally: Tally) -> None:

@@ -196,6 +196,7 @@ class Letters:
         pass
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("size", [1000, 1])
 @pytest.mark.parametrize("kind", UNWRITABLE)
 def test_it_alone_is_left_out_and_named(tmp_path: Path, kind: str, size: int, tally: Tally) -> None:
@@ -229,6 +230,7 @@ def test_it_alone_is_left_out_and_named(tmp_path: Path, kind: str, size: int, ta
                 assert re.search(case.names, reason), (form, reason)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", GUESSED)
 @pytest.mark.parametrize("name", ["ID", "", "_VALUE_KIND"])
 def test_a_table_is_not_created_with_a_column_that_it_cannot_have(tmp_path: Path, form: str, name: str) -> None:
@@ -243,6 +245,7 @@ def test_a_table_is_not_created_with_a_column_that_it_cannot_have(tmp_path: Path
         assert table.scan().to_arrow()["id"].to_pylist() == [2]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("form", STATED + GUESSED)
 @pytest.mark.parametrize("missing", [True, False])
 def test_a_table_is_not_created_with_a_row_that_has_no_key(tmp_path: Path, form: str, missing: bool) -> None:

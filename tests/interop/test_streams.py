@@ -154,6 +154,7 @@ def starts(story: Story) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.sample(3)
 def test_streams_are_javas_wherever_they_start(story: Story) -> None:
     for name, options in starts(story).items():
         ours, theirs = story.our_stream(options), story.java_stream(options)
@@ -162,6 +163,7 @@ def test_streams_are_javas_wherever_they_start(story: Story) -> None:
         assert ours == theirs, name
 
 
+@pytest.mark.sample(3)
 def test_streams_go_on_from_every_checkpoint(story: Story) -> None:
     whole = story.our_stream({"scan.snapshot-id": "1"})
     for restore in (1, 2, 4, 7, 8, story.last - 1, story.last, story.last + 1):
@@ -184,6 +186,7 @@ def between(story: Story) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.sample(3)
 def test_changes_between_snapshots_are_javas(story: Story) -> None:
     if "vectors" in story.name:
         # Java leaves level 0 out in batch reads of such tables, and with it all that was written.
@@ -199,6 +202,7 @@ def test_changes_between_snapshots_are_javas(story: Story) -> None:
         assert sorted(map(repr, shown)) == sorted(map(repr, adds)), options
 
 
+@pytest.mark.sample(3)
 def test_differences_of_snapshots_are_those_of_their_rows(story: Story) -> None:
     if story.name.startswith("append"):
         return
@@ -225,6 +229,7 @@ def types_of(table: Table | ChangeView) -> tuple[Any, ...]:
     return tuple(parse_type(type_to_json(f.type)) for f in table.fields)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["audit_log", "binlog"])
 def test_audit_log_and_binlog_are_javas(story: Story, kind: str) -> None:
     java = story.java.peer.table(story.warehouse, f"db.t${kind}")

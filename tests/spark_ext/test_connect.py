@@ -17,6 +17,7 @@ def _client(*arguments: str, **variables: str) -> None:
     run_program(str(PROGRAM), *arguments, variables=variables, timeout_seconds=TIMEOUT_SECONDS)
 
 
+@pytest.mark.long
 def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     settings = {**spark_settings(), "spark.sql.warehouse.dir": str(tmp_path / "spark")}

@@ -69,6 +69,7 @@ def assert_alike(table: Table, snapshots: bool) -> None:
         assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [*range(1, latest + 1)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_continues_what_the_other_wrote(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
     options, keys, partitions = KINDS[kind]
@@ -95,6 +96,7 @@ def test_each_continues_what_the_other_wrote(tmp_path: Path, java: JavaPaimon, k
     assert by_pyiceberg(table).metadata.table_uuid == name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_interbed_goes_on_where_java_began(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
     options, keys, partitions = KINDS[kind]

@@ -51,6 +51,7 @@ def schemes_of(table: StaticTable) -> set[str]:
     return {path.partition("://")[0] for path in paths if path is not None}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("storage", ["hadoop-catalog", "table-location"])
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str], scheme: str, storage: str) -> None:

@@ -270,6 +270,7 @@ def _is_known(old: PeerType, new: PeerType, value: Any, java: Any, ours: Any) ->
 OF_LONG_RUNS = ("SMALLINT", "DECIMAL(18, 9)", "VARCHAR(20)", *("TIME(0)", "TIME(2)", "TIMESTAMP(0)", "TIMESTAMP(2)"))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("source", each_run(VALUES, lambda source: source not in OF_LONG_RUNS))
 def test_every_cast_of_an_atomic_type_gives_what_java_gives(
     java_paimon: JavaPaimon, tmp_path: Path, source: str
@@ -282,6 +283,7 @@ FORMATS = list(product(["INT", "DECIMAL(18, 9)", "CHAR(5)", "DATE", "TIME(3)", "
 OF_EACH_RUN = (*FORMATS[0::4], *FORMATS[3::4])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "file_format"), each_run(FORMATS, lambda case: case in OF_EACH_RUN))
 def test_casts_do_not_depend_on_the_format(
     java_paimon: JavaPaimon, tmp_path: Path, source: str, file_format: str
@@ -291,6 +293,7 @@ def test_casts_do_not_depend_on_the_format(
     _same_casts(Casts(java_paimon, tmp_path, file_format), source, values)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "values"), NESTED, ids=str)
 def test_nested_values_become_the_text_that_java_makes_of_them(
     java_paimon: JavaPaimon, tmp_path: Path, source: TypeJson, values: list[Any]

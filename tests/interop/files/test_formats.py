@@ -122,6 +122,7 @@ SIMPLE_ROWS: list[list[Any]] = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "options",
     [
@@ -178,6 +179,7 @@ TABLES: list[tuple[str, dict[str, str]]] = [
 COMBINED = ("orc, lookup", "by level")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "options"),
     each_run(TABLES, lambda table: table[0] not in COMBINED),

@@ -64,6 +64,7 @@ def test_all_types_are_read_by_all_before_and_after_compaction(
     all_see(rows if keyed else [*rows, rows[-1]])
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("of", [of for of in SCALARS if holds_key("java", of)])
 def test_interbed_and_java_replace_each_others_rows_by_keys_of_any_type(tables: dict[Peer, Any], of: str) -> None:
     columns = [("k", f"{of} NOT NULL"), ("v", "STRING")]

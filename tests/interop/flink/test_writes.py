@@ -126,6 +126,7 @@ def written(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield lake
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [*TABLES, *APPENDED])
 def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
     table = written.table(name)
@@ -145,6 +146,7 @@ def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimo
     assert rows == written.flink.sql(f"SELECT * FROM {name}").comparable()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TOLD)
 def test_changes_are_those_that_java_tells(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
     table = written.table(name)

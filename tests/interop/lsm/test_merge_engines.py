@@ -37,6 +37,7 @@ COMBINED = (
 )
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "case", each_run(CASES, lambda case: case.name not in COMBINED), ids=[case.name for case in CASES]
 )

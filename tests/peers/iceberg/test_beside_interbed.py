@@ -6,13 +6,13 @@ import pytest
 
 from interbed.spark_ext import spark_settings
 from tests.support.peers.spark import SparkPeer, maven_jars
-from tests.support.shares import each_run
 
 OURS = "spark.sql.extensions"
 ICEBERGS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
-@pytest.mark.parametrize("first", each_run(["iceberg", "interbed"], lambda first: first == "interbed"))
+@pytest.mark.long
+@pytest.mark.parametrize("first", ["iceberg", "interbed"])
 def test_each_parses_its_own_statements(first: str, tmp_path: Path) -> None:
     settings = spark_settings()
     jars = [settings["spark.jars"], *map(str, maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar"))]

@@ -27,6 +27,7 @@ ALTERATIONS = [
 PRIMARY = "'primary-key' = 'id', 'bucket' = '1'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "properties",
     each_run(["'file.format' = 'parquet'", f"{PRIMARY}, 'file.format' = 'orc'"], lambda given: PRIMARY in given),

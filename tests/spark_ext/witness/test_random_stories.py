@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 
 from tests.interop.strategies import random_examples
@@ -183,6 +184,7 @@ def _after(names: list[str], place: str, name: str) -> list[str]:
 _NUMBERS = itertools.count()
 
 
+@pytest.mark.long
 @random_examples(6)
 @given(story=spark_stories())
 def test_all_read_what_a_model_holds(witness: Witness, story: SparkStory) -> None:

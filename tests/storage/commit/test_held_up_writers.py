@@ -100,6 +100,7 @@ def begun(new_table: Callable[..., TableStore], already: int, more: int) -> tupl
     return store, files
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("others", [2, 3, 12])
 @pytest.mark.parametrize("already", [0, 1, 3])
@@ -115,6 +116,7 @@ def test_a_number_that_is_free_again_is_not_taken(
     assert live(store) == Counter(file.file_name for file in files)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("others", [0, 1, 2, 4])
 @pytest.mark.parametrize("already", [0, 1, 3])
@@ -177,6 +179,7 @@ class _ReadLate(WrappedFileIO):
         return self.inner.read_bytes(path)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("number", range(1, 6))
 def test_what_expires_while_it_is_read_is_a_race_that_was_lost(

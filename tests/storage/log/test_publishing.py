@@ -63,6 +63,7 @@ def reopened(table: Table) -> Table:
 PRODUCERS = ["none", "input", "lookup", "full-compaction"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("producer", PRODUCERS)
 def test_the_log_has_the_changes_of_each_snapshot_as_the_files_have_them(
     kafka: KafkaServer, tmp_path: Path, producer: str

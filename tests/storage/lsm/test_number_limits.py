@@ -120,6 +120,7 @@ def _reduced(of: str, function: str, values: Sequence[int | None]) -> int | str 
     return _integers(of, result)[1]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("function", MODELS)
 @pytest.mark.parametrize("of", TYPES)
 def test_extremes_are_added_and_multiplied_exactly_or_refused(of: str, function: str, tally: Tally) -> None:
@@ -137,6 +138,7 @@ def test_extremes_are_added_and_multiplied_exactly_or_refused(of: str, function:
     tally("sums and products of extreme numbers", 2 * len(cases))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("of", TYPES)
 def test_extremes_are_taken_back_exactly_or_refused(of: str, tally: Tally) -> None:
     kinds = (ADDS, TAKES_BACK)
@@ -203,6 +205,7 @@ def _value(of: pa.DataType, value: Any) -> Any:
     return Decimal(value) if pa.types.is_decimal(of) else value
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("file_format", ["parquet", "avro", "orc"])
 @pytest.mark.parametrize("case", BEYOND)
 def test_every_reader_of_a_sum_beyond_its_type_gets_the_error_until_the_column_is_wider(

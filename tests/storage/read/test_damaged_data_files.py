@@ -63,6 +63,7 @@ def create(warehouse: Path, file_format: str, compression: str = "zstd", *, flat
     return table, file
 
 
+@pytest.mark.sample(3)
 @pytest.mark.longer
 @pytest.mark.parametrize(
     ("file_format", "flat", "compression"),

@@ -182,6 +182,7 @@ def test_rows_in_memory(kind: str, tally: Tally) -> None:
     check(find, CONDITIONS, tally)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.longer

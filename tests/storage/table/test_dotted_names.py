@@ -24,6 +24,7 @@ FILTERS: Mapping[str, Sequence[int]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_they_are_read_filtered_compacted_and_deleted(

@@ -132,6 +132,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     unsynced(monkeypatch)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.longer
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
@@ -145,6 +146,7 @@ def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: 
     assert not campaign.failures, "\n".join(campaign.failures[:5])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.longer
 @pytest.mark.parametrize(
     "operation", each_run([o for o in OPERATIONS if o not in NOT_IN_STORES], lambda o: o in IN_STORES_OF_EACH_RUN)

@@ -204,6 +204,7 @@ def test_a_rejected_file_can_be_mended_and_imported(lake: interbed.Catalog, tmp_
     assert table.scan().count() == 1000
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -310,6 +311,7 @@ def test_far_dates_go_out_as_csv_and_come_back(lake: interbed.Catalog, tmp_path:
     assert two.scan().to_arrow().equals(one.scan().to_arrow())
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [

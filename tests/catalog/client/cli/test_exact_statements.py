@@ -98,6 +98,7 @@ def test_values_are_what_they_are_alone_in_any_order(lake: interbed.Catalog, kin
     tally("orders of literals in VALUES", len(orders))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("kind", "misfit"), MISFITS)
 def test_a_literal_that_does_not_fit_is_refused_in_any_company(lake: interbed.Catalog, kind: str, misfit: str) -> None:
     arrow, literals = NUMBERS[kind]
@@ -143,6 +144,7 @@ STATEMENTS = {
 SUMS = (Decimal("12345678901234567.89"), BIG)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_numbers_of_files_keep_their_digits(lake: interbed.Catalog, statement: str, file: str, tmp_path: Path) -> None:
@@ -282,6 +284,7 @@ LINES: dict[str, tuple[str, str | None]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", LINES)
 @pytest.mark.parametrize("source", ["'x.csv'", "read_csv('x.csv')"])
 def test_every_line_of_a_file_is_taken_or_none(lake: interbed.Catalog, case: str, source: str, tmp_path: Path) -> None:

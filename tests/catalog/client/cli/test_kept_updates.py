@@ -45,6 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("statement", ["UPDATE", "MERGE"])
 @pytest.mark.parametrize("kind", list(TABLES))
 def test_what_is_not_refused_is_read_as_it_was_set(tmp_path: Path, kind: str, statement: str, tally: Tally) -> None:

@@ -94,6 +94,7 @@ def rows(table: interbed.Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.scan().to_arrow().to_pylist()), key=repr)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_statements_do_what_they_do_in_duckdb(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
     table = make(lake, kind)
@@ -167,6 +168,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("statement", "message"), REFUSED)
 def test_what_is_not_carried_out_is_refused_by_name(lake: interbed.Catalog, statement: str, message: str) -> None:
     table = make(lake, "keyed")

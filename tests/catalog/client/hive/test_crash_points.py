@@ -131,6 +131,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.longer
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_killed_change_of_a_catalog_is_none_or_whole(name: str, world: World, tally: Tally) -> None:

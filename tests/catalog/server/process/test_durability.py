@@ -112,6 +112,7 @@ def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(databas
             client.get_table("default", "never")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("db", "warehouse", "message"),
     [

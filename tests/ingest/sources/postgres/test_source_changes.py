@@ -138,6 +138,7 @@ def run_on(database: Database, catalog: Catalog, changes: Sequence[str]) -> None
         source.close()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("when", ["in a running process", "between two runs"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_source_table_that_is_not_the_same_ends_the_run(
@@ -159,6 +160,7 @@ def test_a_source_table_that_is_not_the_same_ends_the_run(
     assert [row["id"] for row in rows_of(catalog)] == [1]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("when", ["in a running process", "between two runs"])
 @pytest.mark.parametrize("change", HARMLESS)
 def test_what_loses_no_change_goes_on(database: Database, catalog: Catalog, change: str, when: str) -> None:

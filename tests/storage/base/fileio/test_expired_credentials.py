@@ -97,6 +97,7 @@ OPERATIONS: dict[str, Callable[[FileIO, str], object]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("operation", "status"),
     each_run(product(OPERATIONS, [400, 403]), lambda case: case[1] == 400 or case[0] in ("read", "write")),

@@ -81,6 +81,7 @@ def test_nested_types_of_other_field_names_and_nullability_are_the_same_values(o
     assert result.to_pylist() == array.to_pylist()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("old", "new", "values", "expected"),
     [

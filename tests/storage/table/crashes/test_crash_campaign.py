@@ -25,6 +25,7 @@ def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = N
     return run_campaign(template, kind, OPERATIONS[operation], directory, tries=tries)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_killed_operation_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
     able = [name for name, kind in KINDS.items() if can(kind, operation)]

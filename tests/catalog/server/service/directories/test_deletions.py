@@ -126,6 +126,7 @@ def test_nothing_of_an_external_table_goes_outside_of_the_roots(metastore: Metas
     assert file.exists()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("spelled", ["{wh}", "{wh}/..", "{link}", "{link}/d.db", "file:{wh}/d.db", "/", "{top}"])
 def test_what_holds_the_warehouse_or_a_database_stays(metastore: Metastore, tmp_path: Path, spelled: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")
@@ -142,6 +143,7 @@ def test_what_holds_the_warehouse_or_a_database_stays(metastore: Metastore, tmp_
     assert file.exists()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("place", ["wh/d.db/a", "wh/d.db/a/sub", "wh/d.db/p/dt=1", "wh/d.db/p", "link/d.db/a", "far"])
 def test_the_place_of_another_object_stays(metastore: Metastore, tmp_path: Path, place: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")

@@ -103,6 +103,7 @@ def test_every_hostile_value_has_one_directory_below_its_table(
     tally("hostile values of partitions", taken + refused)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_hostile_key_stays_below_its_table(raw: Any, metastore: MetastoreUnderTest, key: str) -> None:
     home = metastore.warehouse / "keys.db"

@@ -28,6 +28,7 @@ READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.E
 ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("held", "asked", "state"),
     [

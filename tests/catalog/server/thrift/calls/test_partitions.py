@@ -112,6 +112,7 @@ def test_partitions_by_names(raw: Client, days: str) -> None:
     assert raw.get_partitions_by_names(days, "t", []) == []
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("text", "found"),
     [

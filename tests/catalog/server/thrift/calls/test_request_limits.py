@@ -80,6 +80,7 @@ PATTERNS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("call", PATTERNS.values(), ids=PATTERNS)
 @pytest.mark.parametrize("pattern", [LONG_PATTERN, MANY_ALTERNATIVES], ids=["long", "alternatives"])
 def test_a_pattern_that_costs_too_much_is_refused(
@@ -235,6 +236,7 @@ LISTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("call", LISTS.values(), ids=LISTS)
 def test_a_list_that_is_too_long_is_refused(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)
@@ -287,6 +289,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
 def test_other_inputs_that_grow_are_refused_soon(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)

@@ -111,6 +111,7 @@ def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
         connection.close()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

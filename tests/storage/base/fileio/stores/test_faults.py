@@ -208,6 +208,7 @@ def failures(
     raise AssertionError("unreachable")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.longer
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_fault_at_any_request_changes_nothing(
@@ -246,6 +247,7 @@ NEVER_ANSWERED = [
 
 
 # Each operation, and each kind of fault.
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("operation", "fault"), each_run(NEVER_ANSWERED, lambda case: case[1].kind == "answer" or case[0] == "read")
 )
