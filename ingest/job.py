@@ -1,6 +1,6 @@
 """A run of ingestion: messages are polled, decoded, written to their tables, and committed at intervals.
 
-Each table keeps, in its snapshots, the positions up to which its rows are in it (storage.commit.positions). A run
+Each table keeps, in its snapshots, the positions up to which its rows are in it (storage.commit.stream_commits). A run
 begins at the least of them, and each table passes over what it has; so a run that ends anywhere, between the commits of
 two tables, too, neither loses nor repeats a row. A table has a position before another one commits rows of the same
 messages.

@@ -24,7 +24,7 @@ from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.source_tables import SourceTables
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.commit.positions import PositionedCommit
+from interbed.storage.commit.stream_commits import PositionedCommit
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of

@@ -1,4 +1,8 @@
-"""The changes that commit messages carry, as manifest entries. Pure."""
+"""The changes that commit messages carry, as manifest entries, and the paths of their files. Pure.
+
+`owned_paths` lists the files that exist only for the messages: an abort deletes them. `new_paths` lists the files that
+the next snapshot is the first to name: they are made durable before the snapshot is created.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +18,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 
@@ -196,3 +201,32 @@ def _index_entries(message: CommitMessage, kind: FileKind, files: Iterable[Index
     return [
         IndexManifestEntry(kind=kind, partition=message.partition, bucket=message.bucket, file=file) for file in files
     ]
+
+
+def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
+    """The paths of data files, of those beside them and of index files; see owned_files."""
+    paths = [
+        store.index_path(bucket_id, file) for bucket_id, file in owned_index_files(messages, compact_only=compact_only)
+    ]
+    for bucket_id, file in owned_files(messages, compact_only=compact_only):
+        paths += file.paths_in(store.paths.bucket_directory(bucket_id))
+    return paths
+
+
+def new_paths(store: TableStore, changes: PartChanges) -> list[str]:
+    """The paths of data files, of those beside them and of index files that the changes add to the table.
+
+    A file that they take away, too, only moves to another level; what is beside it may be new.
+    """
+    moved = {path for entry in changes.files if entry.kind is FileKind.DELETE for path in _paths(store, entry)}
+    added = (e for e in (*changes.files, *changes.changelog) if e.kind is FileKind.ADD)
+    paths = [path for entry in added for path in _paths(store, entry) if path not in moved]
+    return [*paths, *_index_paths(store, changes.indexes)]
+
+
+def _paths(store: TableStore, entry: ManifestEntry) -> list[str]:
+    return entry.file.paths_in(store.paths.bucket_directory(entry.bucket_id))
+
+
+def _index_paths(store: TableStore, entries: Iterable[IndexManifestEntry]) -> list[str]:
+    return [store.index_path(BucketId(e.partition, e.bucket), e.file) for e in entries if e.kind is FileKind.ADD]

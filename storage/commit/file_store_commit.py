@@ -15,23 +15,21 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.pending import PendingFiles
-from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.basis import CommitBasis, RowsRead
 from interbed.storage.commit.changes import (
     MessageChanges,
     PartChanges,
     changed_partitions,
     collect_changes,
+    new_paths,
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import PartIdentity
-from interbed.storage.commit.manifest_merge import can_merge_fully
 from interbed.storage.commit.overwrite import OneStep, OverwriteChanges, check_keys_once, in_one_step
-from interbed.storage.commit.owned_paths import new_paths
-from interbed.storage.commit.pending_snapshot import PendingSnapshot
+from interbed.storage.commit.pending_snapshot import BaseFiles, PendingSnapshot
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
-from interbed.storage.commit.snapshot_builder import SnapshotFacts
+from interbed.storage.commit.snapshot_builder import SnapshotFacts, can_merge_fully
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind

@@ -1,11 +1,11 @@
-"""What an overwrite changes: the files of the partitions that it replaces go, the new ones come."""
+"""What an overwrite changes: it deletes the files of the partitions that it replaces, and adds the new ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import MessageChanges
+from interbed.storage.commit.pending_snapshot import BaseFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry

@@ -1,8 +1,8 @@
-"""Making snapshots: the race for the next number, and what is left of those that lose it.
+"""Make snapshots: the race for the next number, and the clean-up after a lost race.
 
-Manifests are written under new names and then the file of the next snapshot is created, which fails when another writer
-was faster; what is new is looked at, all is checked again, and the next number is tried. Until that one creation nobody
-sees anything, so a process that dies leaves files behind that nobody refers to, and nothing else.
+Manifests are written under new names, and then the file of the next snapshot is created. The creation fails when
+another writer was faster; then the commit reads the new snapshots, is checked again, and tries the next number. Nothing
+is visible before that one creation, so a process that dies leaves only files that no snapshot names.
 
 With `commit.sync` = full everything that a snapshot is the first to name is durable before it is created. The files of
 the messages may be those of other processes, so they are synced by their paths.
@@ -26,7 +26,8 @@ from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.basis import BasisCheck
-from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue
+from interbed.storage.commit.changes import owned_paths
+from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue, StoreQueue
 from interbed.storage.commit.committed import CommittedParts, Outcome
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
@@ -36,14 +37,11 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
-from interbed.storage.commit.index_files import IndexFiles
-from interbed.storage.commit.manifest_writer import ManifestWriter
-from interbed.storage.commit.owned_paths import owned_paths
+from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
-from interbed.storage.commit.store_queue import StoreQueue
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync

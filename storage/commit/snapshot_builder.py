@@ -1,15 +1,19 @@
-"""The snapshot that follows another one, with its manifests written."""
+"""The snapshot that follows another one, with its manifests written, and which manifests it rewrites.
+
+A commit merges manifests so that their number stays small. A minor merge joins manifests in a row when they reach the
+target size together, and the rest when there are many. A full merge resolves all deletions; it is due when small
+manifests and manifests with deletions weigh more than a threshold.
+"""
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.changes import record_delta
-from interbed.storage.commit.manifest_merge import minor_merge_groups, must_change, needs_full_merge
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.meta.manifest.entry import (
     FileIdentifier,
@@ -22,6 +26,55 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import PartitionSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestGroup:
+    """Manifests in a row; one alone is kept as it is, several become one or a few new ones."""
+
+    manifests: tuple[ManifestFileMeta, ...]
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the group is rewritten."""
+        return len(self.manifests) > 1
+
+
+def must_change(manifest: ManifestFileMeta, target_size: int) -> bool:
+    """Whether a full merge rewrites the manifest whatever it holds: it deletes files, or it is small."""
+    return manifest.num_deleted_files > 0 or manifest.file_size < target_size
+
+
+def needs_full_merge(manifests: Collection[ManifestFileMeta], *, target_size: int, threshold: int) -> bool:
+    """Whether the manifests that must change weigh at least the threshold, and there is more than one manifest."""
+    weight = sum(m.file_size for m in manifests if must_change(m, target_size))
+    return len(manifests) > 1 and weight >= threshold
+
+
+def can_merge_fully(manifests: Collection[ManifestFileMeta], *, target_size: int) -> bool:
+    """Whether a full merge makes something of the manifests: it has two or more to rewrite, or deletions to resolve."""
+    changing = [m for m in manifests if must_change(m, target_size)]
+    return len(manifests) > 1 and (len(changing) > 1 or any(m.num_deleted_files for m in changing))
+
+
+def minor_merge_groups(
+    manifests: Sequence[ManifestFileMeta], *, target_size: int, min_count: int
+) -> list[ManifestGroup]:
+    """The manifests in their order, cut into groups; every manifest is in exactly one."""
+    groups: list[ManifestGroup] = []
+    candidates: list[ManifestFileMeta] = []
+    size = 0
+    for manifest in manifests:
+        candidates.append(manifest)
+        size += manifest.file_size
+        if size >= target_size:
+            groups.append(ManifestGroup(manifests=tuple(candidates)))
+            candidates, size = [], 0
+    if len(candidates) >= max(min_count, 2):
+        groups.append(ManifestGroup(manifests=tuple(candidates)))
+    else:
+        groups += [ManifestGroup(manifests=(m,)) for m in candidates]
+    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,14 @@
 <location>/snapshot/snapshot-<id>, LATEST, EARLIEST
 <location>/schema/schema-<id>
 <location>/schema/.journal                                      interbed's own, see storage.meta.snapshot.line_journal
-<location>/schema/.commit-turn, or snapshot/.commit-turn        likewise, see storage.commit.store_queue, commit_queue
+<location>/schema/.commit-turn, or snapshot/.commit-turn        likewise, see storage.commit.commit_queue
 <location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
 <location>/index/index-<uuid>-<n>
 <location>/statistics/stat-<uuid>-<n>
 <location>/tag/tag-<name>
 <location>/consumer/consumer-<id>
-<location>/epoch/epoch-<commit user>                            likewise, see storage.commit.epochs
-<location>/position/position-<commit user>                      likewise, see storage.commit.positions
+<location>/epoch/epoch-<commit user>                            likewise, see storage.commit.stream_commits
+<location>/position/position-<commit user>                      likewise, see storage.commit.stream_commits
 <location>/log/LATEST                                           likewise, see storage.meta.snapshot.log_position
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>

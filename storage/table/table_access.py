@@ -13,7 +13,7 @@ from interbed.storage.meta.store import TableStore
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
-    from interbed.storage.commit.epochs import EpochCommit
+    from interbed.storage.commit.stream_commits import EpochCommit
     from interbed.storage.scan.partition_filter import PartitionChoice
     from interbed.storage.scan.plan import Plan
     from interbed.storage.scan.restore import RestoredBuckets
@@ -132,7 +132,7 @@ class TableAccess:
 
     def new_epoch_commit(self, query: str) -> "EpochCommit":
         """Commits the micro-batches of a streaming query, each once."""
-        from interbed.storage.commit.epochs import EpochCommit
+        from interbed.storage.commit.stream_commits import EpochCommit
 
         return EpochCommit(self.store, query)
 

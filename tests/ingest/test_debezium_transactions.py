@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from interbed.catalog.client.api import Catalog
-from interbed.storage.commit.positions import POSITION_PROPERTY
+from interbed.storage.commit.stream_commits import POSITION_PROPERTY
 from tests.ingest.process import DEADLINE_SECONDS, ingesting
 from tests.ingest.shop import lake
 from tests.support.servers.debezium import running_debezium

@@ -19,7 +19,7 @@ from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
-from interbed.storage.commit.positions import SOURCE_PROPERTY
+from interbed.storage.commit.stream_commits import SOURCE_PROPERTY
 from tests.ingest.shop import event, job, lake, rows_of
 from tests.ingest.sources.kafka.topics import Topics
 from tests.ingest.test_kafka_to_tables import command, ingest, make_topic, produce

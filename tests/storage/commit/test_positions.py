@@ -16,7 +16,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.positions import POSITION_PROPERTY, SOURCE_PROPERTY, PositionedCommit
+from interbed.storage.commit.stream_commits import POSITION_PROPERTY, SOURCE_PROPERTY, PositionedCommit
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files

@@ -11,7 +11,7 @@ import interbed
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.commit.store_queue import (
+from interbed.storage.commit.commit_queue import (
     CONTENDED_SECONDS,
     HELD_SECONDS_MAX,
     HELD_SECONDS_MIN,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.storage.commit.epochs import EpochCommit
+from interbed.storage.commit.stream_commits import EpochCommit
 from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.orphans import remove_orphan_files
