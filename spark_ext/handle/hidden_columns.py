@@ -18,7 +18,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.top_read import TopRead
 from interbed.storage.scan.split import Split
-from interbed.storage.scan.top import Top
+from interbed.storage.scan.summary.aggregates import Top
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import HiddenColumn
 

@@ -6,7 +6,7 @@ Paimon's names are those of paimon-spark-common's PaimonMetrics; it has no `merg
 
 from collections.abc import Iterable
 
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 from interbed.storage.write.commit_message import CommitMessage
 
 

@@ -8,7 +8,7 @@ from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.literals import has_literal, literals
 from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan
 from interbed.storage.table.table import Table

@@ -27,9 +27,8 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.read.audit_read import AuditRead
 from interbed.storage.read.deletions import deletions_in
-from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.split import Split
-from interbed.storage.scan.top import Top, splits_of_top
+from interbed.storage.scan.split import Plan, Split
+from interbed.storage.scan.summary.aggregates import Top, splits_of_top
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
 from interbed.storage.views.change_view import ChangeView

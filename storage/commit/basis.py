@@ -13,8 +13,7 @@ from interbed.storage.meta.manifest.index_file import HASH_INDEX
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.scan.index_reader import index_entries
-from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.write.commit_message import CommitMessage
 

@@ -1,8 +1,8 @@
 """Turns of a table's writers: they queue for the next snapshot instead of racing each other for it.
 
 Turns only serve speed and fairness. The exclusive creation of the snapshot file decides whether a commit succeeds, with
-or without a turn. `MachineQueue` is a lock of the operating system, for tables in a local directory. `StoreQueue` serves
-tables in an object store, where no lock ends with the process that holds it.
+or without a turn. `MachineQueue` is for tables in a local directory: a lock of the operating system. `StoreQueue` is
+for tables in an object store, where no lock ends with the process that holds it.
 
 In an object store the writer that has just committed knows the newest snapshot and has the next one ready before the
 other writers have read it. It would win again and again. So a writer that lost takes a turn:

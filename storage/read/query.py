@@ -13,8 +13,8 @@ from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
 from interbed.storage.scan.fallback import plan_rows
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import travels
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.summary.aggregates import Top
 from interbed.storage.scan.summary.key_spread import KeySpread
-from interbed.storage.scan.top import Top
 
 _LEAST_ROWS = 1_024
 """Fewer are not looked for: a page has more."""

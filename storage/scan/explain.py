@@ -5,7 +5,7 @@ from typing import Any
 
 from interbed.storage.base.fileio.stores.tally import RequestReport
 from interbed.storage.base.frozen import plain_errors
-from interbed.storage.scan.plan import Plan, PlanStatistics
+from interbed.storage.scan.split import Plan, PlanStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT, StartupMode
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
 
 _log = logging.getLogger(__name__)

@@ -29,8 +29,7 @@ from interbed.storage.scan.change_plan import (
     record_split,
     splits_of_snapshot,
 )
-from interbed.storage.scan.plan import Plan, PlanStatistics
-from interbed.storage.scan.split import Split
+from interbed.storage.scan.split import Plan, PlanStatistics, Split
 from interbed.storage.scan.starting_point import earliest_changes
 
 

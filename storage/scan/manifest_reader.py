@@ -1,24 +1,29 @@
-"""Reading the manifest lists and manifests of snapshots.
+"""Read the manifest lists, manifests and index manifests of snapshots (specification page `spec/manifest`).
 
-What was decoded is kept for the process, within bounds: manifests never change, and a plan of a table with many commits
-decodes little else than those that the plan before it decoded. Of a store their bytes are kept as well, by their names,
-which no two files share: each request saved is worth more there than to notice that somebody deleted one.
+Decoded entries are cached for the process, within bounds: manifests never change, and a plan of a table with many
+commits needs few manifests that the plan before it did not decode. For object stores the bytes are cached as well, by
+their names, which no two files share: there a saved request is worth more than noticing that a file was deleted.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.memory_cache import MemoryCache
-from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
 from interbed.storage.meta.manifest.manifest_file import read_manifest
 from interbed.storage.meta.manifest.manifest_list import read_manifest_list
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.split import DeletionFile
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", covariant=True)
@@ -171,3 +176,37 @@ class ManifestReader:
             raise CorruptFileError(
                 f"{path} is missing. The snapshot that names it may have expired while it was read; read the newest."
             ) from None
+
+
+def index_entries(reader: ManifestReader, snapshot: Snapshot) -> list[IndexManifestEntry]:
+    """The entries of the snapshot's index manifest, none when it has none; raises CorruptFileError."""
+    name = snapshot.index_manifest
+    if name is None:
+        return []
+    path = reader.path(name)
+    entries = read_index_manifest(reader.content(name), source=path)
+    if any(e.kind is not FileKind.ADD for e in entries):
+        raise CorruptFileError(f"The index manifest {path} has entries that take files away; it may only add.")
+    return entries
+
+
+def index_files_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[BucketId, list[IndexFileMeta]]:
+    """The index files by bucket."""
+    return {bucket_id: [e.file for e in found] for bucket_id, found in by_bucket(entries).items()}
+
+
+def deletion_files(
+    store: TableStore, entries: Iterable[IndexManifestEntry]
+) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
+    """Where the deletion vectors lie: by partition and bucket, then by name of the data file."""
+    found: dict[BucketId, dict[str, DeletionFile]] = {}
+    for entry in entries:
+        if entry.file.index_type != DELETION_VECTORS:
+            continue
+        path = store.index_path(entry.bucket_id, entry.file)
+        bucket = found.setdefault(entry.bucket_id, {})
+        for place in entry.file.deletion_vectors or ():
+            bucket[place.data_file_name] = DeletionFile(
+                path=path, offset=place.offset, length=place.length, cardinality=place.cardinality
+            )
+    return found

@@ -1,6 +1,14 @@
-"""Leaving out what a filter rules out: partitions, buckets and files."""
+"""Leave out what a filter rules out: partitions, buckets and files.
+
+Buckets are ruled out by the values of the bucket key that the filter lists (`key_values`). Files are ruled out by their
+statistics and by the indexes that the manifest holds. Indexes beside a file are read when the file is read, as in
+Paimon: planning opens no data file's index.
+"""
 
 from collections.abc import Mapping, Sequence, Set
+from itertools import product
+from math import prod
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +18,11 @@ from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
+    AlwaysTrue,
+    Comparison,
     In,
+    Op,
+    Or,
     Predicate,
     and_,
     columns_of,
@@ -25,10 +37,62 @@ from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import SimpleStats
+from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
-from interbed.storage.scan.key_values import Key, key_values
+
+Key: TypeAlias = tuple[object, ...]
+"""A value of each column."""
+
+
+def key_values(columns: Sequence[str], parts: Sequence[Predicate], *, most: int) -> list[Key] | None:
+    """All values of the columns together that equalities and lists allow, in which some may be twice.
+
+    `parts` are all true of a row, and bound. None when some column is free, when there are more than `most`, and for
+    zero and NaN of floating-point numbers: they have several forms that are equal, but their hashes are not.
+    """
+    if not columns:
+        return None
+    allowed = _products(columns, parts, most)
+    if allowed is None:
+        # Keys of several columns are asked for as `a = 1 and b = 2 or a = 3 and b = 4`.
+        either = (_of_any(columns, p, most) for p in parts if isinstance(p, Or))
+        allowed = next((keys for keys in either if keys is not None), None)
+    return allowed
+
+
+def _of_any(columns: Sequence[str], either: Or, most: int) -> list[Key] | None:
+    """The values that some part allows; None when one of the parts leaves a column free."""
+    found: dict[Key, None] = {}
+    for child in either.children:
+        keys = key_values(columns, conjuncts(child), most=most)
+        if keys is None or len(found) + len(keys) > most:
+            return None
+        found.update(dict.fromkeys(keys))
+    return list(found)
+
+
+def _products(columns: Sequence[str], parts: Sequence[Predicate], most: int) -> list[Key] | None:
+    allowed: list[list[object]] = []
+    for name in columns:
+        lists: list[list[object]] = []
+        for part in parts:
+            match part:
+                case Comparison(op=Op.EQ, column=column, value=value) if column == name and value is not None:
+                    lists.append([value])
+                case In(column=column, values=values) if column == name:
+                    lists.append([v for v in values if v is not None])
+                case _:
+                    pass
+        if not lists:
+            return None
+        fewest = min(lists, key=len)
+        if any(isinstance(v, float) and (v == 0 or v != v) for v in fewest):
+            return None
+        allowed.append(fewest)
+    return list(product(*allowed)) if prod(map(len, allowed)) <= most else None
+
 
 _MAX_BUCKET_KEYS = 20_000
 """Of more keys the buckets are not worked out: it would take as long as reading."""
@@ -173,3 +237,29 @@ def _widened(column: Array, target: pa.DataType) -> "Array | None":
         return cast_exactly(column, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def select_by_file_index(
+    files: Sequence[DataFileMeta], chosen: Mask, predicate: Predicate, schema: TableSchema, schemas: SchemaManager
+) -> Mask:
+    """Of the files chosen those that may hold a row for which the predicate over the table's columns is true.
+
+    Raises CorruptFileError and UnsupportedVersionError naming the data file.
+    """
+    from interbed.storage.files.file_index.evaluate import select_rows
+
+    result = chosen.copy()
+    wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
+    # By the file's schema: its columns by name, and the predicate over them.
+    known: dict[int, tuple[dict[str, DataField], Predicate | None]] = {}
+    for i, file in enumerate(files):
+        if not chosen[i] or file.embedded_file_index is None:
+            continue
+        if file.schema_id not in known:
+            written = schema if file.schema_id == schema.id else schemas.schema(file.schema_id)
+            inside = map_fields(wanted, written.fields).file_predicate(predicate)
+            known[file.schema_id] = ({f.name: f for f in written.fields}, inside)
+        fields, inside = known[file.schema_id]
+        if inside is not None and not isinstance(inside, AlwaysTrue):
+            result[i] = not select_rows(file, file.file_name, fields, inside, None).is_empty
+    return result

@@ -18,9 +18,8 @@ from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, rest
 from interbed.storage.scan.partition_filter import (
     PartitionChoice,
 )
-from interbed.storage.scan.plan import Plan, PlanStatistics
 from interbed.storage.scan.pruning import select_by_key_stats, select_by_value_stats
-from interbed.storage.scan.split import DeletionFile, Split
+from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split
 from interbed.storage.scan.split_generator import (
     FileGroup,
     Section,
@@ -175,7 +174,7 @@ class TableScan:
         kept = self._matching(sections, chosen)
         after_statistics = _count_files(kept)
         if self._store.options.file_index_read_enabled and any(f.embedded_file_index for f in files):
-            from interbed.storage.scan.index_pruning import select_by_file_index
+            from interbed.storage.scan.pruning import select_by_file_index
 
             chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
             kept = self._matching(sections, chosen)

@@ -14,10 +14,9 @@ from interbed.storage.meta.store import TableStore
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.commit.stream_commits import EpochCommit
+    from interbed.storage.scan.live_files import FileSum, RestoredBuckets
     from interbed.storage.scan.partition_filter import PartitionChoice
-    from interbed.storage.scan.plan import Plan
-    from interbed.storage.scan.restore import RestoredBuckets
-    from interbed.storage.scan.summary.file_sums import FileSum
+    from interbed.storage.scan.split import Plan
 
 
 class TableAccess:
@@ -108,7 +107,7 @@ class TableAccess:
 
     def partition_sums(self) -> "dict[bytes, FileSum]":
         """What the files of the newest snapshot add up to, by partition; without partition columns all are of one."""
-        from interbed.storage.scan.summary.file_sums import partition_sums
+        from interbed.storage.scan.live_files import partition_sums
 
         latest = self.store.newest_snapshot()
         return {} if latest is None else partition_sums(self.store, latest)
@@ -126,7 +125,7 @@ class TableAccess:
 
     def restore_buckets(self, partition_filter: "PartitionChoice" = None) -> "RestoredBuckets":
         """What exists in the newest snapshot, bucket by bucket; see scan.restore."""
-        from interbed.storage.scan.restore import restore_buckets
+        from interbed.storage.scan.live_files import restore_buckets
 
         return restore_buckets(self.store, partition_filter=partition_filter)
 

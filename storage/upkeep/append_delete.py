@@ -14,7 +14,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.located_read import ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.write.append.deletions import vector_messages

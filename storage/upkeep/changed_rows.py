@@ -26,8 +26,8 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
-from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.append.deletions import vector_messages

@@ -25,8 +25,8 @@ from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.append_compact import FileConcatenator, FileGroup, plan_append_compaction
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of

@@ -19,8 +19,8 @@ from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFil
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import RestoredBuckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.split_generator import pack_in_order, sharing_sections
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import (

@@ -19,8 +19,8 @@ from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.write.commit_message import CommitMessage

@@ -18,8 +18,8 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.scan.incremental import Between, plan_between, snapshot_changed
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import oldest_with_changes
 from interbed.storage.scan.support import check_readable
 

@@ -18,8 +18,8 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.audit_read import AuditRead, audit_fields
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.views.builder.view_read import ViewReadBuilder
 from interbed.storage.views.stream.stream_scan import StreamScan, streamed

@@ -17,7 +17,7 @@ from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.write.bucket.choose import BucketsByPartition, FixedBuckets, OneBucket
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import DynamicBuckets

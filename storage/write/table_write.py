@@ -27,7 +27,7 @@ from interbed.storage.lsm.write_buffer import WriteBufferPool
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.background_compaction import BackgroundCompactions
 from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets

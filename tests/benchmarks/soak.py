@@ -26,7 +26,7 @@ from rich.table import Table as View
 
 import interbed
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 from tests.benchmarks.data import rows_for
 

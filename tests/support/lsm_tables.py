@@ -12,7 +12,7 @@ import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows

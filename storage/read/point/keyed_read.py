@@ -15,7 +15,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.point.lookup import PointLookup
-from interbed.storage.scan.key_values import key_values
+from interbed.storage.scan.pruning import key_values
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
 
 MOST_KEYS = 16

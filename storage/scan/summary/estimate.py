@@ -23,7 +23,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 
 _ROW_OVERHEAD = 8
 _WIDTHS = {

@@ -8,8 +8,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.bucket_mode import bucket_mode
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.explain import explain_plan
-from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.split import Split
+from interbed.storage.scan.split import Plan, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
-from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.split import Split
+from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.builder.explain import ExplainResult, explained
 from interbed.storage.views.builder.nested import NestedColumns
 from interbed.storage.views.builder.predicate import PredicateBuilder

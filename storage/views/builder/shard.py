@@ -7,7 +7,7 @@ the files of a bucket, so that a shard of them has whole buckets.
 from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 
 
 def shard_of(plan: Plan, index: int, count: int, *, keyed: bool) -> Plan:

@@ -23,7 +23,7 @@ from interbed.storage.log.written import WrittenReader, WrittenRow
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.eventual_rows import (
     KEYS_AT_ONCE,

@@ -28,7 +28,7 @@ from interbed.storage.meta.snapshot.log_position import LogPosition, LogPosition
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Plan
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
 from interbed.storage.views.stream.overlooked import advice

@@ -28,9 +28,8 @@ from interbed.storage.scan.change_plan import (
     splits_of_snapshot,
 )
 from interbed.storage.scan.incremental import plan_of
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.split import Split
+from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint, commit_of, is_commit

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
-from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.split import Split
+from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.stream_scan import StreamScan
 

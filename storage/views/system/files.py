@@ -15,10 +15,9 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.index_reader import index_entries
-from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.live_files import sum_files
+from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
-from interbed.storage.scan.summary.file_sums import sum_files
 from interbed.storage.views.system.column import (
     Row,
     SystemTableKind,

@@ -10,8 +10,7 @@ import pyarrow as pa
 from interbed.storage.files.file_index.evaluate import index_path, open_container
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.index_reader import index_entries
-from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.views.system.column import Row, SystemTableKind, bigint, integer, row_text, text
 from interbed.storage.views.system.files import current_entries, data_file_path

@@ -17,7 +17,7 @@ from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_fil
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 
 _KEY = st.tuples(st.integers(-50, 50), st.text("ab\0ä", max_size=3))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from tests.benchmarks.soak import KEPT_SNAPSHOTS, new_table, soak
 from tests.support.shares import each_run
 

@@ -27,7 +27,7 @@ from interbed.storage.meta.manifest.stats import SimpleStats
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage

@@ -7,8 +7,8 @@ import pytest
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Plan
 from tests.storage.commit.tables import data_file, message, primary_key_table
 
 IN_1970, IN_2000 = 86_400_000, 950_000_000_000

@@ -14,7 +14,7 @@ from interbed import load_catalog
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.read import top_read
-from interbed.storage.scan.top import Top, splits_of_top
+from interbed.storage.scan.summary.aggregates import Top, splits_of_top
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
 

@@ -13,7 +13,7 @@ from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.meta.manifest import manifest_file
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.scan import manifest_reader
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import TableHealth, table_health
 

@@ -20,7 +20,7 @@ from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.write import background_compaction

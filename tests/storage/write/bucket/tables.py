@@ -7,7 +7,7 @@ import pyarrow as pa
 
 import interbed
 from interbed.storage.meta.manifest.index_file import HASH_INDEX
-from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
+from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, NotSupportedError
 from interbed.storage.meta.manifest.index_file import HASH_INDEX
-from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.cross_partition import CrossPartition
