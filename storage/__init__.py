@@ -204,9 +204,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.rewrite_indexes",
         "version.orphans",
         "version.own_files",
-        "version.own_names",
-        "version.partition_expiry",
-        "version.tag_success",
+        "version.own_paths",
+        "version.tags",
     ),
     "logs of tables, made and dropped with them": (
         "log.publisher",

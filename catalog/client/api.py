@@ -212,7 +212,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         time, and what drop_partitions raises.
         """
         from interbed.catalog.client.partition import partitions_of
-        from interbed.storage.version.partition_expiry import outdated
+        from interbed.storage.meta.options.partition_time import outdated
 
         given = {
             "partition.timestamp-formatter": timestamp_formatter,

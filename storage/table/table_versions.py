@@ -55,8 +55,7 @@ class TableVersions(TableAccess):
         InvalidInputError for a name that is taken, SnapshotNotFoundError.
         """
         from interbed.storage.meta.snapshot.tag import new_tag
-        from interbed.storage.version.tag_creation import create_tag
-        from interbed.storage.version.tag_success import note_created
+        from interbed.storage.version.tags import create_tag, note_created
 
         self.store.check_here()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
@@ -81,8 +80,7 @@ class TableVersions(TableAccess):
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> "Tag":
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         from interbed.storage.meta.snapshot.tag import new_tag
-        from interbed.storage.version.tag_creation import replace_tag
-        from interbed.storage.version.tag_success import note_created
+        from interbed.storage.version.tags import note_created, replace_tag
 
         self.store.check_here()
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
@@ -93,7 +91,7 @@ class TableVersions(TableAccess):
 
     def rename_tag(self, name: str, new_name: str) -> None:
         """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
-        from interbed.storage.version.tag_creation import rename_tag
+        from interbed.storage.version.tags import rename_tag
 
         self.store.check_here()
         rename_tag(self.store, name, new_name)
@@ -104,7 +102,7 @@ class TableVersions(TableAccess):
 
         Raises TagNotFoundError.
         """
-        from interbed.storage.version.tag_deletion import delete_tag
+        from interbed.storage.version.tags import delete_tag
 
         self.store.check_here()
         gone = delete_tag(self.store, name)
@@ -113,7 +111,7 @@ class TableVersions(TableAccess):
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
-        from interbed.storage.version.tag_deletion import expire_tags
+        from interbed.storage.version.tags import expire_tags
 
         self.store.check_here()
         moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
@@ -127,7 +125,7 @@ class TableVersions(TableAccess):
 
         Raises InvalidOptionError.
         """
-        from interbed.storage.version.automatic_tags import create_automatic_tags
+        from interbed.storage.version.tags import create_automatic_tags
 
         self.store.check_here()
         made = create_automatic_tags(self.store)
@@ -279,7 +277,7 @@ class TableVersions(TableAccess):
     @changes_table
     def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
         """Take data files that are gone out of the table, whose rows are lost; their paths."""
-        from interbed.storage.version.missing_files import remove_missing_files
+        from interbed.storage.version.fsck import remove_missing_files
 
         self.store.check_here()
         return remove_missing_files(self.store, dry_run=dry_run)
@@ -314,7 +312,7 @@ class TableVersions(TableAccess):
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on from a snapshot, or forget it without one."""
         from interbed.storage.meta.snapshot.consumer import ConsumerManager
-        from interbed.storage.version.tag_creation import reset_consumer
+        from interbed.storage.version.tags import reset_consumer
 
         self.store.check_here()
         consumers = ConsumerManager(self.store.file_io, self.store.paths)

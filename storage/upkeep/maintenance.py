@@ -13,10 +13,9 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.expire import SnapshotExpiry
-from interbed.storage.version.tag_deletion import expire_tags
+from interbed.storage.version.tags import create_automatic_tags, expire_tags
 
 _log = logging.getLogger(__name__)
 

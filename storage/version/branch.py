@@ -1,17 +1,35 @@
-"""Branches: lines of snapshots that share a table's files.
+"""Branches: histories of snapshots that share a table's files. Create, rename, delete, fast-forward and merge them.
 
 `branch/branch-<name>/` has a snapshot, a schema and a tag directory of its own; manifests, data and index files lie
-with the table's. `main` is the table itself. A branch is made under a hidden name, and moved to one before it is
-deleted, where the store renames in one step; elsewhere its first schema comes last and goes first. Source:
-documentation page `maintenance/manage-branches`, paimon-core's FileSystemBranchManager.
+with the table's. `main` is the table itself. Where the file system renames directories in one step, a branch is made
+under the hidden name `branch/.new-<id>` and renamed to `branch/.deleted-<id>` before it is deleted; elsewhere its first
+schema is written last and deleted first. `clear_away` deletes what killed processes left under hidden names.
+
+A merge adds the files of one branch to another one without a copy. It is safe only where both branches have only
+appended since they parted, because files that one of them deleted would come back. They part at the branch's earliest
+snapshot, if the other has it as well, else at the beginning. Source: documentation page `maintenance/manage-branches`,
+paimon-core's FileSystemBranchManager.
 """
 
+import logging
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
-from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    StorageAccessError,
+)
+from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.base.path_name import path_name
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
@@ -24,15 +42,21 @@ from interbed.storage.meta.snapshot.line_journal import (
     file_change,
 )
 from interbed.storage.meta.snapshot.lock import NoLock
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_merge import merge_branch
+from interbed.storage.scan.scan import TableScan
 from interbed.storage.version.branch_stores import branch_names, half_branches
-from interbed.storage.version.clearing import delete_branch_files, hidden_directory, new_directory
 from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.own_paths import branch_files, shortened
 from interbed.storage.version.rollback import restored
-from interbed.storage.version.tag_creation import guarded
+from interbed.storage.version.tags import guarded
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
+
+_log = logging.getLogger(__name__)
+
+_DELETED = ".deleted-"
+_NEW = ".new-"
 
 
 class BranchManager:
@@ -246,3 +270,144 @@ def check_branch_name(name: str) -> str:
     if name.isdigit():
         raise InvalidInputError(f"Not a branch name: {name!r}. A branch's name is not a number.")
     return name
+
+
+def new_directory(store: TableStore) -> str:
+    """A hidden directory in which a branch can be prepared."""
+    return f"{_directory(store)}/{_NEW}{uuid.uuid4()}"
+
+
+def hidden_directory(store: TableStore) -> str:
+    """A hidden directory that a branch can be moved to before it is deleted."""
+    return f"{_directory(store)}/{_DELETED}{uuid.uuid4()}"
+
+
+def clear_away(store: TableStore, limit_millis: int) -> None:
+    """Delete what was deleted only in part, and what was prepared before a time, in milliseconds since the epoch."""
+    for entry in store.file_io.list(_directory(store)):
+        modified = entry.modified_millis
+        if entry.name.startswith(_DELETED) or (
+            entry.name.startswith(_NEW) and modified is not None and modified < limit_millis
+        ):
+            delete_branch_files(store, entry.path)
+
+
+def delete_branch_files(store: TableStore, directory: str) -> None:
+    """Delete what a branch has made in its directory, and the directory if nothing foreign is in it, which is logged.
+
+    Raises StorageAccessError.
+    """
+    file_io = store.file_io
+    if is_link(file_io, directory):
+        file_io.delete(directory)
+        return
+    files, directories, foreign = branch_files(file_io, directory)
+    delete_all_files(file_io, files)
+    if foreign:
+        _log.warning("Left %s, for it holds what no branch has made: %s.", directory, shortened(foreign, directory))
+        return
+    for path in reversed(directories):
+        with suppress(StorageAccessError, FileNotFoundError):
+            file_io.delete(path)
+    file_io.delete(directory)
+
+
+def _directory(store: TableStore) -> str:
+    main = store.paths if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH).paths
+    return main.branch_directory("x").rpartition("/")[0]
+
+
+_FIRST = 1
+_HARMLESS = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})
+
+
+def merge_branch(source: TableStore, target: TableStore) -> int | None:
+    """Add the files that the source branch has and the target has not; the target's new snapshot, None without any.
+
+    Raises NotSupportedError for tables with a primary key or row tracking, InvalidInputError for branches that do not
+    fit, and as a commit does; the source stays as it is in any case.
+    """
+    there, here = source.paths.branch, target.paths.branch
+    if there == here:
+        raise InvalidInputError(f"The branch '{there}' can't be merged into itself.")
+    _check_tables(source, target)
+    parted = _parted_at(source, target)
+    for store in (source, target):
+        _check_appends_only(store, parted)
+    present = {entry.identifier for entry in _live_entries(target)}
+    wanted = [entry for entry in _live_entries(source) if entry.identifier not in present]
+    for schema_id in sorted({entry.file.schema_id for entry in wanted}):
+        known = schema_id in target.schemas.ids()
+        if not known or target.schemas.schema(schema_id).fields != source.schemas.schema(schema_id).fields:
+            raise InvalidInputError(
+                f"Files of the branch '{there}' have its schema {schema_id}, which '{here}' does not have; "
+                "copy the rows by INSERT INTO … SELECT instead."
+            )
+    messages = [
+        CommitMessage(
+            bucket_id=entry.bucket_id,
+            total_buckets=entry.total_buckets,
+            data=DataIncrement(new_files=(entry.file,)),
+        )
+        for entry in wanted
+    ]
+    if not messages:
+        return None
+    commit = FileStoreCommit(target, str(uuid.uuid4()), new_user=True)
+    return commit.commit(messages, check_append_conflicts=True, owns_files=False)[-1]
+
+
+def _live_entries(store: TableStore) -> list[ManifestEntry]:
+    return TableScan(store).entries()
+
+
+def _check_tables(source: TableStore, target: TableStore) -> None:
+    for store in (source, target):
+        branch = store.paths.branch
+        if store.schema.has_primary_key:
+            raise NotSupportedError(
+                "Only branches of append tables are merged, where rows have no key; write the branch's rows by "
+                "MERGE INTO or INSERT INTO … SELECT instead."
+            )
+        if store.options.boolean("row-tracking.enabled", False):
+            raise NotSupportedError(f"The branch '{branch}' tracks rows by ids that another branch has, too.")
+        if store.snapshots.latest_id() is None:
+            raise InvalidInputError(f"The branch '{branch}' has no snapshot, so there is nothing to merge.")
+    if source.schema.fields != target.schema.fields:
+        raise InvalidInputError(
+            f"The branches '{source.paths.branch}' and '{target.paths.branch}' have different columns; alter one of "
+            "them first."
+        )
+
+
+def _parted_at(source: TableStore, target: TableStore) -> int:
+    """The snapshot from which on the branches differ; the one before it is that of both."""
+    for one, other in ((source, target), (target, source)):
+        first = one.snapshots.earliest_id()
+        if first is not None and first > _FIRST and other.snapshots.exists(first):
+            mine, yours = one.snapshots.snapshot(first), other.snapshots.snapshot(first)
+            if _identity(mine) == _identity(yours):
+                return first + 1
+    return _FIRST
+
+
+def _identity(snapshot: Snapshot) -> tuple[str, str, str]:
+    return snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.commit_user
+
+
+def _check_appends_only(store: TableStore, parted: int) -> None:
+    branch, ids = store.paths.branch, store.snapshots.ids()
+    later = [number for number in ids if number >= parted]
+    complete = list(range(parted, ids[-1] + 1))
+    if later != complete:
+        raise InvalidInputError(
+            f"The branch '{branch}' lacks snapshots since {parted}, where the branches part, so nobody knows what it "
+            "took away; copy the rows by INSERT INTO … SELECT instead."
+        )
+    for number in later:
+        kind = store.snapshots.snapshot(number).commit_kind
+        if kind not in _HARMLESS:
+            raise InvalidInputError(
+                f"Snapshot {number} of the branch '{branch}' is of the kind {kind.value}, and only branches that "
+                "nothing but appended since they parted are merged; copy the rows by INSERT INTO … SELECT instead."
+            )

@@ -1,18 +1,24 @@
-"""What is wrong with a table: versions that name missing or damaged files, and what killed processes left.
+"""Check a table: versions that name missing or damaged files, and what killed processes left.
 
 Every snapshot, tag and branch that is listed is followed down to the sizes of its data files; rows are not read. What
-can be mended without guessing is mended on demand: changes that were written down and not finished, hints, directories
-of branches that nobody can open. A version whose files are gone is only named: what becomes of it is for its owner to
-decide.
+can be repaired without guessing is repaired on demand: changes that were written down and not finished, hints,
+directories of branches that cannot be opened. A version whose files are missing is only reported: its owner decides.
+
+`remove_missing_files` commits the removal of the missing data files of the newest snapshot. Their rows are lost;
+without the removal every read of them fails. Source: paimon-core's ListUnexistingFiles, documentation page
+`spark/procedures` (remove_unexisting_files).
 """
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interbed.storage.base.errors import CorruptFileError, InterbedError
-from interbed.storage.meta.manifest.entry import merge_entries
+from interbed.storage.base.bucket_id import BucketId, by_bucket
+from interbed.storage.base.errors import CorruptFileError, InterbedError, NotSupportedError, StorageAccessError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
 from interbed.storage.meta.snapshot.line_journal import find_line_change, finish_line_change, put_aside
@@ -24,6 +30,7 @@ from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.branch_stores import all_branches, half_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.references import References
+from interbed.storage.write.commit_message import CommitMessage
 
 _YOUNG_MILLIS = 24 * 3_600_000
 """What is younger than that may yet be finished by the process that began it."""
@@ -234,3 +241,58 @@ class _Check:
             except InterbedError as error:
                 problem = f"{problem}; it can't be mended: {error}"
         self._findings.append(Finding(what=what, problem=problem, mended=mended))
+
+
+def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[str]:
+    """Take the data files that are gone out of the table by a commit of their own; their paths.
+
+    A file outside of the table's directory counts as gone only where its directory is there and lacks it: a disk that
+    is not mounted, or another store, says nothing about its files. Raises StorageAccessError and NotSupportedError when
+    that is unknown, and as FileStoreCommit.commit does.
+    """
+    missing = _missing(store)
+    if missing and not dry_run:
+        messages = [
+            CommitMessage.deletion(bucket_id, entries[0].total_buckets, tuple(entry.file for entry in entries))
+            for bucket_id, entries in missing.items()
+        ]
+        FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages)
+    return sorted(_data_path(store, entry) for entries in missing.values() for entry in entries)
+
+
+def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
+    latest = store.newest_snapshot()
+    if latest is None:
+        return {}
+    found: list[ManifestEntry] = []
+    reader = ManifestReader(store.file_io, store.paths)
+    listed: dict[str, set[str]] = {}
+    # A loop over files, not rows; a directory is listed once for all of its files.
+    for entry in merge_entries(reader.entries(reader.data(latest))):
+        directory, _, name = _data_path(store, entry).rpartition("/")
+        if directory not in listed:
+            if entry.file.external_path is not None:
+                _check_there(store, directory)
+            listed[directory] = {status.name for status in store.file_io.list(directory)}
+        if name not in listed[directory]:
+            found.append(entry)
+    return by_bucket(found)
+
+
+def _check_there(store: TableStore, directory: str) -> None:
+    scheme = directory.partition("://")[0] if "://" in directory else "file"
+    if scheme != store.file_io.scheme:
+        raise NotSupportedError(
+            f"It is unknown which files are in {directory}, because the table at {store.location} is in another store. "
+            "Nothing was changed."
+        )
+    if not store.file_io.exists(directory):
+        raise StorageAccessError(
+            f"It is unknown whether the files of {store.location} in {directory} are gone: there is no such directory "
+            "now, as when a disk is not mounted. Nothing was changed; make it reachable, or make an empty directory of "
+            "that name when the files are gone for good."
+        )
+
+
+def _data_path(store: TableStore, entry: ManifestEntry) -> str:
+    return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))

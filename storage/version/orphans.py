@@ -32,8 +32,8 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import has_changelog
+from interbed.storage.version.branch import clear_away
 from interbed.storage.version.branch_stores import all_branches, place, tagged
-from interbed.storage.version.clearing import clear_away
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References

@@ -21,7 +21,7 @@ from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import all_branches
 from interbed.storage.version.orphans import needed_files
-from interbed.storage.version.own_names import (
+from interbed.storage.version.own_paths import (
     BRANCHES,
     BUCKET,
     CHECKSUM,

@@ -23,7 +23,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.links import is_link
 from interbed.storage.version.own_files import OwnFiles
-from interbed.storage.version.own_names import shortened
+from interbed.storage.version.own_paths import shortened
 
 _log = logging.getLogger(__name__)
 

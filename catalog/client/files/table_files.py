@@ -27,7 +27,7 @@ from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
-from interbed.storage.version.own_names import OF_TABLE, shortened
+from interbed.storage.version.own_paths import OF_TABLE, shortened
 
 _log = logging.getLogger(__name__)
 

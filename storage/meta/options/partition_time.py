@@ -1,11 +1,12 @@
-"""The time that a partition's values name, by the options `partition.timestamp-pattern` and `-formatter`.
+"""The time that a partition's values name, and which partitions are too old by it.
 
-Source: documentation page `maintenance/manage-partitions`, paimon-core's PartitionTimeExtractor and the two strategies
-`values-time` and `update-time`.
+Options `partition.timestamp-pattern` and `-formatter`. Source: documentation page `maintenance/manage-partitions`,
+paimon-core's PartitionTimeExtractor and the two strategies `values-time` and `update-time`.
 """
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -86,3 +87,31 @@ def _plain_time(text: str) -> datetime | None:
         return datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1) + days
     except (ValueError, OverflowError):
         return None
+
+
+_log = logging.getLogger(__name__)
+
+
+def outdated(
+    partitions: Iterable[tuple[Mapping[str, str], datetime]],
+    before: datetime,
+    *,
+    strategy: ExpirationStrategy,
+    time: PartitionTime,
+    most: int | None = None,
+) -> list[dict[str, str]]:
+    """The partitions (values by column, and when they were last written) from before a time, in the order of their
+    values; `most` of them at the most. One whose values name no time is left alone, which is logged.
+    """
+    found = []
+    for spec, updated in partitions:
+        at = updated if strategy is ExpirationStrategy.UPDATE_TIME else time.of(spec)
+        if at is None:
+            _log.warning(
+                "The partition %s names no time and does not expire. Set 'partition.timestamp-pattern' and "
+                "'partition.timestamp-formatter', set 'partition.expiration-strategy' to 'update-time', or drop it.",
+                dict(spec),
+            )
+        elif at < before:
+            found.append(dict(spec))
+    return sorted(found, key=lambda spec: ",".join(spec.values()))[:most]

@@ -1,0 +1,395 @@
+"""Tags: create, replace, rename and delete them, tag snapshots automatically, and write success files.
+
+A process that names a snapshot, by a tag or a branch, does so while others expire snapshots and delete tags. It writes
+a guard first, and then checks that the snapshot exists and is not marked for expiry, or that the tag that keeps it
+exists. A process that deletes files first marks the snapshot or deletes the tag, and then reads guards and tags. So one
+of the two sees the other: either the files stay, or the name is refused. The guard is deleted when the name is written,
+which keeps the files from then on.
+
+Deleting a tag deletes the files that only the tag kept. An automatic tag names the first snapshot after the end of a
+period. The snapshots to tag are decided from their times or watermarks and the existing tags (`due_tags`), so it does
+not matter which process asks, or how often. With `batch` every batch job's snapshot is tagged by its day.
+
+    <location>/tag/tag-success-file/<name>_SUCCESS    with `tag.create-success-file`: when the tag was first and last
+                                                      made, in milliseconds, as JSON, for jobs that wait for a tag
+
+Source: documentation page `maintenance/manage-tags`; paimon-core's TagManager, TagDeletion, TagAutoCreation,
+TagBatchCreation and SuccessFileTagCallback.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InvalidInputError,
+    InvalidOptionError,
+    SnapshotNotFoundError,
+    TagNotFoundError,
+    UnsupportedVersionError,
+)
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.line_journal import LineChange, change_line, deletion, file_change
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
+from interbed.storage.meta.snapshot.tag_period import TagCreation, TagPeriod
+from interbed.storage.meta.store import TableStore
+from interbed.storage.version.branch_stores import Kept, roots_of_others, tagged
+from interbed.storage.version.own_paths import own_paths
+from interbed.storage.version.references import References
+
+
+def create_tag(store: TableStore, tag: Tag) -> bool:
+    """Make the tag; False when its name is taken. Raises SnapshotNotFoundError when its snapshot is going."""
+    store.check_exclusive()
+    check_tag_name(tag.name)
+    tags = TagManager(store.file_io, store.paths)
+    with guarded(store, tag.snapshot):
+        return tags.create(tag)
+
+
+def replace_tag(store: TableStore, tag: Tag) -> None:
+    """Make an existing name stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+    store.check_exclusive()
+    tags = TagManager(store.file_io, store.paths)
+    with guarded(store, tag.snapshot):
+        tags.replace(tag)
+
+
+def rename_tag(store: TableStore, name: str, new_name: str) -> None:
+    """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+    store.check_exclusive()
+    file_io, paths = store.file_io, store.paths
+    tags = TagManager(file_io, paths)
+    check_tag_name(new_name)
+
+    def change() -> LineChange:
+        content = tags.get(name).to_json()
+        if tags.exists(new_name):
+            raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
+        come = file_change(file_io, paths, paths.tag(new_name), content)
+        return LineChange(
+            what=f"renaming of the tag {name!r}", first=(*come, *deletion(file_io, paths, paths.tag(name)))
+        )
+
+    change_line(file_io, paths, change)
+
+
+def reset_consumer(store: TableStore, consumer_id: str, next_snapshot: int) -> None:
+    """Note how far a consumer has come; raises SnapshotNotFoundError when that snapshot is being expired."""
+    consumers = ConsumerManager(store.file_io, store.paths)
+    before = consumers.next_snapshot(consumer_id)
+    consumers.reset(consumer_id, next_snapshot)
+    mark = store.snapshots.expiring()
+    if mark is None or not mark.covers(next_snapshot):
+        return
+    if before is None:
+        consumers.delete(consumer_id)
+    else:
+        consumers.reset(consumer_id, before)
+    raise SnapshotNotFoundError(
+        f"Snapshot {next_snapshot} of {store.location} is being expired, so the consumer {consumer_id!r} can't go on "
+        "from there; choose a newer one."
+    )
+
+
+@contextmanager
+def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
+    """Keep all files of a snapshot, or of what a tag keeps, while it gets a name.
+
+    Raises SnapshotNotFoundError when they are going or gone.
+    """
+    tags = TagManager(store.file_io, store.paths)
+    keepers = [tag.name for tag in tags.all() if tag.snapshot.is_same(snapshot)]
+    guard = tags.guard(snapshot)
+    try:
+        if not _is_there(store, snapshot) and not any(_keeps(tags, name, snapshot) for name in keepers):
+            raise SnapshotNotFoundError(
+                f"Snapshot {snapshot.id} of {store.location} is being expired, or taken back, and can't get a name "
+                "any more; choose a newer one."
+            )
+        yield
+    finally:
+        tags.release(guard)
+
+
+def _is_there(store: TableStore, snapshot: Snapshot) -> bool:
+    # The mark first: it goes only when the snapshot has gone.
+    mark = store.snapshots.expiring()
+    if mark is not None and mark.covers(snapshot.id):
+        return False
+    return store.snapshots.is_stored(snapshot)
+
+
+def _keeps(tags: TagManager, name: str, snapshot: Snapshot) -> bool:
+    try:
+        return tags.get(name).snapshot.is_same(snapshot)
+    except TagNotFoundError:
+        return False
+
+
+_DIRECTORY = "tag-success-file"
+_SUFFIX = "_SUCCESS"
+
+
+def note_created(store: TableStore, name: str, clock: Callable[[], float] = time.time) -> None:
+    """Write the tag's success file, if the table wants one."""
+    if store.options.tag_create_success_file:
+        write_success_file(store, _success_path(store, name), int(clock() * 1000))
+
+
+def note_deleted(store: TableStore, name: str) -> None:
+    """Delete the tag's success file."""
+    if store.options.tag_create_success_file:
+        store.file_io.delete_quietly([_success_path(store, name)])
+
+
+def write_success_file(store: TableStore, path: str, now_millis: int) -> None:
+    """Write or renew a success file: it keeps the time when it was first written."""
+    created = now_millis
+    if store.file_io.exists(path):
+        try:
+            created = int(json.loads(store.file_io.read_bytes(path))["creationTime"])
+        except (ValueError, KeyError, TypeError):
+            # Another tool's file counts by its existence, not by its content.
+            created = now_millis
+    content = json.dumps({"creationTime": created, "modificationTime": now_millis}, indent=2)
+    store.file_io.overwrite(path, content.encode())
+
+
+def _success_path(store: TableStore, name: str) -> str:
+    directory = store.paths.tag(name).rpartition("/")[0]
+    return f"{directory}/{_DIRECTORY}/{name}{_SUFFIX}"
+
+
+_log = logging.getLogger(__name__)
+
+
+def delete_tag(store: TableStore, name: str) -> Tag | None:
+    """Delete the tag, and what only it kept if its snapshot has expired; it is returned, None if it can't be read.
+
+    The tag goes first, then it is read who else needs its files, then those go: who names its snapshot meanwhile
+    (version.tag_creation) is seen, or sees that it is gone. Where it is unknown what must be kept, all files stay,
+    which is logged. Raises TagNotFoundError; a tag that can't be read is deleted, and its files are left for the
+    removal of orphan files.
+    """
+    tags = TagManager(store.file_io, store.paths)
+    try:
+        tag = tags.get(name)
+    except (CorruptFileError, UnsupportedVersionError) as error:
+        _log.warning("The tag %r of %s is deleted, which can't be read: %s", name, store.location, error)
+        tags.delete(name)
+        note_deleted(store, name)
+        return None
+    tags.delete(name)
+    note_deleted(store, name)
+    delete_files_of(store, tag)
+    return tag
+
+
+def delete_files_of(store: TableStore, tag: Tag) -> None:
+    """Delete the files that only a tag kept, which is gone or has become one of another snapshot."""
+    if store.snapshots.exists(tag.snapshot.id):
+        return
+    found = tagged(store)
+    if any(other.is_same(tag.snapshot) for other in found.snapshots):
+        return
+    others = roots_of_others(store, tag.snapshot.id, tag.snapshot.id)
+    if any(other.is_same(tag.snapshot) for other in others.snapshots):
+        return
+    unjudged = {**found.unjudged_in(store), **others.unjudged}
+    try:
+        if unjudged:
+            raise CorruptFileError(f"it is unknown what the {', '.join(sorted(unjudged))} needs")
+        data, metadata = _only_of(store, tag.snapshot, [*_neighbours(store, tag.snapshot, found), *others.snapshots])
+        data -= set().union(*map(References(store).added_data, others.later))
+    except (CorruptFileError, SnapshotNotFoundError) as error:
+        _log.warning(
+            "The files of the tag %r of %s stay for the removal of orphans: %s", tag.name, store.location, error
+        )
+        return
+    store.file_io.delete_quietly(own_paths(store, sorted(data)))
+    store.file_io.delete_quietly(own_paths(store, sorted(metadata)))
+
+
+def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
+    """The files of data and of metadata that the snapshot needs and none of the others does."""
+    references = References(store)
+    kept_data = set().union(*(references.live_data(s) for s in kept))
+    kept_metadata = set().union(*(references.metadata(s, changelog=False) for s in kept))
+    return (
+        references.live_data(snapshot) - kept_data,
+        references.metadata(snapshot, changelog=False, lenient=True) - kept_metadata,
+    )
+
+
+def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = None) -> list[str]:
+    """Delete the tags whose time to live is over, and those made before `older_than`; both in local time.
+
+    A tag without a time to live was made when its file was written. Their names are returned.
+    """
+    tags = TagManager(store.file_io, store.paths)
+    written = tags.modified() if older_than is not None else {}
+    gone = []
+    for tag in tags.all():
+        created = tag.created or written.get(tag.name)
+        if tag.is_over(now) or (older_than is not None and created is not None and created < older_than):
+            delete_tag(store, tag.name)
+            gone.append(tag.name)
+    return gone
+
+
+def _neighbours(store: TableStore, snapshot: Snapshot, found: Kept) -> list[Snapshot]:
+    """The nearest older and the nearest newer version that stay: a file in neither is in no other one."""
+    older = [s for s in found.snapshots if s.id < snapshot.id][-1:]
+    newer = [s for s in found.snapshots if s.id > snapshot.id][:1]
+    ids = store.snapshots.stored_ids()
+    if ids and (not newer or ids[0] < newer[0].id):
+        newer = [store.snapshots.stored(ids[0])]
+    return [*older, *newer]
+
+
+_BATCH_PREFIX = "batch-write-"
+_NO_WATERMARK = -(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTag:
+    """A tag that is to be made."""
+
+    name: str
+    snapshot: Snapshot
+
+
+def due_tags(
+    snapshots: Iterable[tuple[Snapshot, datetime | None]],
+    last: datetime | None,
+    period: TagPeriod,
+    *,
+    delay: timedelta,
+    completes: bool,
+) -> Iterator[DueTag]:
+    """The tags that the snapshots, each with its time (None: it has none), are due for, in their order.
+
+    `last` is the period of the last tag that there is. With `completes` no period is left out when several have passed
+    since. Pure.
+    """
+    following = None if last is None else last + period.length
+    for snapshot, moment in snapshots:
+        if moment is None or (following is not None and moment - delay < following + period.length):
+            continue
+        begin = following if completes and following is not None else period.last_closed(moment)
+        yield DueTag(name=period.name_of(begin), snapshot=snapshot)
+        following = begin + period.length
+
+
+def create_automatic_tags(store: TableStore) -> list[str]:
+    """Make the tags that are due by the table's options and delete those beyond `tag.num-retained-max`; those made.
+
+    Raises InvalidOptionError.
+    """
+    options = store.options
+    creation = options.tag_automatic_creation
+    if creation is TagCreation.NONE:
+        return []
+    if creation is TagCreation.BATCH:
+        return _tag_batch(store)
+    period = TagPeriod.of(options.tag_creation_period, options.tag_period_formatter, options.tag_period_length)
+    delay = timedelta(milliseconds=options.tag_creation_delay_millis)
+    if delay >= period.length:
+        raise InvalidOptionError(
+            f"Option 'tag.creation-delay' ({delay}) of {store.location} must be less than a period ({period.length})."
+        )
+    tags = TagManager(store.file_io, store.paths)
+    begins = _automatic(tags, period)
+    last = max(begins.values(), default=None)
+    first = 1
+    if last is not None:
+        newest = next(name for name, begin in begins.items() if begin == last)
+        first = tags.get(newest).snapshot.id + 1
+    zone = _zone(store, creation)
+    moments = ((s, _moment(s, creation, zone)) for s in store.snapshots.all() if s.id >= first)
+    due = due_tags(moments, last, period, delay=delay, completes=options.tag_automatic_completion)
+    # A tag of that name that somebody made by hand stays.
+    made = [tag.name for tag in due if _make_automatic(store, tag)]
+    if made and options.tag_num_retained_max is not None:
+        found = sorted((tags.get(name).snapshot.id, name) for name in _automatic(tags, period))
+        for _, name in found[: max(len(found) - options.tag_num_retained_max, 0)]:
+            delete_tag(store, name)
+    return made
+
+
+def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
+    """The periods of the tags whose names encode one."""
+    return period.of_names(tags.names())
+
+
+def _make_automatic(store: TableStore, due: DueTag) -> bool:
+    try:
+        created = create_tag(store, new_tag(due.name, due.snapshot, _lifetime(store)))
+    except SnapshotNotFoundError:
+        # It expires right now; who asks again finds a newer one.
+        return False
+    if created:
+        note_created(store, due.name)
+    return created
+
+
+def _lifetime(store: TableStore) -> timedelta | None:
+    retained = store.options.tag_default_time_retained_millis
+    return None if retained is None else timedelta(milliseconds=retained)
+
+
+def _tag_batch(store: TableStore) -> list[str]:
+    latest = store.snapshots.latest()
+    if latest is None or latest.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+        return []
+    tags = TagManager(store.file_io, store.paths)
+    moment = datetime.fromtimestamp(latest.time_millis / 1000, _zone(store, TagCreation.PROCESS_TIME))
+    name = store.options.tag_batch_name or f"{_BATCH_PREFIX}{moment:%Y-%m-%d}"
+    before = tags.find(name)
+    if before is None:
+        _make_automatic(store, DueTag(name=name, snapshot=latest))
+    else:
+        # In one step, so that there is always one of them.
+        with suppress(SnapshotNotFoundError):
+            replace_tag(store, new_tag(name, latest, _lifetime(store)))
+            note_created(store, name)
+            delete_files_of(store, before)
+    most = store.options.tag_num_retained_max
+    if most is not None:
+        everything = sorted(tags.all(), key=_tag_age)
+        for tag in everything[: max(len(everything) - most, 0)]:
+            delete_tag(store, tag.name)
+    return [name]
+
+
+def _tag_age(tag: Tag) -> tuple[int, datetime, str]:
+    return tag.snapshot.id, tag.created or datetime.min, tag.name
+
+
+def _zone(store: TableStore, creation: TagCreation) -> ZoneInfo | None:
+    """The time zone of the option; None for the local one."""
+    key, default = (
+        ("sink.watermark-time-zone", "UTC") if creation is TagCreation.WATERMARK else ("sink.process-time-zone", "")
+    )
+    name = store.options.text(key, default)
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise InvalidOptionError(f"Option '{key}' = '{name}' of {store.location} is no known time zone.") from error
+
+
+def _moment(snapshot: Snapshot, creation: TagCreation, zone: ZoneInfo | None) -> datetime | None:
+    millis: int | None = snapshot.time_millis
+    if creation is TagCreation.WATERMARK:
+        millis = snapshot.watermark
+    if millis is None or millis == _NO_WATERMARK:
+        return None
+    return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
