@@ -26,7 +26,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.stream_commits import PositionedCommit
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting

@@ -42,7 +42,7 @@ from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.options.optimizing import OPTIMIZING_ENABLED, SelfOptimizing
-from interbed.storage.upkeep.optimizing import BUNDLES_OF_A_WORKER
+from interbed.storage.upkeep.compact_tasks import BUNDLES_OF_A_WORKER
 
 _PROCESS = "interbed.process"
 _LEAST_FILES = "compaction.min.file-num"

@@ -17,10 +17,9 @@ from interbed.storage.base.errors import MissingExtraError
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks
+from interbed.storage.upkeep.compact_tasks import CompactionTask, balanced_tasks, plan_sort_tasks, plan_tasks
 from interbed.storage.upkeep.health import table_health
 from interbed.storage.upkeep.job_files import JobFiles
-from interbed.storage.upkeep.optimizing import balanced_tasks
 from interbed.storage.write.sort.order import SortOrder
 
 

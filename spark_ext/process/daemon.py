@@ -34,7 +34,7 @@ BY_USE = (
     "interbed.storage.scan.pruning",
     "interbed.storage.upkeep.changed_rows",
     "interbed.storage.upkeep.maintenance",
-    "interbed.storage.upkeep.present_columns",
+    "interbed.storage.upkeep.changed_rows",
     "numpy.ma",
     "numpy.random",
 )

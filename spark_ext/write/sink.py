@@ -28,7 +28,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import delete_unnamed, marked_jobs
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan

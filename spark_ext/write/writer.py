@@ -37,7 +37,7 @@ from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage

@@ -176,8 +176,7 @@ if TYPE_CHECKING:
     from interbed.storage.table.table import Table, load_table
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
-    from interbed.storage.upkeep.health import TableHealth
-    from interbed.storage.upkeep.health_score import HealthReason
+    from interbed.storage.upkeep.health import HealthReason, TableHealth
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.orphans import OrphansResult
@@ -370,8 +369,7 @@ _HOLDS = {
     "interbed.storage.meta.statistics": "TableStatistics",
     "interbed.storage.upkeep.bucket_health": "BucketHealth",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
-    "interbed.storage.upkeep.health": "TableHealth",
-    "interbed.storage.upkeep.health_score": "HealthReason",
+    "interbed.storage.upkeep.health": "HealthReason TableHealth",
     "interbed.storage.upkeep.rescale": "RescaleResult",
     "interbed.storage.version.expire": "ExpiryResult",
     "interbed.storage.version.orphans": "OrphansResult",

@@ -1,1 +1,6 @@
-"""The log of a table: its changes as records in partitions, beside its files. Kafka is behind it."""
+"""The log of a table: its changes as records in partitions of a Kafka topic, beside its files.
+
+Read `api` and `records` first. A transactional log has committed changes: `publisher` appends each snapshot's changes
+after its commit, through `kafka_log`. An eventual log has rows as soon as they are written (`written`): `sender`
+appends them, and `kafka_written` reads them. `json_text` is the JSON of values; `settings` and `kafka` connect.
+"""

@@ -1,4 +1,4 @@
-"""Publishing a table's snapshots in its log, exactly once each and in order, after they were made.
+"""Publish a table's snapshots in its log, exactly once each and in order, after they were made.
 
 The records of a snapshot are those that a stream of the table's files has of it. They are appended from committed
 snapshots, in one transaction for each that also has its marker, so that there is nothing to be prepared before a commit
@@ -25,13 +25,11 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.log.api import LogTakenOverError, LogWriter, Published
-from interbed.storage.log.identity import identity_of
-from interbed.storage.log.kafka_producer import partition_of
-from interbed.storage.log.kafka_writer import KafkaLogWriter
-from interbed.storage.log.marker import LogMarker
+from interbed.storage.log.api import LogMarker, LogTakenOverError, LogWriter, Published
+from interbed.storage.log.kafka import partition_of
+from interbed.storage.log.kafka_log import KafkaLogWriter
 from interbed.storage.log.records import LogRecords, RecordCodec
-from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.settings import LogSettings, identity_of
 from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions

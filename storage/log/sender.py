@@ -14,12 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.log.identity import identity_of
-from interbed.storage.log.kafka_consumer import LogConsumer
-from interbed.storage.log.kafka_producer import partition_of, produce
+from interbed.storage.log.kafka import LogConsumer, ensure_topic, partition_of, produce
 from interbed.storage.log.records import RecordCodec
-from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
-from interbed.storage.log.topic import ensure_topic
+from interbed.storage.log.settings import LogSettings, identity_of, kafka_library, kept_settings
 from interbed.storage.log.written import WRITTEN_HEADER, WrittenBy
 from interbed.storage.meta.snapshot.log_position import LogPosition
 from interbed.storage.meta.store import TableStore

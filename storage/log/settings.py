@@ -1,6 +1,7 @@
-"""How a table's log is reached: its topic, and the settings of librdkafka that its options have.
+"""How a table's log is reached: its topic, the settings of librdkafka that its options have, and the table's identity.
 
-Some settings are the log's own: without them it would lose changes, or show them twice.
+Some settings are the log's own: without them it would lose changes, or show them twice. The identity distinguishes a
+table from another one whose records are in the same topic.
 """
 
 import logging
@@ -19,6 +20,7 @@ from interbed.storage.meta.options.log import (
     LOG_SYSTEM,
     LogSystem,
 )
+from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 
@@ -122,3 +124,16 @@ def kept_settings(settings: LogSettings) -> Mapping[str, str]:
         **settings.settings,
         "allow.auto.create.topics": "false",
     }
+
+
+def identity_of(store: TableStore) -> int:
+    """When the table's first schema was made, in milliseconds since the epoch."""
+    ids = store.schemas.ids()
+    return store.schemas.schema(min(ids)).time_millis or 0 if ids else 0
+
+
+def error_of_another_table(settings: LogSettings, store: TableStore) -> InvalidOptionError:
+    """What readers of a topic get that has records of another table."""
+    return InvalidOptionError(
+        f"The {settings.place} is the log of another table than the one at {store.location}; set 'kafka.topic'."
+    )

@@ -143,7 +143,7 @@ class TableWrites:
         """
         from interbed.storage.base.predicate.parse import bound_filter
         from interbed.storage.commit.retry import RetryPolicy
-        from interbed.storage.upkeep.append_delete import delete_rows
+        from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal
 
         predicate = bound_filter(filter, self.store.schema.fields)
@@ -217,7 +217,7 @@ class TableWrites:
     ) -> int | None:
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.scan.partition_filter import partition_choice
-        from interbed.storage.upkeep.compact_again import compact_again
+        from interbed.storage.upkeep.compact_table import compact_again
         from interbed.storage.write.bucket_strategy import batch_strategy_of
         from interbed.storage.write.replacing import overwriting
 
@@ -248,7 +248,7 @@ class TableWrites:
         import pyarrow as pa
 
         from interbed.storage.commit.retry import RetryPolicy
-        from interbed.storage.upkeep.present_columns import (
+        from interbed.storage.upkeep.changed_rows import (
             check_takes_present_columns,
             groups_of_dicts,
             upsert_present,
@@ -335,7 +335,7 @@ class TableWrites:
     def _commit(self, user: str, messages: "Sequence[CommitMessage]") -> int | None:
         """Commit new rows; where they are seen when they were compacted, see to that, too."""
         from interbed.storage.commit.file_store_commit import FileStoreCommit
-        from interbed.storage.upkeep.compact_again import compact_again
+        from interbed.storage.upkeep.compact_table import compact_again
 
         commit = FileStoreCommit(self.store, user, new_user=True)
         ids = commit.commit(messages)

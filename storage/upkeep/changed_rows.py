@@ -1,38 +1,49 @@
 """Changes of rows that follow from what one snapshot holds, as one commit: UPDATE, DELETE, MERGE, partial upserts.
 
-A primary-key table gets rows with their kinds. In an append table rows go by file and position: deletion vectors mark
-them, or the files that hold them are written again without them. The commit names the snapshot, so that rows that
-another writer changed since are a conflict.
+A primary-key table gets rows with their kinds. In an append table rows are deleted by file and position: deletion
+vectors mark them, or the files that hold them are rewritten without them (copy on write). An upsert of some columns
+looks up the values of the other columns. The commit names the snapshot that was read, so that rows that another writer
+changed since are a conflict.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import from_numpy, to_numpy
+from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import CommitConflictError
-from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.incoming import ArrowRows
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX, LocatedRead
+from interbed.storage.read.point.keys import key_batch
+from interbed.storage.read.point.lookup import PointLookup
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.scan.split import Split
+from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.append.deletions import vector_messages
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
 
 Positions = npt.NDArray[np.int64]
@@ -171,3 +182,152 @@ def _collect(batch: pa.RecordBatch, gone: dict[str, list[Positions]]) -> None:
 
 def _kinds(rows: int, kind: RowKind) -> "pa.Array[Any]":
     return from_numpy(np.full(rows, kind, np.int8))
+
+
+_BATCH_ROWS = 65_536
+
+
+def check_takes_present_columns(store: TableStore, name: str) -> None:
+    """Raise NotSupportedError for a table that can't keep what rows lack."""
+    if store.options.merge_engine not in UPDATABLE:
+        raise NotSupportedError(
+            f"The table '{name}' can't keep columns that rows lack: 'merge-engine' = '{store.options.merge_engine}' "
+            f"merges a row into the old one; that takes {' or '.join(UPDATABLE)}."
+        )
+    if bucket_mode(store.schema, store.options) is BucketMode.POSTPONED:
+        raise NotSupportedError(
+            f"The table '{name}' can't keep columns that rows lack: rows that wait in 'bucket' = '-2' are not found by "
+            "key before a compaction."
+        )
+
+
+def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """The rows in groups that have the same columns; those of one key become one row, of which the later value wins.
+
+    Raises SchemaMismatchError for a row without a column of the key.
+    """
+    merged: dict[tuple[str, ...], dict[str, Any]] = {}
+    for number, row in enumerate(rows):
+        missing = next((name for name in keys if row.get(name) is None), None)
+        if missing is not None:
+            raise SchemaMismatchError(
+                f"Row {number} (counted from 0) lacks a value for '{missing}', a column of the primary key."
+            )
+        # By text: 1 and True are one key to Python.
+        merged.setdefault(tuple(repr(row[name]) for name in keys), {}).update(row)
+    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for row in merged.values():
+        groups.setdefault(frozenset(row), []).append(row)
+    return list(groups.values())
+
+
+def upsert_present(store: TableStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
+    """Write rows, with the old values of the columns that they lack; the snapshot's id, None for no rows.
+
+    Raises SchemaMismatchError for rows without a column of the key, CommitConflictError when another writer changed the
+    table since it was looked in.
+    """
+    rows = SnapshotRows(store, commit_user)
+    for part in parts:
+        for key in store.schema.primary_keys:
+            if key not in part.schema.names:
+                raise SchemaMismatchError(f"The data for the table '{name}' lack '{key}', a column of the primary key.")
+    return rows.commit(inserted=_completed(store, rows.snapshot_id, parts))
+
+
+def _completed(store: TableStore, snapshot_id: int, parts: Sequence[ArrowRows]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        absent = [each for each in store.schema.names if each not in part.schema.names]
+        for batch in _batches(part):
+            yield batch if not absent or not snapshot_id else _with_old_values(store, snapshot_id, batch, absent)
+
+
+def _with_old_values(store: TableStore, snapshot_id: int, batch: pa.RecordBatch, absent: list[str]) -> pa.RecordBatch:
+    schema = store.schema
+    keys = list(schema.primary_keys)
+    asked = key_batch(pa.Table.from_batches([batch.select(keys)]), schema)
+    lookup = PointLookup(store, [*keys, *absent])
+    found = lookup.rows_at(store.snapshots.snapshot(snapshot_id), asked).combine_chunks()
+    types = [schema.by_name[key].type for key in keys]
+    old: Any = pa.array(encode_rows([one_array(found.column(key)) for key in keys], types), pa.binary())
+    new: Any = pa.array(encode_rows([asked.column(key) for key in keys], types), pa.binary())
+    # Null, for a key that is new, takes null, for which the writer has the default.
+    places: Any = pc.index_in(new, value_set=old)
+    for column in absent:
+        batch = batch.append_column(column, one_array(found.column(column)).take(places))
+    return batch
+
+
+def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
+    if isinstance(part, pa.RecordBatch):
+        yield part
+    elif isinstance(part, pa.Table):
+        yield from part.to_batches(max_chunksize=_BATCH_ROWS)
+    else:
+        yield from part
+
+
+def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+
+    With the option `deletion-vectors.enabled` files stay as they are. Raises CommitConflictError when another writer
+    replaced one of the files, or deleted rows of it, meanwhile.
+    """
+    if store.options.deletion_vectors_enabled:
+        return delete_rows_by_vectors(store, predicate, commit_user)
+    return delete_rows_by_rewrite(store, predicate, commit_user)
+
+
+def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Mark the rows that the predicate selects as deleted; as delete_rows."""
+    plan = TableScan(store, predicate=predicate).plan()
+    read = LocatedRead(store, (), predicate)
+    marked: dict[BucketId, dict[str, list[Any]]] = {}
+    for split in plan.splits:
+        files = marked.setdefault(split.bucket_id, {})
+        for one in _single_files(split):
+            found = [to_numpy(batch.column(ROW_INDEX)) for batch in read.to_batches(one)]
+            if found:
+                files[one.files[0].file_name] = found
+    positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}
+    # Of the newest snapshot: what was deleted since stays so, and a file that went since is a conflict.
+    messages = vector_messages(store, restore_buckets(store), positions)
+    ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
+    return ids[-1] if ids else None
+
+
+def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+
+    A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
+    """
+    plan = TableScan(store, predicate=predicate).plan()
+    # Only the columns that the predicate names are read to find the files.
+    names = [n for n in store.schema.names if n in columns_of(predicate)]
+    matches, rows = TableRead(store, names, predicate), TableRead(store)
+    files = [one for split in plan.splits for one in _single_files(split)]
+    affected = [one for one in files if any(batch.num_rows for batch in matches.to_batches(one))]
+    if not affected:
+        return None
+    with TableWrite(store, commit_user, rewrites=True) as write:
+        for split in affected:
+            for batch in rows.to_batches(split):
+                write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))
+        messages = write.prepare_commit()
+    replaced = [CommitMessage.deletion(split.bucket_id, split.total_buckets, split.files) for split in affected]
+    if any(split.deletion_files for split in affected):
+        replaced += vector_messages(store, restore_buckets(store), {}, replaced)
+    ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])
+    return ids[-1] if ids else None
+
+
+def _single_files(split: Split) -> list[Split]:
+    vectors = split.deletion_files
+    return [
+        replace(
+            split,
+            files=(file,),
+            deletion_files={file.file_name: vectors[file.file_name]} if file.file_name in vectors else {},
+        )
+        for file in split.files
+    ]

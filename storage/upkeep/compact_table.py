@@ -1,6 +1,12 @@
-"""Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
+"""Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due.
 
+`compact_again` repeats a compaction that was given up because of a conflict, where rows of level 0 are visible only
+after a compaction.
+"""
+
+import logging
 import os
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -10,11 +16,12 @@ from functools import partial
 from interbed.storage.base.balance import first_within, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.base.room import Room
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
@@ -366,3 +373,21 @@ def _planned_concatenation(
             runs_after=len(files) - len(rewritten) + len(groups),
         )
     ]
+
+
+_log = logging.getLogger(__name__)
+
+
+def compact_again(store: TableStore) -> None:
+    """Compact what is due, after a commit of new rows whose compaction was given up because another writer was faster.
+
+    Does nothing where readers merge level 0. The rows are committed, so that neither other writers who are faster again
+    and again nor a store that fails are an error, which would have them written once more: they are seen after the next
+    compaction, and the log says so.
+    """
+    if not (store.schema.has_primary_key and store.options.scans_skip_level_0):
+        return
+    try:
+        RetryPolicy.of(store.options).redo(lambda: compact_table(store, str(uuid.uuid4()), full=False))
+    except (InterbedError, OSError) as error:
+        _log.warning("The newest rows of %s are seen after the next compaction: %s", store.location, error)

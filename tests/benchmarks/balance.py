@@ -4,7 +4,7 @@
 
 A table of 32 partitions of a bucket each, the largest last, as the newest day often is, and the others in any order.
 `threads` is Table.compact with two threads; `processes` are the same compactions as tasks, handed to two processes one
-by one, or in the bundles of upkeep/optimizing.py. The makespan is the time by the clock from the first beginning to the
+by one, or in the bundles of upkeep/compact_tasks.py. The makespan is the time by the clock from the first start to the
 last end; it is held against half of the seconds that all compactions of the same run took together. At 1.00 both were
 at work all the time. Others who work on the machine make all of it slower, but hardly less even.
 """
@@ -34,8 +34,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep import compact_table
-from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_tasks, run_task
-from interbed.storage.upkeep.optimizing import balanced_tasks
+from interbed.storage.upkeep.compact_tasks import CompactionTask, balanced_tasks, plan_tasks, run_task
 from interbed.storage.write.commit_message import CommitMessage
 from tests.benchmarks.command import Figures, in_process, run_alone
 from tests.benchmarks.data import rows_for

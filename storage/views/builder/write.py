@@ -11,7 +11,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError, U
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.meta.store import TableStore
-from interbed.storage.upkeep.compact_again import compact_again
+from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.views.builder.callback import CommitCallback, call_back
 from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from interbed.storage.base.errors import InvalidInputError, LogUnavailableError, NotSupportedError
-from interbed.storage.log.bounds import bounds_of
+from interbed.storage.log.kafka_written import bounds_of
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange
 from interbed.storage.meta.options.log import LogConsistency

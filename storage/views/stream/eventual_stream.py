@@ -14,12 +14,10 @@ from functools import cached_property
 
 from interbed.storage.base.errors import LogUnavailableError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_written import KafkaWrittenReader
 from interbed.storage.log.records import LogRecords
-from interbed.storage.log.settings import LogSettings
-from interbed.storage.log.touched_keys import TouchedKeys
-from interbed.storage.log.written import WrittenReader, WrittenRow
+from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
+from interbed.storage.log.written import TouchedKeys, WrittenReader, WrittenRow
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns

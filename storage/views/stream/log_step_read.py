@@ -7,11 +7,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.log.identity import error_of_another_table, identity_of
 from interbed.storage.log.kafka_written import KafkaWrittenRanges
-from interbed.storage.log.settings import LogSettings
-from interbed.storage.log.touched_keys import TouchedKeys
-from interbed.storage.log.written import WrittenRange, WrittenRanges
+from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
+from interbed.storage.log.written import TouchedKeys, WrittenRange, WrittenRanges
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead

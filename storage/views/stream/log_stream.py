@@ -17,11 +17,9 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.log.api import LogReader
-from interbed.storage.log.groups import LogGroup
-from interbed.storage.log.identity import error_of_another_table, identity_of
-from interbed.storage.log.kafka_reader import KafkaLogReader
-from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.api import LogGroup, LogReader
+from interbed.storage.log.kafka_log import KafkaLogReader
+from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.storage.log import kafka_reader, kafka_written, publisher
-from interbed.storage.log.bounds import forget_bounds
-from interbed.storage.log.kafka_consumer import LogConsumer
+from interbed.storage.log import kafka_log, kafka_written, publisher
+from interbed.storage.log.kafka import LogConsumer
+from interbed.storage.log.kafka_written import forget_bounds
 from interbed.storage.log.publisher import forget_writers
 from interbed.storage.log.sender import forget_senders
 from tests.interop.conftest import java_paimon
@@ -21,7 +21,7 @@ SOON = 2.0
 @pytest.fixture
 def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers and commits wait two seconds for a broker, which is down, and not up to ten."""
-    for module in (kafka_reader, kafka_written):
+    for module in (kafka_log, kafka_written):
         monkeypatch.setattr(module, "LogConsumer", lambda settings, **_: LogConsumer(settings, request_seconds=SOON))
     monkeypatch.setattr(publisher, "SECONDS_AFTER_COMMIT", SOON)
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.log.groups import GroupAssembler, LogGroup
-from interbed.storage.log.marker import LogMarker
+from interbed.storage.log.api import GroupAssembler, LogGroup, LogMarker
 from interbed.storage.log.records import LogRecords
 
 

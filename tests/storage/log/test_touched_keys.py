@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.log.touched_keys import TouchedKeys
-from interbed.storage.log.written import WrittenBy, WrittenRow
+from interbed.storage.log.written import TouchedKeys, WrittenBy, WrittenRow
 
 KEYS = st.integers(0, 30).map(lambda n: b'{"id":%d}' % n)
 BY = WrittenBy(table=1, schema_id=0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.upkeep import present_columns
+from interbed.storage.upkeep import changed_rows
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 
 FIELDS: "list[pa.Field[Any]]" = [
@@ -118,7 +118,7 @@ def test_a_racing_writer_loses_nothing(
                 catalog.get_table("d.t").upsert([{**ROW, "name": "other"}])
             return super().commit(inserted=found)
 
-    monkeypatch.setattr(present_columns, "SnapshotRows", Racing)
+    monkeypatch.setattr(changed_rows, "SnapshotRows", Racing)
     data = pa.table({"id": [1], "amount": [8.0]})
     if as_stream:
         with pytest.raises(interbed.CommitConflictError, match="changed rows meanwhile"):

@@ -16,8 +16,7 @@ from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 from interbed.storage.upkeep.bucket_health import BucketHealth, BucketRules, bucket_health
-from interbed.storage.upkeep.health import TableHealth
-from interbed.storage.upkeep.health_score import reasons_of, score_of
+from interbed.storage.upkeep.health import TableHealth, reasons_of, score_of
 
 TARGET = 100
 KEY = AtomicType(TypeRoot.INT, nullable=False)

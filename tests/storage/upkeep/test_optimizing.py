@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
-from interbed.storage.upkeep.compact_tasks import CompactionTask, TaskKind
-from interbed.storage.upkeep.optimizing import BUNDLES_OF_A_WORKER, balanced_tasks
+from interbed.storage.upkeep.compact_tasks import BUNDLES_OF_A_WORKER, CompactionTask, TaskKind, balanced_tasks
 
 
 def _task(number: int, cost: int, indexes: frozenset[int] = frozenset(), ranges: int = 1) -> CompactionTask:

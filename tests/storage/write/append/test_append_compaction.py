@@ -14,7 +14,7 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.upkeep.append_compact import plan_append_compaction
-from interbed.storage.upkeep.append_delete import delete_rows
+from interbed.storage.upkeep.changed_rows import delete_rows
 from interbed.storage.upkeep.compact_table import compact_table
 from interbed.storage.write.table_write import TableWrite
 

@@ -1,12 +1,15 @@
-"""A consumer of a log's topic, for whoever reads it: where its partitions begin and end, and what comes from them.
+"""What the log's readers and writers share of Kafka: a consumer, a producer, and the topic's creation and deletion.
 
-Offsets are those of Kafka's protocol, in which the end of a transaction has one, too.
+Offsets are those of Kafka's protocol, in which the end of a transaction has one, too. The topic is created when
+something is first written to the log, and deleted with the table.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.extras import load_extra
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 
 _log = logging.getLogger(__name__)
@@ -144,3 +147,124 @@ class LogConsumer:
             else:
                 raise self._settings.unavailable("The log can't be read on", error)
         return messages
+
+
+_FULL_QUEUE_SECONDS = 0.05
+
+
+def partition_of(bucket: int, partitions: int) -> int:
+    """The partition of a bucket's records."""
+    return bucket % partitions
+
+
+def produce(
+    producer: Any,
+    topic: str,
+    partition: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes]] | None,
+    *,
+    time_millis: int = 0,
+    on_delivery: Callable[[Any, Any], None] | None = None,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Hand a record to librdkafka, waiting for room in its queue as long as it may take to deliver or give up others.
+
+    A time of 0 is now. `check` is called after each wait; what it raises ends the waiting. Raises KafkaException.
+    """
+    while True:
+        try:
+            producer.produce(
+                topic, value, key, partition, on_delivery=on_delivery, timestamp=time_millis, headers=headers
+            )
+        except BufferError:
+            # The queue is full: some of it has to be delivered first.
+            producer.poll(_FULL_QUEUE_SECONDS)
+            if check is not None:
+                check()
+        else:
+            return
+
+
+_log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 10.0
+"""How long the answer to one request is waited for."""
+
+
+def ensure_topic(settings: LogSettings, seconds: float = REQUEST_SECONDS) -> int:
+    """Make the topic unless it is there; how many partitions it has.
+
+    Its messages are kept as long as `log.retention` says. Raises LogUnavailableError, and InvalidOptionError for a
+    topic that keeps only the last message of a key.
+    """
+    kafka = kafka_library()
+    client = _admin_library().AdminClient(dict(kept_settings(settings)), logger=_log)
+    try:
+        found = client.list_topics(settings.topic, timeout=seconds).topics[settings.topic]
+        if found.error is not None and found.error.code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise settings.unavailable("The topic of the log can't be looked at", found.error)
+        if found.error is not None or not found.partitions:
+            return _created(client, settings, seconds)
+        _check_topic(client, settings, seconds)
+    except kafka.KafkaException as error:
+        raise settings.unavailable("The topic of the log can't be made", error) from error
+    return len(found.partitions)
+
+
+def delete_topic(settings: LogSettings, seconds: float = REQUEST_SECONDS) -> None:
+    """Delete the topic, if it is there. Raises LogUnavailableError, MissingExtraError."""
+    kafka = kafka_library()
+    client = _admin_library().AdminClient(dict(kept_settings(settings)), logger=_log)
+    try:
+        _answer(client.delete_topics([settings.topic], request_timeout=seconds)[settings.topic], settings, seconds)
+    except kafka.KafkaException as error:
+        if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise settings.unavailable("The topic of the log was not deleted", error) from error
+
+
+def _created(client: Any, settings: LogSettings, seconds: float) -> int:
+    kafka, admin = kafka_library(), _admin_library()
+    config = {"cleanup.policy": "delete"}
+    if settings.retention_millis is not None:
+        config["retention.ms"] = str(settings.retention_millis)
+    topic = admin.NewTopic(settings.topic, settings.partitions, config=config)
+    try:
+        _answer(client.create_topics([topic], request_timeout=seconds)[settings.topic], settings, seconds)
+    except kafka.KafkaException as error:
+        if error.args[0].code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return len(client.list_topics(settings.topic, timeout=seconds).topics[settings.topic].partitions)
+    return settings.partitions
+
+
+def _check_topic(client: Any, settings: LogSettings, seconds: float) -> None:
+    """Refuse a topic that forgets records, and have this one keep them as long as the table's options say now."""
+    admin = _admin_library()
+    resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, settings.topic)
+    known = _answer(client.describe_configs([resource], request_timeout=seconds)[resource], settings, seconds)
+    policy = known["cleanup.policy"].value
+    if policy != "delete":
+        raise InvalidOptionError(
+            f"The log of a table keeps every record, but {settings.place} has 'cleanup.policy' = '{policy}'. Set it to "
+            "'delete', or give the table another topic by 'kafka.topic'."
+        )
+    wanted = None if settings.retention_millis is None else str(settings.retention_millis)
+    if wanted is None or known["retention.ms"].value == wanted:
+        return
+    entry = admin.ConfigEntry("retention.ms", wanted, incremental_operation=admin.AlterConfigOpType.SET)
+    changed = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, settings.topic, incremental_configs=[entry])
+    _answer(client.incremental_alter_configs([changed], request_timeout=seconds)[changed], settings, seconds)
+
+
+def _answer(future: Any, settings: LogSettings, seconds: float) -> Any:
+    """What a request comes to, which has a timeout of its own; raises KafkaException, LogUnavailableError."""
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        raise settings.unavailable("The topic of the log can't be looked after", "no answer came") from error
+
+
+def _admin_library() -> Any:
+    return load_extra("confluent_kafka.admin", needed_by="The log of a table")
