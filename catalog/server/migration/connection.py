@@ -20,7 +20,7 @@ from interbed.catalog.server.migration.errors import MigrationError, MissingMeth
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.calls.all_calls import all_handlers
+from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 

@@ -29,8 +29,8 @@ from interbed.catalog.server.service.warehouse import child, normalized_location
 from interbed.catalog.server.settings import ServerSettings, listed
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.threads import ThreadDeaths
-from interbed.catalog.server.thrift.calls.all_calls import all_handlers
-from interbed.catalog.server.thrift.calls.lock_clients import LockClients
+from interbed.catalog.server.thrift.calls.locks import LockClients
+from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import CallObserver

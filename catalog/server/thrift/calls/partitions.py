@@ -1,4 +1,4 @@
-"""The calls that change partitions, in all their forms. Those that ask are in handler_partition_reads.py."""
+"""The calls that change partitions, in all their forms. Those that read are in partition_reads.py."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.partitions.reads import TableKey
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.structs import convert
-from interbed.catalog.server.thrift.structs.context import is_purge
 from interbed.catalog.server.thrift.structs.convert import partition_to_thrift, split_catalog
 from interbed.catalog.server.thrift.structs.partitions import (
     event_spec,
@@ -15,6 +14,7 @@ from interbed.catalog.server.thrift.structs.partitions import (
     partitions_of_specs,
     table_key,
 )
+from interbed.catalog.server.thrift.structs.requests import is_purge
 from interbed.thrift_idl.hive_metastore import ttypes
 
 

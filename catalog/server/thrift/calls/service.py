@@ -1,16 +1,26 @@
-"""The calls that concern the service itself: fb303, the session, configuration, and empty answers.
+"""The calls about the service itself (fb303, session, configuration, empty answers), and the list of all handlers.
 
-A handler's methods have the names and the order of arguments of the interface, convert, and call the rules. No
-decisions here.
+A handler's methods have the names and the order of arguments of Hive's interface definition. They convert and call the
+rules, and decide nothing. `all_handlers` joins the handlers of this package.
 """
 
 import time
 from typing import Any
 
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.settings import ConfigValues
 from interbed.catalog.server.session import session_settings
-from interbed.catalog.server.thrift.structs.privileges import NO_PRIVILEGES
+from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler
+from interbed.catalog.server.thrift.calls.events import EventHandler
+from interbed.catalog.server.thrift.calls.functions import FunctionHandler
+from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
+from interbed.catalog.server.thrift.calls.partition_reads import PartitionReadHandler
+from interbed.catalog.server.thrift.calls.partitions import PartitionWriteHandler
+from interbed.catalog.server.thrift.calls.queries import QueryHandler
+from interbed.catalog.server.thrift.calls.statistics import StatisticsHandler
+from interbed.catalog.server.thrift.calls.tables import ConstraintHandler, TableHandler
+from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SERVICE_VERSION = "3.0"
@@ -163,3 +173,25 @@ def _nothing_in(privileges: Any) -> bool:
     if privileges is not None and privileges.privileges:
         raise MetastoreError(NO_PRIVILEGES)
     return True
+
+
+def all_handlers(metastore: Metastore, lock_clients: LockClients | None = None) -> list[object]:
+    """Return the handlers of all methods; each method is defined by one of them.
+
+    Without `lock_clients` a request never waits for a lock.
+    """
+    return [
+        ServiceHandler(metastore.config),
+        EmptyHandler(),
+        CatalogHandler(metastore),
+        DatabaseHandler(metastore),
+        TableHandler(metastore),
+        ConstraintHandler(metastore),
+        PartitionReadHandler(metastore),
+        PartitionWriteHandler(metastore),
+        StatisticsHandler(metastore),
+        QueryHandler(metastore),
+        FunctionHandler(metastore),
+        EventHandler(metastore),
+        LockHandler(metastore, lock_clients if lock_clients is not None else LockClients(metastore.locks)),
+    ]

@@ -17,7 +17,7 @@ from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.session import AnswerLaterError, ClientLink, current_link, may_answer_later
-from interbed.catalog.server.thrift.calls.lock_clients import LockClients
+from interbed.catalog.server.thrift.calls.locks import LockClients
 from tests.support.examples import examples
 
 LEASE_SECONDS, GRACE_SECONDS, WAIT_SECONDS = 300, 5, 2
@@ -283,7 +283,7 @@ def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: Sql
 def test_locks_that_another_process_released_are_forgotten(
     store: SqlStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interbed.catalog.server.thrift.calls.lock_clients._PRUNED_AT_LEAST", 4)
+    monkeypatch.setattr("interbed.catalog.server.thrift.calls.locks._PRUNED_AT_LEAST", 4)
     one, other = Process(store, clock), Process(store, clock)
     link = ClientLink()
     for number in range(12):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from thrift.protocol.TJSONProtocol import TJSONProtocol
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.thrift.structs.object_json import from_names, to_json
+from interbed.catalog.server.thrift.structs.event_messages import from_names, to_json
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.examples import examples
 

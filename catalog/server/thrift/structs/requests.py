@@ -1,7 +1,12 @@
-"""The parts that a request must have: what Hive's interface definition calls required.
+"""What is common to requests: required parts, the environment context, and privileges.
 
-Java's decoder refuses a structure without them. The one used here, in C, leaves None in their place, so that they are
-looked for after it, in the whole request, before anything of it is converted.
+Java's decoder refuses a structure without the fields that Hive's interface definition calls required. The decoder used
+here, in C, leaves None in their place. `parts_of` finds missing ones in the whole request, before anything of it is
+converted. An environment context holds properties beside the arguments, such as `ifPurge`.
+
+Engines send privileges of the owner with each table that they create (Trino always, Hive by
+`hive.security.authorization.createtable.owner.grants`). The owner of a table may do everything, as every client may,
+so these change nothing. Privileges of others are refused, because they are not kept.
 """
 
 import threading
@@ -10,6 +15,8 @@ from typing import Any
 
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TType
+
+from interbed.catalog.server.service.errors import MetastoreError
 
 _UNSET = "Required field "
 
@@ -115,3 +122,33 @@ def _flattened(inner: _Values) -> _Values:
 
 def _of_values(inner: _Values) -> _Values:
     return lambda mapping: inner(mapping.values())
+
+
+_PURGE = "ifPurge"
+
+
+def context_properties(context: Any) -> dict[str, str]:
+    """The properties of an EnvironmentContext structure, none if it is absent."""
+    return dict(getattr(context, "properties", None) or {})
+
+
+def is_purge(context: Any) -> bool:
+    """Whether files are to be deleted rather than moved to the trash (DROP ... PURGE)."""
+    return context_properties(context).get(_PURGE, "").lower() == "true"
+
+
+NO_PRIVILEGES = "privileges are not kept: everybody may do everything, access is limited by who may connect"
+
+
+def check_only_the_owners(table: Any) -> None:
+    """Raise MetastoreError for a Table structure with privileges for others than its owner."""
+    given = table.privileges
+    if given is None:
+        return
+    others = [
+        *(f"the user {name}" for name, held in (given.userPrivileges or {}).items() if held and name != table.owner),
+        *(f"the group {name}" for name, held in (given.groupPrivileges or {}).items() if held),
+        *(f"the role {name}" for name, held in (given.rolePrivileges or {}).items() if held),
+    ]
+    if others:
+        raise MetastoreError(f"{table.dbName}.{table.tableName} comes with privileges of {others[0]}: {NO_PRIVILEGES}")
