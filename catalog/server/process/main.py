@@ -37,9 +37,8 @@ from interbed.catalog.server.thrift.edge.call import CallObserver
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.http import HttpFraming
-from interbed.catalog.server.thrift.edge.listeners import Service
+from interbed.catalog.server.thrift.edge.listeners import Service, server_context
 from interbed.catalog.server.thrift.edge.loop import Loop
-from interbed.catalog.server.thrift.edge.tls import server_context
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"

@@ -1,1 +1,6 @@
-"""Bytes to calls: connections, protocols, the request loop, cached answers."""
+"""From bytes to calls: connections, protocols, the event loop, cached answers.
+
+Start with loop.py, which waits for sockets, and serving.py, which serves the messages of a connection. transport.py
+frames messages, scan.py finds their ends, codec.py decodes calls, dispatch.py runs them. listeners.py, watching.py,
+buffers.py and pool.py are parts of the loop, cache.py its answers. http.py is Thrift over HTTP.
+"""

@@ -22,17 +22,13 @@ from interbed.catalog.server.database.generation import Generations
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits
-from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, Hit, Recall
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import Listeners, Service
-from interbed.catalog.server.thrift.edge.parking import ParkedRequests
-from interbed.catalog.server.thrift.edge.partial_messages import PartialMessages
+from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, Listeners, Service
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.recall import Hit, Recall
-from interbed.catalog.server.thrift.edge.replies import UnsentReplies
 from interbed.catalog.server.thrift.edge.serving import RequestServer, session_of
-from interbed.catalog.server.thrift.edge.tls import HANDSHAKE_SECONDS_MAX
 from interbed.catalog.server.thrift.edge.transport import (
     GOODBYE_SECONDS_MAX,
     ClientConnection,
@@ -41,8 +37,7 @@ from interbed.catalog.server.thrift.edge.transport import (
     send_some,
     shut_down,
 )
-from interbed.catalog.server.thrift.edge.turn_order import in_turn
-from interbed.catalog.server.thrift.edge.watching import Watcher
+from interbed.catalog.server.thrift.edge.watching import ParkedRequests, Watcher, in_turn
 
 logger = logging.getLogger(__name__)
 

@@ -1,14 +1,193 @@
-"""Threads that serve requests: started when there is more to do than threads, gone when there is long nothing to do."""
+"""The threads that serve requests, and the fair queue of the jobs that wait for a thread.
 
+Threads start when there are more jobs than threads, and end after a long time without a job.
+
+Addresses take turns, and so do the connections of an address: the next job is that of the client that was served for
+the shortest time since it began to compete (start-time fair queueing). Jobs of clients with large messages or replies
+are heavy, those of connections that were never served are new, all others light. Only some heavy and some new jobs run
+at once, so that they leave the interpreter to the light ones. A job that has run for a while waits for something and
+does not count. Of many new jobs the newest and the oldest take turns, so that a crowd that came at once does not keep
+the next client waiting until all of it is served.
+"""
+
+import heapq
+import itertools
 import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import IntEnum
+from weakref import WeakValueDictionary
 
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.fair_queue import ClientShare, FairQueue
+
+Job = Callable[[], None]
+
+
+class JobKind(IntEnum):
+    """What is known of a job before it runs."""
+
+    LIGHT = 0
+    NEW = 1
+    HEAVY = 2
+
+
+RUNNING_MAX = {JobKind.NEW: 8, JobKind.HEAVY: 4}
+"""Jobs of a kind that run at once."""
+
+CROWD = 16
+"""So many new clients are a crowd."""
+
+BUSY_SECONDS = 0.5
+"""A job that runs for longer waits for something, and does not keep others of its kind from running."""
+
+
+class AddressShare:
+    """What the connections of an address have had together, and their jobs that wait."""
+
+    __slots__ = ("__weakref__", "heavy", "light", "new", "served", "virtual")
+
+    def __init__(self) -> None:
+        self.served = 0.0
+        self.virtual = 0.0
+        self.light: list[QueuedJob] = []
+        self.new: deque[QueuedJob] = deque()
+        self.heavy: list[QueuedJob] = []
+
+    def head(self, kind: JobKind) -> "QueuedJob | None":
+        """The first job of a kind."""
+        queue = self.light if kind is JobKind.LIGHT else self.new if kind is JobKind.NEW else self.heavy
+        return queue[0] if queue else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is any."""
+        return bool(self.light or self.new or self.heavy)
+
+
+class ClientShare:
+    """What one connection has had. It has one job at a time."""
+
+    __slots__ = ("address", "served")
+
+    def __init__(self, address: AddressShare) -> None:
+        self.address = address
+        self.served = 0.0
+
+
+class QueuedJob:
+    """A job, with whose it is."""
+
+    __slots__ = ("address", "began_at", "client", "kind", "number", "run", "start")
+
+    def __init__(
+        self, run: Job, client: ClientShare | None, address: AddressShare, start: float, number: int, kind: JobKind
+    ) -> None:
+        self.run = run
+        self.client = client
+        self.address = address
+        self.start = start
+        self.number = number
+        self.kind = kind
+        self.began_at = 0.0
+
+    def __lt__(self, other: "QueuedJob") -> bool:
+        return (self.start, self.number) < (other.start, other.number)
+
+
+class FairQueue:
+    """The jobs. Not safe for many threads: the caller has a lock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._running: dict[JobKind, set[QueuedJob]] = {kind: set() for kind in RUNNING_MAX}
+        self._virtual = 0.0
+        self._numbers = itertools.count()
+        self._newest_is_next = True
+        self._addresses: WeakValueDictionary[str, AddressShare] = WeakValueDictionary()
+        self._own = AddressShare()
+        self._active: set[AddressShare] = set()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def client(self, host: str) -> ClientShare:
+        """The share of a new connection from an address."""
+        address = self._addresses.get(host)
+        if address is None:
+            address = self._addresses[host] = AddressShare()
+        return ClientShare(address)
+
+    def put(self, run: Job, client: ClientShare | None, *, is_heavy: bool) -> None:
+        """Queue a job of a client; jobs of no client, which are the server's own, share an address."""
+        address = self._own if client is None else client.address
+        if address not in self._active:
+            # What it has not used while it was idle is no credit.
+            address.served = max(address.served, self._virtual)
+            self._active.add(address)
+        start = address.virtual if client is None else max(address.virtual, client.served)
+        is_new = client is not None and client.served == 0.0
+        kind = JobKind.HEAVY if is_heavy else JobKind.NEW if is_new else JobKind.LIGHT
+        job = QueuedJob(run, client, address, start, next(self._numbers), kind)
+        if kind is JobKind.NEW:
+            address.new.append(job)
+        else:
+            heapq.heappush(address.heavy if is_heavy else address.light, job)
+        self._size += 1
+
+    def take(self) -> QueuedJob | None:
+        """The next job; None if there is none that may run now."""
+        kinds = [kind for kind in JobKind if self._may_run(kind)]
+        eligible = (each for each in self._active if any(each.head(kind) is not None for kind in kinds))
+        address = min(eligible, key=lambda each: each.served, default=None)
+        if address is None:
+            return None
+        first = min(head for kind in kinds if (head := address.head(kind)) is not None)
+        job = self._taken(address, first.kind)
+        self._size -= 1
+        self._virtual = address.served
+        if not address.is_waiting:
+            self._active.discard(address)
+        job.began_at = self._clock()
+        if job.kind in self._running:
+            self._running[job.kind].add(job)
+        return job
+
+    def ended(self, job: QueuedJob) -> bool:
+        """Count what a job took; whether another of its kind may run now that could not before."""
+        seconds = self._clock() - job.began_at
+        job.address.served += seconds
+        if job.client is not None:
+            # Never 0 again, which stands for a client that was never served.
+            job.client.served = job.start + seconds + 1e-9
+        if job.kind not in self._running:
+            return False
+        self._running[job.kind].discard(job)
+        return any(each.head(job.kind) is not None for each in self._active)
+
+    def _taken(self, address: AddressShare, kind: JobKind) -> QueuedJob:
+        if kind is JobKind.NEW:
+            if len(address.new) >= CROWD:
+                self._newest_is_next = not self._newest_is_next
+                if self._newest_is_next:
+                    return address.new.pop()
+            job = address.new.popleft()
+        else:
+            job = heapq.heappop(address.heavy if kind is JobKind.HEAVY else address.light)
+        address.virtual = job.start
+        return job
+
+    def _may_run(self, kind: JobKind) -> bool:
+        running = self._running.get(kind)
+        if running is None or len(running) < RUNNING_MAX[kind]:
+            return True
+        since = self._clock() - BUSY_SECONDS
+        return sum(job.began_at > since for job in running) < RUNNING_MAX[kind]
+
 
 logger = logging.getLogger(__name__)
 

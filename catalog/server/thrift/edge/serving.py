@@ -15,13 +15,13 @@ from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
+from interbed.catalog.server.thrift.edge.buffers import PartialMessages
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import IncompleteMessageError, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.partial_messages import PartialMessages
+from interbed.catalog.server.thrift.edge.listeners import client_subject, handshake_step
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.tls import client_subject, step
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class RequestServer:
     def shake_hands(self, connection: ClientConnection) -> None:
         """One step of a TLS handshake; a job of the pool."""
         try:
-            is_done = step(connection.link)
+            is_done = handshake_step(connection.link)
             if is_done:
                 connection.session = replace(connection.session, certificate=client_subject(connection.link))
         except (OSError, ValueError) as error:

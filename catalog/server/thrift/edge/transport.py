@@ -19,7 +19,7 @@ from thrift.Thrift import TException
 from interbed.catalog.server.thrift.edge.budgets import MESSAGE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import Codec, IncompleteMessageError
-from interbed.catalog.server.thrift.edge.fair_queue import ClientShare
+from interbed.catalog.server.thrift.edge.pool import ClientShare
 from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
 
 READ_BYTES = 64 * 1024

@@ -1,14 +1,24 @@
-"""Which connections the loop waits for, and which are lent to a thread.
+"""The connections that a loop waits for, lends to a thread, or parks, and the order in which it serves ready sockets.
 
 A connection that is lent stays registered with the selector, because most clients wait for their reply: the thread
-gives it back without waking the loop. If the client sends more, or goes away, the loop is woken for nothing; it takes
+gives it back without waking the loop. If the client sends more, or disconnects, the loop is woken in vain; it takes
 the connection out of the selector, and the thread has to return it through the loop.
+
+A call parks its request by AnswerLaterError: the request is served again later, and occupies no thread until then.
+Meanwhile the loop watches the connection for its end only, so that a client that disconnects is noticed at once. What
+it sends before it has its answer stays in the socket's buffer.
+
+Of many ready sockets those are served first for which the loop has done least.
 """
 
 import selectors
 import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
+from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.transport import ClientConnection
 
 
@@ -60,3 +70,85 @@ class Watcher:
         if connection.is_registered:
             self._selector.unregister(connection.link)
             connection.is_registered = False
+
+
+class ParkedRequests:
+    """The parked requests of an event loop.
+
+    `call_soon` runs a function on the loop's thread. `close` is called with a connection that has ended and is not
+    registered any more.
+    """
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        call_soon: Callable[[Callable[[], None]], None],
+        close: Callable[[ClientConnection], None],
+    ) -> None:
+        self._watcher = watcher
+        self._call_soon = call_soon
+        self._close = close
+
+    def park(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
+        """Watch the connection until the request is due, then run `serve` on the loop's thread. Thread-safe."""
+        self._call_soon(partial(self._begin, connection, later, serve))
+
+    def _begin(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
+        connection.busy = False
+        self._watcher.watch(connection, data=partial(self._readable, connection))
+        later.start(lambda: self._call_soon(partial(self._resume, connection, serve)))
+
+    def _resume(self, connection: ClientConnection, serve: Callable[[], None]) -> None:
+        if connection.session.link.is_closed:
+            return
+        self._watcher.unwatch(connection)
+        connection.busy = True
+        serve()
+
+    def _readable(self, connection: ClientConnection) -> None:
+        if not connection.watched:
+            # It was dropped, or its request is served again, in this turn.
+            return
+        try:
+            # Not the method of TLS sockets, which can't peek.
+            has_ended = not socket.socket.recv(connection.link, 1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except OSError:
+            has_ended = True
+        self._watcher.unwatch(connection)
+        if has_ended:
+            self._close(connection)
+
+
+CROWD = 16
+"""The number of ready sockets from which on they are ordered, and served for a limited time."""
+
+TURN_SECONDS_MAX = 0.01
+"""How long a crowd is served before the loop looks again for ready sockets."""
+
+
+def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> "Iterator[ClientConnection | Callable[[], None]]":
+    """Yield the data of the ready sockets, each when it is to be served. Some of a crowd are left for the next turn."""
+    if len(events) <= CROWD:
+        for key, _ in events:
+            yield key.data
+        return
+    started = before = time.monotonic()
+    window = int(started)
+    for data in sorted((key.data for key, _ in events), key=lambda data: _had(data, window)):
+        yield data
+        now = time.monotonic()
+        if type(data) is ClientConnection:
+            data.loop_seconds = now - before + (data.loop_seconds if data.loop_window == window else 0.0)
+            data.loop_window = window
+        if now - started > TURN_SECONDS_MAX:
+            return
+        before = now
+
+
+def _had(data: object, window: int) -> float:
+    """What the loop did for a connection in this second; everything else comes first."""
+    if type(data) is not ClientConnection:
+        return -1.0
+    return data.loop_seconds if data.loop_window == window else 0.0

@@ -22,13 +22,12 @@ from interbed.catalog.server.process.workers import Supervisor
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, Recall
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import Service
 from interbed.catalog.server.thrift.edge.loop import Loop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.recall import Recall
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
 
 SECONDS_MAX = 60

@@ -1,7 +1,7 @@
 """Clients take turns: what one has had counts against it, and crowds do not keep the next client waiting."""
 
 from interbed.catalog.server.thrift.edge.budgets import WeightBudget
-from interbed.catalog.server.thrift.edge.fair_queue import (
+from interbed.catalog.server.thrift.edge.pool import (
     BUSY_SECONDS,
     CROWD,
     RUNNING_MAX,

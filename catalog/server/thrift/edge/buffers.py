@@ -1,8 +1,9 @@
-"""Replies that clients have not taken at once: written by the loop when their sockets take more, within a budget.
+"""What a loop buffers for clients, within budgets: messages that came in part, and replies that clients have not read.
 
-A client that takes its reply slowly holds its own connection and nothing else: no thread waits for it, and its next
-request is not read before. One that takes nothing for a while is dropped; when all unsent replies together are over the
-budget, the one that has taken nothing for the longest time is.
+A client that reads its reply slowly occupies its own connection and nothing more: no thread waits for it, and its next
+request is not read before. The loop writes the rest when the socket takes more. A client that reads nothing for a while
+is dropped. When all unsent replies together exceed the budget, the client that has read nothing for the longest time is
+dropped; when all partial messages do, clients with more than an equal part of it are, oldest message first.
 """
 
 import threading
@@ -10,6 +11,60 @@ import time
 from collections.abc import Callable, Collection
 
 from interbed.catalog.server.thrift.edge.transport import NOT_YET, ClientConnection
+
+
+class PartialMessages:
+    """The connections of a loop that have begun a message. Safe for many threads."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._guard = threading.Lock()
+        self._connections: set[ClientConnection] = set()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of them."""
+        return self._bytes
+
+    def count(self, connection: ClientConnection) -> None:
+        """Count what the connection has now."""
+        size = len(connection.incoming.data) + connection.incoming.gathered
+        with self._guard:
+            self._bytes += size - connection.partial_bytes
+            connection.partial_bytes = size
+            if size:
+                self._connections.add(connection)
+            else:
+                self._connections.discard(connection)
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Forget a connection that is closed or whose message is served."""
+        if connection.partial_bytes:
+            with self._guard:
+                self._bytes -= connection.partial_bytes
+                connection.partial_bytes = 0
+                self._connections.discard(connection)
+
+    def too_many(self) -> Collection[ClientConnection]:
+        """The clients to be dropped so that the others are within the budget: of those with more than an equal part of
+        it the ones that began their message first.
+        """
+        if self._bytes <= self.bytes_max:
+            return ()
+        with self._guard:
+            connections = list(self._connections)
+        part = self.bytes_max / len(connections)
+        large = [each for each in connections if each.partial_bytes >= part and each.watched]
+        dropped = []
+        left = self._bytes
+        for connection in sorted(large, key=lambda each: each.deadline or 0.0):
+            if left <= self.bytes_max:
+                break
+            dropped.append(connection)
+            left -= connection.partial_bytes
+        return dropped
+
 
 TURN_BYTES_MAX = 256 * 1024
 """What one client gets in one turn of the loop."""
