@@ -6,9 +6,9 @@ from datetime import date, timedelta
 from sqlalchemy import text
 
 from interbed.catalog.server.database.session import SqlStore
-from interbed.catalog.server.service.filters.partition_values import kind_of_type, search_form
+from interbed.catalog.server.service.filters.tree import kind_of_type, search_form
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import partition_name
 
 KEYS = (("dt", "string"), ("hour", "int"), ("region", "string"))
 HOURS = 24

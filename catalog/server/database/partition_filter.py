@@ -1,4 +1,4 @@
-"""A tree of comparisons of partition keys (metastore/filter_tree.py) as a condition in SQL.
+"""A tree of comparisons of partition keys (service/filters/tree.py) as a condition in SQL.
 
 The condition is text with bound parameters. Long lists are one parameter each, and disjunctions and conjunctions are
 written as balanced trees: databases limit both parameters and depth.

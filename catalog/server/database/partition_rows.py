@@ -6,9 +6,9 @@ from typing import Any, overload
 
 from interbed.catalog.server.database.models.partitions import KEY_COLUMNS
 from interbed.catalog.server.service.directories.locations import indexed_place
-from interbed.catalog.server.service.filters.partition_values import kind_of_type, search_form
+from interbed.catalog.server.service.filters.tree import kind_of_type, search_form
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.server.service.partition_names import parsed_name
+from interbed.catalog.server.service.names import parsed_name
 from interbed.catalog.server.service.warehouse import child
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode

@@ -11,7 +11,7 @@ from interbed.catalog.server.migration.connection import ObjectGoneError, Source
 from interbed.catalog.server.migration.errors import MissingMethodError, RefusedError
 from interbed.catalog.server.migration.record import CONSTRAINTS, constraints_by_name
 from interbed.catalog.server.service.model import DEFAULT_CATALOG, MetastoreColumn
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import partition_name
 from interbed.thrift_idl.hive_metastore import ttypes
 
 TABLES_AT_ONCE = 100

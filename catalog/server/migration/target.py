@@ -28,8 +28,7 @@ from interbed.catalog.server.service.directories.locations import LocationRules
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.names import normalized
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import normalized, partition_name
 from interbed.catalog.server.service.store import Stored, Transaction
 from interbed.catalog.server.service.tables.rules import same_keys
 from interbed.catalog.server.thrift.structs import convert

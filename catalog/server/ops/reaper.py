@@ -18,8 +18,7 @@ from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.moves import settle_all
-from interbed.catalog.server.service.queries.runtime_stats import RuntimeStatisticsService
-from interbed.catalog.server.service.queries.scheduled import ScheduledQueryService
+from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.store import Store
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths

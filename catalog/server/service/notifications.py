@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
-from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, shortened
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.store import Store, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
 

@@ -5,16 +5,14 @@ from collections.abc import Callable, Sequence
 
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.constraints import ConstraintService
-from interbed.catalog.server.service.databases import DatabaseService
+from interbed.catalog.server.service.databases import DatabaseService, FunctionService
 from interbed.catalog.server.service.directories.deletions import Deletions
 from interbed.catalog.server.service.directories.guard import DATABASES, WAREHOUSE, DeletionGuard
 from interbed.catalog.server.service.directories.locations import LocationRules, parsed
-from interbed.catalog.server.service.functions import FunctionService
 from interbed.catalog.server.service.locks import COMPONENTS_MAX, LEASE_SECONDS, LockService
 from interbed.catalog.server.service.notifications import NotificationService
 from interbed.catalog.server.service.partitions.changes import PartitionService
-from interbed.catalog.server.service.queries.runtime_stats import RuntimeStatisticsService
-from interbed.catalog.server.service.queries.scheduled import ScheduledQueryService
+from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.settings import ConfigValues
 from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.store import Store

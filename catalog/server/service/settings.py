@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from interbed.catalog.server.service.errors import ConfigValueError, MetastoreError
-from interbed.catalog.server.service.names import shortened
-
-DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
+from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, shortened
 
 _READABLE_PREFIXES = ("hive", "hdfs", "mapred", "metastore")
 

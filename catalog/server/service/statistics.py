@@ -22,8 +22,7 @@ from interbed.catalog.server.service.column_statistics import (
 )
 from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable
-from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, shortened
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import TableKey, canonical_names, values_in_name
 from interbed.catalog.server.service.store import Store, Stored, Transaction
 

@@ -2,7 +2,7 @@
 
 A request is one unit of work: a function of a Transaction, run by `Store.read` or `Store.write`. A write is durable
 when `write` returns. The function may run more than once (a database that is busy, or a serialization failure), so
-that it must have no effect outside the transaction. Methods take and return the values of metastore/model.py; names
+that it must have no effect outside the transaction. Methods take and return the values of model.py; names
 are already in lower case.
 """
 
@@ -25,7 +25,7 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
     TableMeta,
 )
-from interbed.catalog.server.service.schedule.model import Queries, RunStatistics
+from interbed.catalog.server.service.schedule import Queries, RunStatistics
 
 T = TypeVar("T")
 
@@ -379,7 +379,7 @@ class Constraints(Protocol):
 
 
 class Moves(Protocol):
-    """Directory moves that have begun, so that what a crash left half-done can be found (see metastore/moves.py)."""
+    """Directory moves that have begun, so that what a crash left half-done can be found (see moves.py)."""
 
     def announce(self, table_id: int, partition_name: str | None, old: str, new: str) -> int: ...
     def find(self, move_id: int) -> DirectoryMove | None: ...

@@ -42,7 +42,7 @@ class PartitionStorageRow(Base):
 class PartitionRow(Base):
     """A partition; `name` is `key=value/…` with escaped values, which is unique and what listings are ordered by.
 
-    `key_0` … are the search forms of the first values (partition_values.py), `more_keys` is a JSON list of the
+    `key_0` … are the search forms of the first values (service/filters/tree.py), `more_keys` is a JSON list of the
     others'. `location` is absent for the directory of this name below the set's, begins with `./` if it is another
     one below the set's, and is a location of its own otherwise; only then there is a `place`, by which it is compared
     with others. `value_list` is a JSON list of the values if the name does not contain them.

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, insert, select
 
 from interbed.catalog.server.database.models import RuntimeStatisticsRow
-from interbed.catalog.server.service.schedule.model import RuntimeStatistics
+from interbed.catalog.server.service.schedule import RuntimeStatistics
 
 
 class SqlRunStatistics:

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from interbed.catalog.server.database.insert import insert_unless_taken
 from interbed.catalog.server.database.models import ScheduledExecutionRow, ScheduledQueryRow
-from interbed.catalog.server.service.schedule.model import QueryState, ScheduledExecution, ScheduledQuery
+from interbed.catalog.server.service.schedule import QueryState, ScheduledExecution, ScheduledQuery
 
 
 class SqlQueries:

@@ -12,8 +12,10 @@ from interbed.catalog.server.service.directories.guard import (
     DeletionGuard,
     Directory,
     DirectoryKeptError,
+    empty_tree,
+    remove_empty,
+    remove_tree,
 )
-from interbed.catalog.server.service.directories.local import empty_tree, remove_empty, remove_tree
 from interbed.catalog.server.service.directories.locations import is_below, stored_place
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.store import Store, Transaction

@@ -1,9 +1,9 @@
-"""Locations of clients: validation, and the normal form by which they are compared.
+"""Locations of clients: validation, the normal form by which they are compared, and paths without symbolic links.
 
 A location is an absolute local path, `file:/path`, or a URI with a path (`hdfs://host/path`, `s3a://bucket/path`).
 Nothing in it is percent-decoded. What is stored is the client's text with an absolute form: Hive's clients compare it.
-What is compared is its `place`: scheme and host in lower case, one scheme for the names of one store, no default port,
-no doubled slashes.
+What is compared is its `place`: scheme and host in lower case, one scheme for the names of one object store, no default
+port, no doubled slashes. The kernel resolves links in one step where it can.
 """
 
 import os
@@ -13,9 +13,57 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from interbed.catalog.server.service.directories.real_path import real_path
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.fileio.resolve import one_scheme
+
+_PATH_ONLY = getattr(os, "O_PATH", None)
+_DESCRIPTORS = "/proc/self/fd"
+
+
+def real_path(path: str) -> str:
+    """Return an absolute path with its symbolic links followed, as `os.path.realpath` does, which looks at each
+    directory on the way. OSError, ValueError.
+    """
+    return _by_kernel(path) or os.path.realpath(path)
+
+
+def _by_kernel(path: str) -> str | None:
+    """Return the kernel's name of a path whose last part may not exist yet; None if the kernel does not say."""
+    above, _, name = path.rpartition("/")
+    if _PATH_ONLY is None or not above or name in ("", ".", ".."):
+        return None
+    try:
+        parent = os.open(above, _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _name_in(parent, name)
+    except OSError:
+        return None
+    finally:
+        os.close(parent)
+
+
+def _name_in(parent: int, name: str) -> str | None:
+    try:
+        os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        found = _name_of(parent)
+        return None if found is None else f"{found.rstrip('/')}/{name}"
+    assert _PATH_ONLY is not None
+    child = os.open(name, _PATH_ONLY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        return _name_of(child)
+    finally:
+        os.close(child)
+
+
+def _name_of(descriptor: int) -> str | None:
+    # Without /proc this is an OSError.
+    found = os.readlink(f"{_DESCRIPTORS}/{descriptor}")
+    # What is deleted, or outside of the root of the process, has a name that is no path.
+    return found if found.startswith("/") and not found.endswith(" (deleted)") else None
+
 
 LENGTH_MAX = 4000
 """Characters of a location, as Hive's own database has room for."""

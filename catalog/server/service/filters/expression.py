@@ -1,18 +1,23 @@
-"""The filter language of partitions: `dt = "2024-01-01" and (n > 3 or (n) in (1, 2))`.
+"""The filter language of partitions, `dt = "2024-01-01" and (n > 3 or (n) in (1, 2))`, and expressions that contain it.
 
 Keys are compared with literals (or literals with keys); operators are =, !=, <>, <, <=, >, >=, LIKE, BETWEEN, IN (of
 several keys, too: `(struct(a, b)) in (const struct(1, "x"))`) and their negations, joined by AND, OR, NOT and
 parentheses.
 Literals are numbers, quoted text, and dates and timestamps, bare, quoted, or after DATE or TIMESTAMP. In text a
-backslash stands for itself, but before the quote that encloses the text; clients do not escape. LIKE knows `%`, `_`
+backslash represents itself, but before the quote that encloses the text; clients do not escape. LIKE knows `%`, `_`
 and, as older clients write it, `.*`; a backslash takes the meaning from `%` and `_`. An empty filter selects all.
 
-The result is a tree of filter_tree.py; the grammar is in filter_grammar.py.
+The result is a tree of tree.py; the grammar is in grammar.py.
+
+Some calls give an expression in bytes. MSCK sends a filter as UTF-8 text, in which values are escaped as in partitions'
+names. Hive's own queries send their expression as Kryo writes it: kryo_expression.py reads the simple ones of Hive 4.
+What others select is unknown.
 """
 
 from collections.abc import Sequence
 
 from interbed.catalog.server.service.errors import BadFilterError
+from interbed.catalog.server.service.filters.kryo_expression import filter_of_expression
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter, comparisons_in, patterns_in
 from interbed.catalog.server.service.model import MetastoreColumn
 
@@ -53,3 +58,31 @@ def parse_filter(
     if patterns > PATTERNS_MAX:
         raise BadFilterError(f"Error parsing partition filter; it has {patterns} LIKEs: {PATTERNS_MAX} are allowed")
     return tree
+
+
+OPAQUE = (
+    "The partitions are given by a serialized Java expression that only Hive can read: nothing was dropped. Name the "
+    "partitions instead (drop_partition, or drop_partitions_req with names), or send the expression as the text of a "
+    "filter, as Hive's MsckPartitionExpressionProxy reads it."
+)
+
+
+def parse_expression(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter | None:
+    """What an expression selects; None if it is neither text nor a condition of Hive 4 that can be read."""
+    try:
+        condition = filter_of_expression(expression or b"")
+        if condition is not None:
+            return parse_filter(condition, keys)
+        text = (expression or b"").decode()
+        readable = text.strip() and all(char.isprintable() or char.isspace() for char in text)
+        return parse_filter(text, keys, escaped_literals=True) if readable else None
+    except (UnicodeDecodeError, BadFilterError):
+        return None
+
+
+def required_filter(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter:
+    """The same where something is dropped by it. BadFilterError if it cannot be read."""
+    where = parse_expression(expression, keys)
+    if where is None:
+        raise BadFilterError(OPAQUE)
+    return where

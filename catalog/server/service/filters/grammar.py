@@ -1,4 +1,4 @@
-"""The grammar of filter_expr.py, and what makes a tree of a parsed filter.
+"""The grammar of the filter language (expression.py), and the transformation of a parsed filter to a tree.
 
 Imported when the first filter comes: the parser library takes a tenth of the time that a server needs to start.
 """
@@ -12,29 +12,25 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
 from interbed.catalog.server.service.errors import BadFilterError, MetastoreError
-from interbed.catalog.server.service.filters.partition_values import (
-    NO_VALUE,
-    KeyKind,
-    date_form,
-    integral_form,
-    kind_of_type,
-    timestamp_form,
-)
 from interbed.catalog.server.service.filters.tree import (
+    NO_VALUE,
     Absent,
     AllOf,
     Compared,
+    KeyKind,
     LikePattern,
     PartitionFilter,
     all_of,
     any_of,
+    date_form,
+    integral_form,
+    kind_of_type,
     like_pattern,
     opposite,
+    timestamp_form,
 )
 from interbed.catalog.server.service.model import MetastoreColumn
-from interbed.catalog.server.service.names import check_pattern_length, shortened
-from interbed.catalog.server.service.partition_names import unescaped
-from interbed.catalog.server.service.settings import DEFAULT_PARTITION_NAME
+from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, check_pattern_length, shortened, unescaped
 
 _GRAMMAR = r"""
     ?start: disjunction

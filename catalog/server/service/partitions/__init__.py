@@ -1,1 +1,4 @@
-"""Partitions: what may be added, altered, dropped, exchanged, truncated, and what can be asked for."""
+"""Partitions: reading them (reads.py), then dropping, truncating (drops.py) and exchanging them (exchange.py).
+
+changes.py adds and alters partitions and joins the others in one service.
+"""

@@ -1,6 +1,6 @@
 """Partitions: add, alter, rename, exchange, mark. Reads are in reads.py, what removes partitions in drops.py.
 
-A partition is known by its name within its table (partition_names.py).
+A partition is known by its name within its table (names.py).
 """
 
 import dataclasses
@@ -29,8 +29,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.moves import Mover, carry_out
-from interbed.catalog.server.service.names import shortened
-from interbed.catalog.server.service.partition_names import NAME_BYTES_MAX, partition_name
+from interbed.catalog.server.service.names import NAME_BYTES_MAX, partition_name, shortened
 from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
 from interbed.catalog.server.service.partitions.exchange import exchange_partitions
 from interbed.catalog.server.service.partitions.reads import (

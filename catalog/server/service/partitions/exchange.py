@@ -13,8 +13,7 @@ from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectE
 from interbed.catalog.server.service.filters.tree import filter_of_values
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable
 from interbed.catalog.server.service.moves import Mover
-from interbed.catalog.server.service.names import shortened
-from interbed.catalog.server.service.partition_names import escaped, partition_name
+from interbed.catalog.server.service.names import escaped, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import Found, TableKey, find_table
 from interbed.catalog.server.service.store import Stored, Transaction
 from interbed.catalog.server.service.warehouse import child

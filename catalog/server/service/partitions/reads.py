@@ -8,16 +8,17 @@ partitions that a request asks for as a whole (`metastore.limit.partition.reques
 from collections.abc import Sequence
 
 from interbed.catalog.server.service.errors import InvalidPartitionError, MetastoreError, NoSuchObjectError
-from interbed.catalog.server.service.filters.expression import parse_filter
-from interbed.catalog.server.service.filters.partition_expression import parse_expression
+from interbed.catalog.server.service.filters.expression import parse_expression, parse_filter
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter, filter_of_values
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable
-from interbed.catalog.server.service.names import check_number, normalized, shortened
-from interbed.catalog.server.service.partition_names import (
+from interbed.catalog.server.service.names import (
     NAME_CHARACTERS_MAX,
-    check_length,
+    check_number,
+    check_partition_name_length,
+    normalized,
     parsed_name,
     partition_name,
+    shortened,
     values_of_name,
 )
 from interbed.catalog.server.service.store import Store, Stored, Transaction
@@ -250,7 +251,7 @@ def values_in_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...
     """The values of a name. MetastoreError if it is empty, NoSuchObjectError if it lacks a key."""
     if not name:
         raise MetastoreError("Partition name is invalid. ")
-    check_length(name)
+    check_partition_name_length(name)
     return values_of_name(keys, name)
 
 

@@ -1,1 +1,1 @@
-"""Tables and views: create, read, alter, drop, and the rules that they keep."""
+"""Tables and views: create, read, drop (tables.py), alter (alter.py), and the rules that they keep (rules.py)."""

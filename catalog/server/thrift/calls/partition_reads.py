@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
-from interbed.catalog.server.service.partition_names import check_length, parsed_name, partition_name
+from interbed.catalog.server.service.names import check_partition_name_length, parsed_name, partition_name
 from interbed.catalog.server.service.partitions.reads import Found, TableKey
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.structs.convert import partition_to_thrift
@@ -225,7 +225,7 @@ class PartitionReadHandler:
 
 
 def _parsed(name: str | None) -> list[tuple[str, str]]:
-    check_length(name or "")
+    check_partition_name_length(name or "")
     return parsed_name(name or "")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.catalog.server.service.errors import InvalidArgumentError, InvalidOperationError, MetastoreError
-from interbed.catalog.server.service.schedule.model import QueryState, RuntimeStatistics, ScheduledQuery
+from interbed.catalog.server.service.schedule import QueryState, RuntimeStatistics, ScheduledQuery
 from interbed.catalog.server.service.service import Metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import partition_name
 from interbed.catalog.server.service.service import Metastore
 from tests.support.examples import examples
 from tests.support.servers.metastore import BACKENDS, new_database

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.documents import table_from
 from interbed.catalog.server.database.session import SqlStore
-from interbed.catalog.server.service.partition_names import partition_name
+from interbed.catalog.server.service.names import partition_name
 from interbed.catalog.server.service.service import Metastore
 
 ROOT = "file:/warehouse/t"

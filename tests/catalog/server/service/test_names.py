@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.server.service.model import MetastoreColumn
-from interbed.catalog.server.service.names import is_valid_name, is_valid_table_name, matching, pattern_matcher
-from interbed.catalog.server.service.partition_names import (
+from interbed.catalog.server.service.names import (
     escaped,
+    is_valid_name,
+    is_valid_table_name,
+    matching,
     parsed_name,
     partition_name,
+    pattern_matcher,
     unescaped,
     values_of_name,
 )

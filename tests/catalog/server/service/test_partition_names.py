@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.service.errors import InvalidPartitionError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreColumn
-from interbed.catalog.server.service.partition_names import (
+from interbed.catalog.server.service.names import (
     escaped,
     parsed_name,
     partition_name,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.server.service.filters.partition_values import (
+from interbed.catalog.server.service.filters.tree import (
     NO_VALUE,
     KeyKind,
     date_form,

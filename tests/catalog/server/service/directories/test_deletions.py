@@ -12,8 +12,13 @@ import pytest
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.service.directories import guard as guards
-from interbed.catalog.server.service.directories.guard import DirectoryKeptError
-from interbed.catalog.server.service.directories.local import empty_tree, identity_of, mount_points_in, remove_tree
+from interbed.catalog.server.service.directories.guard import (
+    DirectoryKeptError,
+    empty_tree,
+    identity_of,
+    mount_points_in,
+    remove_tree,
+)
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.model import (
     MetastoreColumn,

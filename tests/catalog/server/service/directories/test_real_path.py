@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.service.directories import real_path as module
-from interbed.catalog.server.service.directories.real_path import real_path
+from interbed.catalog.server.service.directories import locations as module
+from interbed.catalog.server.service.directories.locations import real_path
 from tests.support.tally import Tally
 
 NAMES = ("dir", "file", "missing", "link", "dangling", "loop", "to_root", "up", "a (deleted)", "é ü")

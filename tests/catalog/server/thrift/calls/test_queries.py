@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.database.session import SqlStore
-from interbed.catalog.server.service.queries.runtime_stats import AGE_SECONDS_MAX, RuntimeStatisticsService
-from interbed.catalog.server.service.queries.scheduled import (
+from interbed.catalog.server.service.queries import (
+    AGE_SECONDS_MAX,
     EXECUTION_AGE_SECONDS_MAX,
     TIMEOUT_SECONDS,
+    RuntimeStatisticsService,
     ScheduledQueryService,
 )
 from interbed.thrift_idl.hive_metastore import ttypes

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from interbed.catalog.server.service.schedule.cron import ScheduleError, parse_schedule
+from interbed.catalog.server.service.schedule import ScheduleError, parse_schedule
 
 START = "2024-02-28 12:34:56"
 
