@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.orm import DeclarativeBase
 
-from interbed.catalog.server.database.insert import insert_or_replace
 from interbed.catalog.server.database.models import (
     OptimizerGroupRow,
     OptimizerLeaseRow,
@@ -16,6 +15,7 @@ from interbed.catalog.server.database.models import (
     OptimizerTaskRow,
     OptimizerWorkerRow,
 )
+from interbed.catalog.server.database.statement import insert_or_replace
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.request import TableRequest

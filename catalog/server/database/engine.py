@@ -2,8 +2,9 @@
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk before it is acknowledged, and readers never
 wait for the writer. Writers take the write lock at their beginning (`BEGIN IMMEDIATE`): a transaction that read first
-and then failed to upgrade would have to start anew. How threads share the file is in connections/units.py. PostgreSQL
-runs READ COMMITTED with explicit row locks, named at the calls that take them.
+and then failed to upgrade would have to be retried. How threads share the file is in sqlite.py. PostgreSQL runs READ
+COMMITTED with explicit row locks, named at the calls that take them. All connections to PostgreSQL are made from the
+database's url, by the rules of its driver.
 """
 
 import logging
@@ -13,19 +14,37 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from interbed.catalog.server.database.connections.database_file import DatabaseFile
-from interbed.catalog.server.database.connections.postgres import postgres_defaults
-from interbed.catalog.server.database.connections.units import FILE, MANAGED, LateError, Readers, Writer
+from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, LateError, Readers, Writer
 from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.shown_text import without_credentials
+
+CONNECT_SECONDS_MAX = 10
+
+
+def postgres_conninfo(url: URL, application: str) -> str:
+    """What libpq is told to connect, read from the url as the engine of the other connections reads it: what stands
+    after the `?` wins, and hosts may be several. psycopg.ProgrammingError for an option that libpq does not know.
+    """
+    # Only servers on PostgreSQL need its driver.
+    from psycopg.conninfo import make_conninfo
+
+    _, options = url.get_dialect()().create_connect_args(url)
+    return make_conninfo("", **postgres_defaults(url, application), **options)
+
+
+def postgres_defaults(url: URL, application: str) -> dict[str, Any]:
+    """What connections are told unless the url says it."""
+    defaults: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS_MAX, "application_name": application}
+    return {name: value for name, value in defaults.items() if name not in url.query}
+
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import URL
 
-from interbed.catalog.server.database.connections.postgres import postgres_conninfo
+from interbed.catalog.server.database.engine import postgres_conninfo
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from sqlalchemy import Connection, delete, insert, select
 
-from interbed.catalog.server.database.insert import insert_unless_taken
 from interbed.catalog.server.database.models import MoveRow, PropertyRow
+from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.store import DirectoryMove
 
 

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text, upda
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.server.database.documents import partition_document, partition_from, table_from
-from interbed.catalog.server.database.insert import insert_unless_taken
 from interbed.catalog.server.database.models import (
     PartitionMarkRow,
     PartitionRow,
@@ -22,10 +21,10 @@ from interbed.catalog.server.database.models import (
     PartitionStorageRow,
     TableRow,
 )
-from interbed.catalog.server.database.models.partitions import KEY_COLUMNS
-from interbed.catalog.server.database.partition_filter import FilterSql
+from interbed.catalog.server.database.models.metastore import KEY_COLUMNS
 from interbed.catalog.server.database.partition_rows import (
     STORED_COLUMNS,
+    FilterSql,
     PartitionSequence,
     StoredFields,
     is_elsewhere,
@@ -37,6 +36,7 @@ from interbed.catalog.server.database.partition_rows import (
     row_of,
     with_location,
 )
+from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor

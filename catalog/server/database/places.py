@@ -10,9 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, text
 
-from interbed.catalog.server.database.insert import insert_or_replace
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow
-from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.database.statement import Statement, insert_or_replace
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX, place_key
 from interbed.catalog.server.service.store import DatabasePlaces
 

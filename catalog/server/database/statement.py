@@ -1,17 +1,22 @@
-"""Statements of hot paths: built once, and on SQLite run by the driver itself.
+"""Statements that are built once: on SQLite run by the driver itself, and inserts that do nothing if a name is taken.
 
 SQLAlchemy's way to a cursor takes several times as long as SQLite takes for a row by its key, and there is nothing in
 these statements (text, whole numbers, bytes) that it would have to convert. On PostgreSQL the round trip outweighs
 both, and SQLAlchemy also notices there when a connection is lost.
+
+An insert of a taken name is no error: an error would end PostgreSQL's transaction, and a query before the insert would
+leave a gap for another server.
 """
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.sql import Executable
 
 _SQLITE = sqlite.dialect(paramstyle="named")
@@ -65,3 +70,43 @@ class Statement:
         except sqlite3.Error as error:
             # As it would come through SQLAlchemy: the store knows by it what may be tried again.
             raise DBAPIError.instance(self._text, None, error, sqlite3.Error) from error
+
+
+def insert_unless_taken(connection: Connection, model: type[DeclarativeBase], *returning: Any) -> Any:
+    """An insert into the model's table that does nothing if a unique key is taken; it returns the given columns of
+    stored rows.
+    """
+    return _statement(connection.dialect.name, model, returning)
+
+
+def insert_statement(model: type[DeclarativeBase], values: Mapping[str, Any], *returning: Any) -> Statement:
+    """The same with the columns that it fills, to be run often."""
+    return Statement(
+        _statement("postgresql", model, returning).values(values),
+        for_sqlite=_statement("sqlite", model, returning).values(values),
+    )
+
+
+@lru_cache(maxsize=100)
+def _statement(dialect_name: str, model: type[DeclarativeBase], returning: tuple[Any, ...]) -> Any:
+    # Statements are built once: composing one takes as long as running it.
+    dialect = postgresql if dialect_name == "postgresql" else sqlite
+    return dialect.insert(model).on_conflict_do_nothing().returning(*returning)
+
+
+def insert_or_replace(connection: Connection, model: type[DeclarativeBase]) -> Any:
+    """An insert of whole rows into the model's table that replaces those with the same primary key.
+
+    It returns the keys: so SQLAlchemy stores a list of rows by statements of many rows, and not each by its own. A list
+    must have no key twice.
+    """
+    return _replacement(connection.dialect.name, model)
+
+
+@lru_cache(maxsize=100)
+def _replacement(dialect_name: str, model: type[DeclarativeBase]) -> Any:
+    insert: Any = (postgresql if dialect_name == "postgresql" else sqlite).insert(model)
+    columns = list(model.__table__.columns)
+    keys = [column for column in columns if column.primary_key]
+    values = {column.name: insert.excluded[column.name] for column in columns if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=keys, set_=values).returning(*keys)

@@ -103,8 +103,8 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
 
 def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     # A command that only prints its help imports none of this.
-    from interbed.catalog.server.database.connections.database_file import readable_by_others
     from interbed.catalog.server.database.engine import parse_database_url
+    from interbed.catalog.server.database.sqlite import readable_by_others
     from interbed.catalog.server.ops.logs import configure_logging
     from interbed.catalog.server.process.deadline import end_at_last
     from interbed.catalog.server.process.descriptors import allow_connections

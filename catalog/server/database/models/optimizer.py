@@ -7,7 +7,7 @@ Documents are JSON, written by interbed.optimizer.journal.rows. Times are millis
 from sqlalchemy import BigInteger, Double, Index, Integer, LargeBinary, SmallInteger, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from interbed.catalog.server.database.models.base import Base, RowId
+from interbed.catalog.server.database.models.metastore import Base, RowId
 
 # Names are ordered by code points, whatever the collation of the database. An index of PostgreSQL has room for so many
 # characters, whichever they are.

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.event_documents import packed_body, unpacked_body
+from interbed.catalog.server.database.events import packed_body, unpacked_body
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.model import (

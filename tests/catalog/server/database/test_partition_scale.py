@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.partition_filter import FilterSql
+from interbed.catalog.server.database.partition_rows import FilterSql
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.filters.expression import parse_filter

@@ -1,25 +1,94 @@
-"""Units of work on SQLite: how many threads share one file.
+"""Units of work on SQLite: how many threads share one file, and the checks of that file.
 
-Readers have connections of their own, each a state of the database. Writers take turns on one connection. Whoever
-comes while another writes joins a queue, and the next turn runs all of them in one transaction, each within a
-savepoint, so that they share the wait for the disk: success is reported only when the commit is on it, and one that
-fails takes only its own changes back.
+Readers have connections of their own, each with a snapshot of the database. Writers take turns on one connection. A
+writer that comes while another writes joins a queue, and the next turn runs all of them in one transaction, each within
+a savepoint, so that they share the wait for the disk. Success is reported only when the commit is on the disk, and a
+unit that fails rolls back its own changes only.
 
-Beginning and ending transactions goes around SQLAlchemy, whose own accounting of them would take longer than the
-statements of most requests.
+Transactions begin and end outside SQLAlchemy, whose own accounting of them would take longer than the statements of
+most requests.
+
+The file is created for its owner alone. A process goes on reading and writing a file that was deleted or replaced, and
+what it acknowledges is lost with its last connection, so that the file is checked before each transaction ends. SQLite
+gives -wal and -shm the mode of the file.
 """
 
 import contextvars
+import os
 import sqlite3
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from interbed.catalog.server.database.connections.database_file import DatabaseFile
+MODE = 0o600
+"""Metadata may name what not everybody is to know, and parameters of tables may hold secrets."""
+
+
+class LostFileError(sqlite3.Error):
+    """The file that was opened is no longer there under its name. Nothing was committed."""
+
+
+class DatabaseFile:
+    """The file at a path, with its identity since it was first opened by this process. Safe for many threads."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(path)
+        self._identity: tuple[int, int] | None = None
+
+    def open(self) -> None:
+        """Make the file if there is none, the first time; later it has to be the same. LostFileError, OSError."""
+        if self._identity is not None:
+            self.check()
+            return
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE))
+        self._identity = _identity(self._path)
+
+    def check(self) -> None:
+        """LostFileError if the file that was opened was deleted or replaced, or its log was deleted."""
+        try:
+            is_same = _identity(self._path) == self._identity
+        except FileNotFoundError as error:
+            raise self._lost("was deleted") from error
+        if not is_same:
+            raise self._lost("was replaced by another file")
+
+    def check_log(self) -> None:
+        """LostFileError if the log beside the file, which holds the latest commits, was deleted."""
+        if not os.path.exists(f"{self._path}-wal"):
+            raise self._lost("has lost its -wal, which was deleted")
+
+    def _lost(self, what: str) -> LostFileError:
+        return LostFileError(
+            f"{self._path} {what} while it was open: nothing more is read or written; put it back and restart"
+        )
+
+
+def readable_by_others(path: str) -> str | None:
+    """A warning if users other than the owner may read the database, its log or its index; None if none may.
+
+    The files keep the mode that they have: an administrator may mean it.
+    """
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(file).st_mode)
+            if mode & (stat.S_IRGRP | stat.S_IROTH):
+                return (
+                    f"other users of this machine may read {file} (mode {mode:04o}), which holds all metadata, secrets "
+                    f"in parameters included: chmod 600 {path}*, unless that is meant"
+                )
+    return None
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
 
 MANAGED = "interbed_managed"
 """The execution option of connections whose transactions are begun and ended here."""

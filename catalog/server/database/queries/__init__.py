@@ -1,1 +1,0 @@
-"""Scheduled queries and statistics of runs in SQL."""
