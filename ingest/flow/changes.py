@@ -80,8 +80,9 @@ class RowChanges:
     None where they say nothing of it; `of_key` are columns that are computed from those of the key. `relation` is the
     number that the source has for the table, if it has one.
 
-    `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that may lack columns
-    that are not among these: which columns the source has is not known yet. `unsent_before` are rows before a change
+    `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that lack a column
+    for which no message has had a value yet, so that it was not sent if the table has one; the name None is for each
+    column that is not among the `rows`. `unsent_before` are rows before a change
     (UPDATE_BEFORE, DELETE) for which a column may have another value than the row at the source had: null or a default
     stands in the place of what was not sent. `sent` are the rows as the messages have them, where types are guessed.
     """
@@ -95,7 +96,7 @@ class RowChanges:
     of_key: frozenset[str] = frozenset()
     relation: str = ""
     unsent: Mapping[str, Unsent] = field(default_factory=dict)
-    may_lack: Unsent | None = None
+    may_lack: Mapping[str | None, Unsent] = field(default_factory=dict)
     unsent_before: Mapping[str, Unsent] = field(default_factory=dict)
     sent: SentRows | None = None
 
@@ -113,7 +114,7 @@ class RowChanges:
             kinds=self.kinds[start:end],
             messages=self.messages[start:end],
             unsent={name: each.slice(start, end) for name, each in self.unsent.items()},
-            may_lack=None if self.may_lack is None else self.may_lack.slice(start, end),
+            may_lack={name: each.slice(start, end) for name, each in self.may_lack.items()},
             unsent_before={name: each.slice(start, end) for name, each in self.unsent_before.items()},
             sent=None if self.sent is None else self.sent.slice(start, end),
         )
@@ -126,7 +127,7 @@ class RowChanges:
             kinds=self.kinds[chosen],
             messages=self.messages[chosen],
             unsent={name: each.where(chosen) for name, each in self.unsent.items()},
-            may_lack=None if self.may_lack is None else self.may_lack.where(chosen),
+            may_lack={name: each.where(chosen) for name, each in self.may_lack.items()},
             unsent_before={name: each.where(chosen) for name, each in self.unsent_before.items()},
             sent=None if self.sent is None else self.sent.where(chosen),
         )

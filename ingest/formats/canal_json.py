@@ -211,6 +211,9 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
             whole[messages[row]] = False
             bad.append(BadMessage(int(run.index[messages[row]]), reason))
     good = whole[messages]
+    # A column that is null wherever it is named is no lacking one.
+    for name in (name for name in texts if name not in names and absent.may_lack):
+        columns = columns.append_column(name, pa.nulls(len(messages)))
     if good.any():
         changes = RowChanges(
             source=run.source,
@@ -221,7 +224,7 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
             unsent=absent.unsent_at(numbers[good]),
             may_lack=absent.may_lack_at(numbers[good]),
             unsent_before=unsent_before_at(
-                lacking.before_deletions(replace(json_rows, columns=after), deleted), numbers[good]
+                lacking.before_deletions(replace(json_rows, columns={**texts, **after}), deleted), numbers[good]
             ),
         )
         yield from listed_keys(run.column("pkNames"), len(data), without=()).part(changes, messages[good])

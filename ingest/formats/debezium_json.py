@@ -281,7 +281,7 @@ class _Part:
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
         reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
         unsent: dict[str, Unsent] = {}
-        may_lack: Unsent | None = None
+        may_lack: Mapping[str | None, Unsent] = {}
         from_before: dict[str, Mask] = {}
         sent_before: Any = before
         if row is None:
@@ -335,7 +335,7 @@ class _Part:
             messages=index[events],
             stated=frozenset(self.types),
             unsent={name: each.where(good).at(events) for name, each in unsent.items()},
-            may_lack=None if may_lack is None else may_lack.where(good).at(events),
+            may_lack={name: each.where(good).at(events) for name, each in may_lack.items()},
             unsent_before=at_rows_before(unsent_before, events, kinds),
             sent=None if self.types else complete.sent(np.flatnonzero(good)[events], kinds, from_before),
         )
@@ -375,7 +375,7 @@ class _Part:
         *,
         rekeyed: Mask,
         from_before: dict[str, Mask],
-    ) -> tuple[Any, Any, dict[str, Unsent], Unsent | None]:
+    ) -> tuple[Any, Any, dict[str, Unsent], Mapping[str | None, Unsent]]:
         """Both rows with nulls for what updates lack, which values those are, and which updates may lack others. Which
         values of a column are those of the row before is added to `from_before`.
         """
@@ -385,7 +385,7 @@ class _Part:
         before, after, absent = unavailable.resolved(before, after, types, updated=leaving, from_before=from_before)
         unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:
-            return before, after, unsent, None
+            return before, after, unsent, {}
         names = [field.name for field in after.type]
         columns = dict(zip(names, after.flatten(), strict=True))
         rows = JsonRows(
@@ -398,15 +398,18 @@ class _Part:
         )
         found = lacking.of(rows)
         befores = dict(zip(names, before.flatten(), strict=True))
-        for name, where in found.columns.items():
-            where = where & ~absent.get(name, np.zeros(len(where), bool))
-            known = valid(befores[name])
-            from_before[name] = from_before.get(name, False) | (where & known)
-            columns[name] = pc.if_else(pa.array(where & known), befores[name], columns[name])
-            if (where & ~known).any():
-                unsent[name] = Unsent(where & ~known | absent.get(name, False), LACKING)
-        if found.columns:
+        lacked = found.names
+        none = np.zeros(len(self.index), bool)
+        for name in (name for name in names if name in lacked):
+            sure, perhaps = (each.get(name, none) for each in (found.columns, found.may_lack))
+            known = valid(befores[name]) & ~absent.get(name, none)
+            from_before[name] = from_before.get(name, False) | ((sure | perhaps) & known)
+            columns[name] = pc.if_else(pa.array((sure | perhaps) & known), befores[name], columns[name])
+            if (sure & ~known).any():
+                unsent[name] = Unsent(sure & ~known | absent.get(name, False), LACKING)
+        if lacked:
             after = pa.StructArray.from_arrays(list(columns.values()), names, mask=after.is_null())
+        found = found.without({name: valid(befores[name]) for name in lacked})
         return before, after, unsent, found.may_lack_at(rows.owner)
 
     def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:

@@ -170,8 +170,7 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
         updated=updated,
     )
     absent = lacking.of(json_rows)
-    not_in_old = {name: where & ~_is_in_old(table, name) for name, where in absent.columns.items()}
-    absent = replace(absent, columns=not_in_old)
+    absent = absent.without({name: _is_in_old(table, name) for name in absent.names})
     rows, kinds, messages = changed_rows(before, after, inserted=inserted, updated=updated, deleted=deleted)
     changes = RowChanges(
         source=table.source,

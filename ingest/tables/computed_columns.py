@@ -183,6 +183,9 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     unsent = {name: each for name, each in changes.unsent.items() if name != column.name}
     if source is not None and source in changes.unsent:
         unsent[column.name] = changes.unsent[source]
+    may_lack = {name: each for name, each in changes.may_lack.items() if name != column.name}
+    if source is not None and source in changes.may_lack:
+        may_lack[column.name] = changes.may_lack[source]
     unsent_before = {name: each for name, each in changes.unsent_before.items() if name != column.name}
     of_key = changes.of_key
     if source is None or source in (changes.key or ()):
@@ -192,7 +195,15 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     elif source not in changes.rows.schema.names:
         unsent_before[column.name] = Unsent(np.ones(rows.num_rows, bool), NOT_SENT_BEFORE)
     sent = None if changes.sent is None else changes.sent.without(column.name)
-    changes = replace(changes, rows=rows, unsent=unsent, unsent_before=unsent_before, of_key=of_key, sent=sent)
+    changes = replace(
+        changes,
+        rows=rows,
+        unsent=unsent,
+        may_lack=may_lack,
+        unsent_before=unsent_before,
+        of_key=of_key,
+        sent=sent,
+    )
     return changes.where(~np.isin(changes.messages, list(bad))) if errors else changes
 
 

@@ -37,19 +37,29 @@ class UnsentValues:
     ) -> dict[int, str]:
         """Why rows that are to be `written` are not known, by their number; `rows` and `kinds` are as for the table."""
         unsent = {name: each for name, each in changes.unsent.items() if name in self.schema.by_name}
-        if self._is_whole and changes.may_lack is not None and (changes.may_lack.rows & written).any():
-            others = set(self.schema.names) - set(changes.rows.column_names)
-            unsent |= {name: changes.may_lack for name in others if self._is_filled(name)}
-        reasons: dict[int, str] = {}
+        may_lack = self._may_lack(changes) if self._is_whole else {}
+        absent = {name: each.rows for name, each in may_lack.items()}
         for name, each in unsent.items():
-            lost = each.rows & written
-            if lost.any() and name in self._keeps:
-                lost &= ~self._kept(name, rows, kinds, unsent)
-            for i in np.flatnonzero(lost).tolist():
-                reasons.setdefault(i, each.reason.format(name))
+            absent[name] = absent.get(name, False) | each.rows
+        reasons: dict[int, str] = {}
+        for several, is_sure in ((unsent, True), (may_lack, False)):
+            for name, each in several.items():
+                lost = each.rows & written
+                if lost.any() and name in self._keeps:
+                    lost &= ~self._kept(name, rows, kinds, absent)
+                if lost.any() and (is_sure or self._is_filled(name)):
+                    for i in np.flatnonzero(lost).tolist():
+                        reasons.setdefault(i, each.reason.format(name))
         return reasons
 
-    def _kept(self, name: str, rows: pa.Table, kinds: npt.NDArray[np.int8], unsent: Mapping[str, Unsent]) -> Mask:
+    def _may_lack(self, changes: RowChanges) -> dict[str, Unsent]:
+        """Return the rows of updates that lack a column for which no message has had a value."""
+        found = {name: each for name, each in changes.may_lack.items() if name in self.schema.by_name}
+        if (others := changes.may_lack.get(None)) is not None:
+            found |= dict.fromkeys(set(self.schema.names) - set(changes.rows.column_names), others)
+        return {name: each for name, each in found.items() if name is not None}
+
+    def _kept(self, name: str, rows: pa.Table, kinds: npt.NDArray[np.int8], unsent: Mapping[str, Mask]) -> Mask:
         """The rows for which the table keeps the old value of a column where it is null."""
         column = self._keeps[name]
         kept: Mask = kinds == RowKind.UPDATE_AFTER
@@ -57,7 +67,7 @@ class UnsentValues:
             return kept
         unordered = np.zeros(len(kinds), bool)
         for each in column.sequence:
-            unordered |= unsent[each].rows if each in unsent else False
+            unordered |= unsent.get(each, False)
         # Without its sequence a row leaves the group alone, and would lose what it has for it.
         kept &= ~_any_valid(rows, column.sequence) & ~(unordered & _any_valid(rows, column.others))
         return kept

@@ -17,6 +17,7 @@ import pytest
 from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.messages import Messages
+from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
@@ -208,17 +209,66 @@ def test_a_row_before_that_has_only_the_key_does_not_know_the_value(tmp_path: Pa
         assert found.rows == [{"id": 1, "n": 5, "v": "x"}]
 
 
-def test_a_column_that_was_dropped_at_the_source_is_lacking_in_insertions_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [(), (1,), (2,), (3,), (1, 2, 3)])
+def test_an_insertion_that_leaves_out_a_column_drops_none(tmp_path: Path, ends: Sequence[int]) -> None:
+    """MySQL leaves out what has its default: an update after it lacks the column, wherever a run ends."""
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    changes = [
+        Change(after={"id": 1, "n": 5, "v": "x"}),
+        Change(after={"id": 2, "n": 5}),
+        Change(before={}, after={"id": 1, "n": 7}),
+        Change(before={}, after={"id": 2, "v": "y"}),
+    ]
+    for form in LACKING:
+        found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN, ends=ends)
+        assert list(found.bad) == [2, 3], form
+        assert "column 'v'" in found.bad[2], form
+        assert "drop it from the table" in found.bad[2], form
+        assert found.rows == [{"id": 1, "n": 5, "v": "x"}, {"id": 2, "n": 5, "v": None}], form
+
+        found = outcome(tmp_path / f"{form}-partial", written(form, changes, types), options=PARTIAL, ends=ends)
+        assert not found.bad, form
+        assert found.rows == [{"id": 1, "n": 7, "v": "x"}, {"id": 2, "n": 5, "v": "y"}], form
+
+
+@pytest.mark.parametrize("ends", [(), (1,), (2,)])
+def test_a_column_without_a_value_may_be_left_out_wherever_a_run_ends(tmp_path: Path, ends: Sequence[int]) -> None:
+    types = {"id": "bigint", "n": "int", "v": "text"}
+    changes = [
+        Change(after={"id": 1, "n": 5, "v": None}),
+        Change(before={}, after={"id": 1, "n": 7}),
+        Change(before={}, after={"id": 1, "n": 8, "v": "x"}),
+    ]
+    for form in LACKING:
+        found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN, ends=ends)
+        assert not found.bad, form
+        assert found.rows == [{"id": 1, "n": 8, "v": "x"}], form
+
+
+@pytest.mark.parametrize("ends", [(), (1,), (2,)])
+def test_a_column_that_is_null_by_its_name_is_not_left_out(tmp_path: Path, ends: Sequence[int]) -> None:
+    """Canal may state no type for a column."""
+    rows: list[Row] = [{"id": "1", "v": "x"}, {"id": "2", "v": None}, {"id": "1", "v": None}]
+    messages: list[tuple[object, object]] = []
+    for number, row in enumerate(rows):
+        kind, old = ("UPDATE", [{"v": "x"}]) if number == 2 else ("INSERT", None)
+        head = {"database": "shop", "table": "orders", "type": kind, "isDdl": False, "mysqlType": {"id": "bigint"}}
+        messages.append((None, {**head, "data": [row], "old": old}))
+    found = outcome(tmp_path, Written(messages=messages, decoder=CanalJson), options=PLAIN, ends=ends)
+    assert not found.bad
+    assert found.rows == [{"id": 1, "v": None}, {"id": 2, "v": None}]
+
+
+def test_a_column_that_was_dropped_at_the_source_and_in_the_table_is_not_lacking(tmp_path: Path) -> None:
     types = {"id": "bigint", "n": "int", "v": "text"}
     for form in LACKING:
-        changes = [
-            Change(after={"id": 1, "n": 5, "v": "x"}),
-            Change(after={"id": 2, "n": 5}),
-            Change(before={}, after={"id": 1, "n": 7}),
-        ]
-        found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN)
-        assert not found.bad, form
-        assert found.rows == [{"id": 1, "n": 7, "v": None}, {"id": 2, "n": 5, "v": None}], form
+        changes = [Change(after={"id": 1, "n": 5, "v": "x"}), Change(before={}, after={"id": 1, "n": 7})]
+        catalog, stream = lake(tmp_path / form), written(form, changes, types)
+        ingested(catalog, Written(messages=stream.messages[:1], decoder=stream.decoder))
+        with catalog.get_table("shop.orders").update_schema() as update:
+            update.drop_column("v")
+        assert ingested(catalog, stream).result.bad == 0
+        assert rows_of(catalog) == [{"id": 1, "n": 7}]
 
 
 def test_a_column_of_the_table_that_nobody_has_filled_may_be_lacking(tmp_path: Path) -> None:

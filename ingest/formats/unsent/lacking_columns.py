@@ -4,9 +4,10 @@ MySQL may write only a part of a row into its binlog (binlog_row_image = MINIMAL
 other columns. JSON read by column does not tell a null from a lack, so texts of updates that have a null are looked at:
 a flat object is searched for the names, others are parsed.
 
-A column that was dropped at the source is lacking, too, but in insertions as well. So a column counts as not sent
-unless the last insertion of the table before the update lacks it. While no insertion was read, that is not known of
-columns that no message had; see `Lacking.may_lack`.
+Nothing in such a message says whether a column was left out or was dropped at the source, and neither does an
+insertion that lacks it: that may leave out columns with their default. So each column that an update lacks counts as
+not sent, if a row before it had a value in the column. Where no row of this run had, it is the table that may have
+one; see `Lacking.may_lack`.
 """
 
 import json
@@ -22,25 +23,44 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, taken,
 from interbed.ingest.formats.guessed.json_objects import parsed_object
 
 NOT_SENT = (
-    "it lacks the column {!r}, which insertions have, so that the row is not known. Set binlog_row_image = FULL in "
-    "MySQL; if the column was dropped at the source, drop it from the table as well"
+    "it lacks the column {!r}, which has values in other rows, so that the row is not known. Set binlog_row_image = "
+    "FULL in MySQL; if the column was dropped at the source, drop it from the table as well"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """Which rows lack the value of a column; and which are of updates before the first insertion, None for none."""
+    """The rows of updates that lack a column of which a row before them had a value, by its name.
+
+    `may_lack` are those that lack a column of which no row of this run had a value before. The name None is for each
+    column that no row has named.
+    """
 
     columns: Mapping[str, Mask]
-    may_lack: Mask | None
+    may_lack: Mapping[str | None, Mask]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that rows lack, of those that some row has named."""
+        return frozenset([*self.columns, *(name for name in self.may_lack if name is not None)])
 
     def unsent_at(self, rows: Indices) -> dict[str, Unsent]:
         """The values that rows at these places lack, by column."""
         return {name: Unsent(where[rows], NOT_SENT) for name, where in self.columns.items()}
 
-    def may_lack_at(self, rows: Indices) -> Unsent | None:
-        """Which rows at these places may lack other columns."""
-        return None if self.may_lack is None else Unsent(self.may_lack[rows], NOT_SENT)
+    def may_lack_at(self, rows: Indices) -> dict[str | None, Unsent]:
+        """The values that rows at these places lack if the table has one."""
+        return {name: Unsent(where[rows], NOT_SENT) for name, where in self.may_lack.items()}
+
+    def without(self, named: Mapping[str, Mask]) -> "Lacking":
+        """The same without rows of which another part of the message says what a column has."""
+        return Lacking(
+            columns={name: where & ~named.get(name, False) for name, where in self.columns.items()},
+            may_lack={
+                name: where if name is None else where & ~named.get(name, False)
+                for name, where in self.may_lack.items()
+            },
+        )
 
 
 def unsent_before_at(lacking: Mapping[str, Mask], rows: Indices) -> dict[str, Unsent]:
@@ -61,38 +81,31 @@ class JsonRows:
 
 
 class LackingColumns:
-    """Finds them, and remembers what insertions had. `field` is where a message has its row, or its rows."""
+    """Finds them, and remembers which columns had a value. `field` is where a message has its row, or its rows."""
 
     def __init__(self, field: str) -> None:
         self._field = field
         self._begin = rf"{json.dumps(field)}:\[?\{{[^{{}}\[\]]*"
-        self._inserted: dict[SourceTable | None, frozenset[str]] = {}
+        self._valued: dict[SourceTable | None, set[str]] = {}
 
     def of(self, rows: JsonRows) -> Lacking:
         """What the updates lack."""
-        known = self._inserted.get(rows.source)
-        insertions = np.flatnonzero(rows.inserted)
-        parsed = _Parsed(self._field, rows)
+        valued = self._valued.setdefault(rows.source, set())
         found: dict[str, Mask] = {}
-        may_lack: Mask | None = None
+        may_lack: dict[str | None, Mask] = {}
         if rows.updated.any():
-            for name, where in self._lacks(rows, parsed).items():
-                # A loop over rows that lack something.
-                for i in np.flatnonzero(where).tolist():
-                    before = np.searchsorted(insertions, i)
-                    had = parsed.names(int(insertions[before - 1])) if before else known
-                    where[i] = had is None or name in had
-                if where.any():
-                    found[name] = where
-            if known is None:
-                first = insertions[0] if len(insertions) else len(rows.owner)
-                may_lack = rows.updated & (np.arange(len(rows.owner)) < first)
-        if len(insertions):
-            self._inserted[rows.source] = parsed.names(int(insertions[-1]))
-        return Lacking(columns=found, may_lack=may_lack if may_lack is not None and may_lack.any() else None)
+            for name, where in self._lacks(rows, _Parsed(self._field, rows)).items():
+                sure = where if name in valued else where & _is_after_a_value(rows.columns[name])
+                if sure.any():
+                    found[name] = sure
+                if (where & ~sure).any():
+                    may_lack[name] = where & ~sure
+            may_lack[None] = rows.updated
+        valued.update(n for n, column in rows.columns.items() if n not in valued and valid(column).any())
+        return Lacking(columns=found, may_lack=may_lack)
 
     def before_deletions(self, rows: JsonRows, deleted: Mask) -> dict[str, Mask]:
-        """The values that deleted rows lack, by column, whatever insertions had."""
+        """The values that deleted rows lack, by column."""
         if not deleted.any():
             return {}
         return self._lacks(replace(rows, updated=deleted), _Parsed(self._field, rows))
@@ -118,6 +131,12 @@ class LackingColumns:
                 if name not in parsed.names(place):
                     found.setdefault(name, np.zeros(len(where), bool))[place] = True
         return found
+
+
+def _is_after_a_value(column: Array) -> Mask:
+    """The rows after the first one that has a value."""
+    found: Mask = np.cumsum(valid(column)) > 0
+    return found
 
 
 def _literal(name: str) -> str:

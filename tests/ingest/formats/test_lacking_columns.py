@@ -21,15 +21,13 @@ ROWS = st.dictionaries(st.sampled_from(NAMES), VALUES | OBJECTS, max_size=4)
 
 
 def wanted(steps: list[tuple[bool, dict[str, Any]]], seen: list[str]) -> dict[str, list[bool]]:
-    """The rule, row by row: an update lacks a column that some row had, unless the last insertion lacks it, too."""
+    """The rule, row by row: an update lacks a column of which a row before it had a value, whatever insertions have."""
     found = {name: [False] * len(steps) for name in seen}
-    inserted: dict[str, Any] | None = None
+    valued: set[str] = set()
     for i, (is_insertion, row) in enumerate(steps):
-        if is_insertion:
-            inserted = row
-            continue
         for name in seen:
-            found[name][i] = name not in row and (inserted is None or name in inserted)
+            found[name][i] = not is_insertion and name not in row and name in valued
+        valued |= {name for name, value in row.items() if value is not None}
     return {name: rows for name, rows in found.items() if any(rows)}
 
 
@@ -76,7 +74,12 @@ def test_they_are_those_that_a_loop_over_rows_finds(
         )
         for name, where in lacking.columns.items():
             found[name][start:end] = where.tolist()
-        first = next((i for i, (is_insertion, _) in enumerate(steps) if is_insertion), len(steps))
-        may_lack = [not is_insertion and start + i < first for i, (is_insertion, _) in enumerate(part)]
-        assert (lacking.may_lack.tolist() if lacking.may_lack is not None else [False] * len(part)) == may_lack
+        updated = [not is_insertion for is_insertion, _ in part]
+        assert lacking.may_lack.get(None, np.zeros(len(part), bool)).tolist() == updated
+        for name in seen:
+            lacks = [is_update and name not in row for is_update, (_, row) in zip(updated, part, strict=True)]
+            sure = found[name][start:end]
+            perhaps = lacking.may_lack.get(name, np.zeros(len(part), bool)).tolist()
+            # A column that is null in all rows of a part may lack a type, and is looked for all the same.
+            assert [a or b for a, b in zip(sure, perhaps, strict=True)] == lacks
     assert {name: rows for name, rows in found.items() if any(rows)} == wanted(steps, seen)
