@@ -1,0 +1,129 @@
+"""The language of the code: what a stranger cannot read without a translator.
+
+    python -m tests.support.language [FOLDER ...]    lists the faults by file and line; without folders, counts of all
+
+The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, and the texts of errors and log
+lines. `tests/language_glossary.txt` lists class names of one word that are terms of the field.
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.packages import PACKAGES, ROOT
+
+GLOSSARY = ROOT / "tests" / "language_glossary.txt"
+
+RIDDLE = re.compile(r"(?:What|Where|Who|Which|When|Why|As|That|There|No longer|So)\b")
+"""Beginnings of a docstring that neither command nor name a thing."""
+
+QUESTION = re.compile(r"(?:Whether|How)\b")
+"""Beginnings that only a property or a class may have; a function returns whether or how."""
+
+FEWEST_WORDS = 4
+
+WORDS = {
+    "an actor without a noun": re.compile(r"\b(?:who(?:ever)?|somebody|nobody|anybody|everybody)\b", re.IGNORECASE),
+    "a picture instead of the field's word": re.compile(
+        r"\b(?:anew|heeds?|heeded|tells?|told|taken back|takes back|looked after|looks after|patience|courtesy|lest)\b",
+        re.IGNORECASE,
+    ),
+    "`stand` for to be": re.compile(
+        r"\b(?:stands?|stood) (?:in|at|on|beside|there|for it|above|below)\b", re.IGNORECASE
+    ),
+    "an `else` at the end": re.compile(r"\belse[.;]"),
+}
+
+ONE_WORD = re.compile(r"_?[A-Z][a-z]+\d*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageFault:
+    """A place that breaks a rule. `line` counts from 1."""
+
+    path: Path
+    line: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.rule}: {self.text}"
+
+
+def glossary(path: Path = GLOSSARY) -> frozenset[str]:
+    """Return the class names of one word that are terms of the field."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def faults_of(path: Path, terms: frozenset[str]) -> Iterator[LanguageFault]:
+    """Yield the faults of a module."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _docstring_faults(path, node)
+        if isinstance(node, ast.ClassDef) and ONE_WORD.match(node.name) and node.name.lstrip("_") not in terms:
+            yield LanguageFault(path=path, line=node.lineno, rule="a class name of one word", text=node.name)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield from _word_faults(path, node.lineno, node.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from _word_faults(path, token.start[0], token.string)
+
+
+def modules(folders: tuple[str, ...]) -> list[Path]:
+    """Return the modules below folders of the source tree."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def _docstring_faults(
+    path: Path, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+) -> Iterator[LanguageFault]:
+    text = ast.get_docstring(node)
+    if text is None:
+        return
+    first, line = text.splitlines()[0], getattr(node, "lineno", 1)
+    is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not any(
+        isinstance(decorator, ast.Name) and decorator.id.endswith("property") for decorator in node.decorator_list
+    )
+    if RIDDLE.match(first) or (is_function and QUESTION.match(first)):
+        yield LanguageFault(
+            path=path, line=line, rule="a docstring that does not name a thing or an action", text=first
+        )
+    elif len(first.split()) < FEWEST_WORDS:
+        yield LanguageFault(path=path, line=line, rule=f"a docstring of less than {FEWEST_WORDS} words", text=first)
+
+
+def _word_faults(path: Path, line: int, text: str) -> Iterator[LanguageFault]:
+    for rule, pattern in WORDS.items():
+        for match in pattern.finditer(text):
+            around = text[max(match.start() - 30, 0) : match.end() + 30].replace("\n", " ")
+            yield LanguageFault(path=path, line=line + text.count("\n", 0, match.start()), rule=rule, text=around)
+
+
+def main(folders: tuple[str, ...]) -> None:
+    """Print the faults of folders, or the number of faults of each package."""
+    terms = glossary()
+    if folders:
+        for path in modules(folders):
+            for fault in sorted(faults_of(path, terms), key=lambda fault: fault.line):
+                print(fault)
+        return
+    counts: Counter[str] = Counter()
+    for path in modules(PACKAGES):
+        name = str(path.relative_to(ROOT).parent)
+        counts["/".join(name.split("/")[:2])] += sum(1 for _ in faults_of(path, terms))
+    for name, count in counts.most_common():
+        print(f"{count:6} {name}")
+    print(f"{sum(counts.values()):6} in all")
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""The packages of DONE are written in plain technical English, by the rules of STYLE.md."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.language import faults_of, glossary, modules
+
+DONE: tuple[str, ...] = ()
+"""Folders whose modules have no faults; a folder that is rewritten is added here."""
+
+
+@pytest.mark.parametrize("folder", DONE)
+def test_a_folder_that_is_done_has_no_faults(folder: str) -> None:
+    terms = glossary()
+    found = modules((folder,))
+    assert found, f"{folder} has no modules"
+    assert [str(fault) for path in found for fault in faults_of(path, terms)] == []
+
+
+FAULTY = '''"""What is there."""
+
+
+class Begun:
+    """Prefetches files of a store, lest readers wait."""
+
+    def is_open(self) -> bool:
+        """Whether it is open, as the server tells."""
+        # Whoever comes too late goes without.
+        return True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is closed by now."""
+        return False
+'''
+
+
+def test_faults_are_found(tmp_path: Path) -> None:
+    path = Path(__file__).parent / "support" / "packages.py"
+    assert [str(fault) for fault in faults_of(path, glossary())] == []
+    example = tmp_path / "example.py"
+    example.write_text(FAULTY)
+    ast.parse(FAULTY)
+    assert sorted((fault.line, fault.rule) for fault in faults_of(example, glossary())) == [
+        (1, "a docstring that does not name a thing or an action"),
+        (4, "a class name of one word"),
+        (5, "a picture instead of the field's word"),
+        (7, "a docstring that does not name a thing or an action"),
+        (8, "a picture instead of the field's word"),
+        (9, "an actor without a noun"),
+    ]
