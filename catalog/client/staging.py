@@ -169,7 +169,7 @@ class StagedTables(ABC):
         Without `create` there has to be a table to replace. Raises TableExistsError, TableNotFoundError,
         DatabaseNotFoundError, InvalidInputError for a schema that can't be.
         """
-        from interbed.storage.meta.schema.replacement import replacement_of
+        from interbed.storage.meta.schema.apply import replacement_of
 
         name = parse_table_name(identifier)
         self.get_database(name.database)

@@ -21,8 +21,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.fileio.writing import write_errors
 from interbed.storage.files.deletion.index_file import read_vectors
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 
 DataPath = Callable[[BucketId, str], str]
 

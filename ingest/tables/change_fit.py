@@ -21,8 +21,8 @@ from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType, TypeRoot
 from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
 

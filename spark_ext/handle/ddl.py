@@ -23,8 +23,8 @@ from interbed.storage.meta.schema.change import (
     UpdateColumnPosition,
     UpdateColumnType,
     UpdateComment,
+    edit_field,
 )
-from interbed.storage.meta.schema.nested import edit_field
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.thrift_idl.planner.ttypes import ChangeKind
 

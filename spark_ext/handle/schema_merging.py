@@ -13,9 +13,8 @@ from typing import Any
 from interbed.spark_ext.values.spark_types import schema_from_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.data_type import BINARIES, MAX_LENGTH, AtomicType, DataField, DataType, TypeRoot
-from interbed.storage.meta.merge_schema import merge_into
+from interbed.storage.meta.merge_schema import MergeRules, merge_changes, merge_into, same_column
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.schema.merge import MergeRules, merge_changes, same_column
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.option_rules import changed_schema

@@ -169,9 +169,9 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.table_schema import Schema, TableSchema
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag
-    from interbed.storage.meta.statistics import TableStatistics
     from interbed.storage.read.query import Scan
     from interbed.storage.scan.explain import Explanation
+    from interbed.storage.scan.statistics import TableStatistics
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
     from interbed.storage.upkeep.bucket_health import BucketHealth
@@ -366,7 +366,7 @@ _HOLDS = {
     "interbed.storage.scan.explain": "Explanation",
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
-    "interbed.storage.meta.statistics": "TableStatistics",
+    "interbed.storage.scan.statistics": "TableStatistics",
     "interbed.storage.upkeep.bucket_health": "BucketHealth",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
     "interbed.storage.upkeep.health": "HealthReason TableHealth",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import CommitConflictError, SnapshotNotFoundError
-from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.manifest.index_manifest import HASH_INDEX
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot

@@ -19,11 +19,16 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import PendingWrites
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX
-from interbed.storage.meta.manifest.index_manifest import LAYOUT, IndexManifestEntry, index_entry, index_record
+from interbed.storage.meta.manifest.index_manifest import (
+    DELETION_VECTORS,
+    HASH_INDEX,
+    LAYOUT,
+    IndexManifestEntry,
+    index_entry,
+    index_record,
+)
 from interbed.storage.meta.manifest.layout import read_file
-from interbed.storage.meta.manifest.manifest_file import make_meta, write_manifest
-from interbed.storage.meta.manifest.manifest_list import write_manifest_list
+from interbed.storage.meta.manifest.manifest_file import make_meta, write_manifest, write_manifest_list
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot

@@ -47,7 +47,7 @@ from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
-from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore

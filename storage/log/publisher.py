@@ -31,8 +31,8 @@ from interbed.storage.log.kafka_log import KafkaLogWriter
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings, identity_of
 from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
-from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead

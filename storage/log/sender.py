@@ -18,7 +18,7 @@ from interbed.storage.log.kafka import LogConsumer, ensure_topic, partition_of, 
 from interbed.storage.log.records import RecordCodec
 from interbed.storage.log.settings import LogSettings, identity_of, kafka_library, kept_settings
 from interbed.storage.log.written import WRITTEN_HEADER, WrittenBy
-from interbed.storage.meta.snapshot.log_position import LogPosition
+from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from interbed.storage.base.fileio.resolve import normalize_path
-from interbed.storage.meta.options.external_paths import ExternalPaths, ExternalPathStrategy
+from interbed.storage.meta.options.format import ExternalPaths, ExternalPathStrategy
 
 _MASK = 0xFFFFFFFF
 _ENTROPY_BITS = 20

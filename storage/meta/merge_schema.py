@@ -1,16 +1,173 @@
-"""Carrying out a merge of schemas (schema.merge) on a table that others change, too."""
+"""Merge a table's schema with that of new rows: what the schema lacks becomes changes of it, and these are committed.
+
+New columns and nested fields go to the end, types become those that hold the values of both sides, and nothing else
+changes: columns that the rows lack stay, as do names, comments, nullability and defaults. Source: paimon-core
+`schema.SchemaMergingUtils`; differences: a type that holds the rows' values already stays, and keys keep theirs.
+`merge_into` retries when another writer changes the schema at the same time.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import CommitFailedError, InterbedError
+from interbed.storage.base.errors import CommitFailedError, InterbedError, SchemaMismatchError
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.schema.merge import MergeRules, merge_changes, same_column
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    STRINGS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from interbed.storage.base.types.json import type_to_json
+from interbed.storage.meta.options.write import EXPLICIT_CAST
+from interbed.storage.meta.schema.change import (
+    ELEMENT,
+    VALUE,
+    AddColumn,
+    Fields,
+    SchemaChange,
+    UpdateColumnType,
+    dotted,
+)
+from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
+
+Path = tuple[str, ...]
+
+
+def _equal(one: DataType, other: DataType) -> bool:
+    return one.with_nullable(True) == other.with_nullable(True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRules:
+    """How far merging goes.
+
+    `widens` types, and `casts` them where old values may lose something. `takes` says whether whoever brings the rows
+    makes values of the table's type (given first) of those of the other, so that the table's stays.
+    """
+
+    widens: bool = True
+    casts: bool = False
+    case_sensitive: bool = True
+    takes: Callable[[DataType, DataType], bool] = _equal
+
+
+def merge_changes(schema: TableSchema, fields: Sequence[DataField], rules: MergeRules) -> list[SchemaChange]:
+    """The changes after which the table takes rows with these fields; none when it does already.
+
+    Raises SchemaMismatchError, naming the column and the way out, for types that can't be merged, and for names that
+    differ by case alone.
+    """
+    return list(_of_fields(schema.fields, fields, (), rules, _keys(schema)))
+
+
+def same_column(fields: Fields, name: str, rules: MergeRules) -> DataField | None:
+    """The field that the rows' field of that name is."""
+    for field in fields:
+        if field.name == name:
+            return field
+    return None if rules.case_sensitive else next((f for f in fields if f.name.lower() == name.lower()), None)
+
+
+def _keys(schema: TableSchema) -> dict[str, str]:
+    """Columns whose type files and directories depend on, and what they are."""
+    return {
+        **dict.fromkeys(schema.core.bucket_key, "bucket key"),
+        **dict.fromkeys(schema.primary_keys, "primary key"),
+        **dict.fromkeys(schema.partition_keys, "partition"),
+    }
+
+
+def _of_fields(
+    base: Fields, given: Sequence[DataField], path: Path, rules: MergeRules, keys: dict[str, str]
+) -> Iterator[SchemaChange]:
+    taken: dict[str, str] = {}
+    for field in given:
+        where = (*path, field.name)
+        known = same_column(base, field.name, rules)
+        name = field.name if known is None else known.name
+        if name.lower() in taken and (taken[name.lower()] == name or known is None):
+            raise SchemaMismatchError(
+                f"The rows have both {dotted((*path, taken[name.lower()]))} and {dotted(where)}. Rename one of them."
+            )
+        taken[name.lower()] = name
+        if known is not None:
+            yield from _of_types(known.type, field.type, (*path, name), rules, keys.get(name))
+            continue
+        clash = next((f for f in base if f.name.lower() == name.lower()), None)
+        if clash is not None:
+            raise SchemaMismatchError(
+                f"The new column {dotted(where)} differs from {dotted((*path, clash.name))}, which exists already, by "
+                "case alone, which metastores and SQL don't distinguish. Rename it."
+            )
+        # Rows that there are have no value for it.
+        yield AddColumn(where, field.type.with_nullable(True), field.description)
+
+
+def _of_types(
+    base: DataType, given: DataType, path: Path, rules: MergeRules, key: str | None = None
+) -> Iterator[SchemaChange]:
+    if rules.takes(base, given):
+        return
+    match base, given:
+        case RowType(fields=old), RowType(fields=new):
+            yield from _of_fields(old, new, path, rules, {})
+        case ArrayType(element=old), ArrayType(element=new):
+            yield from _of_types(old, new, (*path, ELEMENT), rules)
+        case MapType(key=old_key, value=old), MapType(key=new_key, value=new):
+            if not rules.takes(old_key, new_key) and not _fits(new_key, old_key):
+                raise _misfit(base, given, path, "the keys of a map keep their type. Cast the rows' column")
+            yield from _of_types(old, new, (*path, VALUE), rules)
+        case AtomicType(), AtomicType() if not rules.widens or _fits(given, base):
+            return
+        case (AtomicType(), AtomicType()) | (MultisetType(), _) if key is not None:
+            raise _misfit(base, given, path, f"the type of a {key} column can't be changed. Cast the rows' column")
+        case AtomicType(), AtomicType() if is_widening(base, given):
+            yield UpdateColumnType(path, given)
+        case AtomicType(), AtomicType() if rules.casts:
+            yield UpdateColumnType(path, given, explicit=True)
+        case AtomicType(), AtomicType():
+            raise _misfit(
+                base,
+                given,
+                path,
+                "neither type holds all values of the other. Cast the rows' column, or let the table's values be cast, "
+                f"which may lose something, with '{EXPLICIT_CAST}' = 'true'",
+            )
+        case _:
+            raise _misfit(base, given, path, "nothing holds both. Cast the rows' column, or give it another name")
+
+
+def _fits(given: DataType, base: DataType) -> bool:
+    """Whether a column holds all values of the type as it is."""
+    if not isinstance(given, AtomicType) or not isinstance(base, AtomicType):
+        return _equal(given, base)
+    for alike in (STRINGS, BINARIES):
+        if base.root in alike and given.root in alike:
+            return (given.length or 0) <= (base.length or 0)
+    return is_widening(given, base)
+
+
+def _misfit(base: DataType, given: DataType, path: Path, why: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"The column {dotted(path)} is {_quoted_type(base)}, the rows have {_quoted_type(given)} for it: {why}."
+    )
+
+
+def _quoted_type(data_type: DataType) -> str:
+    if isinstance(data_type, AtomicType):
+        return str(type_to_json(data_type.with_nullable(True)))
+    return type(data_type).__name__.removesuffix("Type").upper()
+
 
 _log = logging.getLogger(__name__)
 _TRIES = 20

@@ -11,13 +11,13 @@
 <location>/consumer/consumer-<id>
 <location>/epoch/epoch-<commit user>                            likewise, see storage.commit.stream_commits
 <location>/position/position-<commit user>                      likewise, see storage.commit.stream_commits
-<location>/log/LATEST                                           likewise, see storage.meta.snapshot.log_position
+<location>/log/LATEST                                           likewise, see storage.meta.snapshot.progress
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
@@ -281,3 +281,9 @@ def unescape_path(text: str) -> str:
         else:
             result += "%" + part
     return result
+
+
+def numbers_of(names: Iterable[str], prefix: str) -> list[int]:
+    """The numbers behind the prefix, ascending; names of another form are passed over."""
+    rests = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return sorted(int(rest) for rest in rests if rest.isascii() and rest.isdigit())

@@ -30,13 +30,12 @@ from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.lock import CatalogLock
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+from interbed.storage.meta.snapshot.publish import CatalogLock, ExclusiveCreatePublisher, SnapshotPublisher
 
 if TYPE_CHECKING:
     from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
-    from interbed.storage.meta.manifest.index_file import IndexFileMeta
+    from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.write_log import WriteLog
@@ -223,7 +222,7 @@ class TableStore:
         Raises InvalidOptionError, and NotSupportedError for external paths in another store than the table.
         """
         from interbed.storage.meta.data_file_place import DataFilePlace
-        from interbed.storage.meta.options.external_paths import EXTERNAL_PATHS
+        from interbed.storage.meta.options.format import EXTERNAL_PATHS
 
         external = self.options.external_paths
         for root in () if external is None else external.roots:

@@ -10,7 +10,7 @@ from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.files.deletion.index_file import read_index_file, vectors_in
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import DeletionVectorRange
+from interbed.storage.meta.manifest.index_manifest import DeletionVectorRange
 from interbed.storage.scan.split import DeletionFile
 
 KEPT_BYTES = 64 << 20

@@ -17,10 +17,10 @@ from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.options.version import TagPeriod
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.snapshot.tag_period import TagPeriod
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,

@@ -14,8 +14,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader, deletion_files, index_entries, index_files_by_bucket

@@ -16,10 +16,13 @@ from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
-from interbed.storage.meta.manifest.manifest_file import read_manifest
-from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.manifest.index_manifest import (
+    DELETION_VECTORS,
+    IndexFileMeta,
+    IndexManifestEntry,
+    read_index_manifest,
+)
+from interbed.storage.meta.manifest.manifest_file import read_manifest, read_manifest_list
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore

@@ -177,7 +177,7 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
 
 def earliest_changes(store: TableStore) -> int | None:
     """The first snapshot whose changes can still be read, which may be yet to come; None while there is no snapshot."""
-    from interbed.storage.meta.snapshot.changelog import ChangelogManager
+    from interbed.storage.meta.snapshot.manager import ChangelogManager
 
     oldest = store.snapshots.earliest_id()
     found = ChangelogManager(store.file_io, store.paths).earliest_id()

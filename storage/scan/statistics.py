@@ -1,17 +1,47 @@
-"""The statistics that ANALYZE has left with a snapshot, read back: `statistics/stat-…`, ours or Java Paimon's."""
+"""The statistics of a table that ANALYZE has left with a snapshot: `statistics/stat-…`, by interbed or Java Paimon."""
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumnStatistics:
+    """What is known of a column; `least` and `greatest` as the column's Python values, lengths in characters or bytes.
+
+    `distinct` is estimated, within about one part in a hundred.
+    """
+
+    column_id: int
+    distinct: int
+    nulls: int
+    least: object = None
+    greatest: object = None
+    average_length: int
+    maximal_length: int
+
+
+@plain_errors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatistics:
+    """Rows and bytes of a table as of a snapshot, and the columns that were asked for."""
+
+    snapshot_id: int
+    schema_id: int
+    row_count: int
+    byte_size: int
+    columns: dict[str, TableColumnStatistics]
+
 
 _MEMBERS: Mapping[str, MemberType] = {
     "snapshotId": int,

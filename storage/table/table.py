@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.commit.file_store_commit import FileStoreCommit
     from interbed.storage.meta.snapshot.snapshot import Snapshot
-    from interbed.storage.meta.statistics import TableStatistics
     from interbed.storage.read.point.keys import Key
     from interbed.storage.read.query import Scan
     from interbed.storage.read.table_read import TableRead
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.scan.scan import TableScan
+    from interbed.storage.scan.statistics import TableStatistics
     from interbed.storage.views.levels.view import TableLevels
     from interbed.storage.write.table_write import TableWrite
 

@@ -305,13 +305,13 @@ class TableVersions(TableAccess):
 
     def consumers(self) -> dict[str, int]:
         """The first snapshot that each consumer has not read."""
-        from interbed.storage.meta.snapshot.consumer import ConsumerManager
+        from interbed.storage.meta.snapshot.progress import ConsumerManager
 
         return ConsumerManager(self.store.file_io, self.store.paths).all()
 
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on from a snapshot, or forget it without one."""
-        from interbed.storage.meta.snapshot.consumer import ConsumerManager
+        from interbed.storage.meta.snapshot.progress import ConsumerManager
         from interbed.storage.version.tags import reset_consumer
 
         self.store.check_here()
@@ -323,7 +323,7 @@ class TableVersions(TableAccess):
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
-        from interbed.storage.meta.snapshot.consumer import ConsumerManager
+        from interbed.storage.meta.snapshot.progress import ConsumerManager
 
         self.store.check_here()
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)

@@ -85,8 +85,7 @@ class TableWrites:
         `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
         lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
         """
-        from interbed.storage.meta.merge_schema import arrow_fields, merge_into
-        from interbed.storage.meta.schema.merge import MergeRules
+        from interbed.storage.meta.merge_schema import MergeRules, arrow_fields, merge_into
 
         rules = MergeRules(
             widens=self.store.options.widens_types,

@@ -25,10 +25,10 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.files.format.stats import float_bounds
-from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
 
 _EPOCH = date(1970, 1, 1)
 _REGISTER_BITS = 14

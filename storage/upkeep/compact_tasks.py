@@ -20,8 +20,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import RestoredBuckets

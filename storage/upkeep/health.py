@@ -24,15 +24,13 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.scan.statistics import read_statistics
+from interbed.storage.scan.statistics import TableStatistics, read_statistics
 from interbed.storage.upkeep.bucket_health import BucketHealth, BucketRules, bucket_health, part
 from interbed.storage.version.expire import SnapshotExpiry
 

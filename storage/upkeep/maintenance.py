@@ -11,7 +11,7 @@ from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.expire import SnapshotExpiry

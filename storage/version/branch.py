@@ -31,7 +31,6 @@ from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
     FileChange,
     LineChange,
@@ -41,7 +40,8 @@ from interbed.storage.meta.snapshot.line_journal import (
     digests,
     file_change,
 )
-from interbed.storage.meta.snapshot.lock import NoLock
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore

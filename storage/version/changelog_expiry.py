@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others

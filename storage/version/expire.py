@@ -24,11 +24,10 @@ from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
 from interbed.storage.meta.snapshot.line_journal import find_line_change
-from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others, tagged

@@ -26,8 +26,8 @@ from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
 from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.paths import COMMIT_TURN
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.expiry_mark import MARK
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
 from interbed.storage.meta.store import TableStore

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch import BranchManager

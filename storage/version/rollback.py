@@ -10,7 +10,6 @@ orphan files are removed. Source: paimon-core's RollbackHelper.
 from contextlib import suppress
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.line_journal import (
     FileChange,
     LineChange,
@@ -19,7 +18,8 @@ from interbed.storage.meta.snapshot.line_journal import (
     deletion,
     digests,
 )
-from interbed.storage.meta.snapshot.lock import NoLock
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore

@@ -34,11 +34,11 @@ from interbed.storage.base.errors import (
     TagNotFoundError,
     UnsupportedVersionError,
 )
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.options.version import TagCreation, TagPeriod
 from interbed.storage.meta.snapshot.line_journal import LineChange, change_line, deletion, file_change
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
-from interbed.storage.meta.snapshot.tag_period import TagCreation, TagPeriod
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import Kept, roots_of_others, tagged
 from interbed.storage.version.own_paths import own_paths

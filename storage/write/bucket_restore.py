@@ -5,7 +5,7 @@ from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 
 class BucketRestore(Protocol):

@@ -9,7 +9,7 @@ import pytest
 
 from interbed.storage.base.errors import TagNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.peers.interbed import interbed_table

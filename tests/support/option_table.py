@@ -9,8 +9,7 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.meanings import READ_ELSEWHERE
-from interbed.storage.meta.options.known.refused import REFUSED
-from interbed.storage.meta.options.known.standing import Blocks
+from interbed.storage.meta.options.known.refused import REFUSED, Blocks
 from interbed.storage.meta.options.reader import OptionReader
 
 _E = TypeVar("_E", bound=StrEnum)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.index_file import read_vectors, write_vectors
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 
 

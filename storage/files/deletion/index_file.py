@@ -10,7 +10,7 @@ from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionErr
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.writing import write_file
 from interbed.storage.files.deletion.vector import FRAME_BYTES, MAGIC_64, DeletionVector, decode
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, DeletionVectorRange, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexFileMeta
 
 VERSION = 1
 _VERSION_BYTES = 1

@@ -2,7 +2,7 @@
 
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 
 class CompactedFiles:

@@ -23,7 +23,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.merge_read import RowSource
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.schema.widening import is_widening
+from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.store import TableStore
 
 Seconds = npt.NDArray[np.int64]

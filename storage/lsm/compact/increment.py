@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrateg
 from interbed.storage.lsm.compact.unit import CompactionUnit, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 
 

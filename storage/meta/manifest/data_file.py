@@ -1,6 +1,7 @@
-"""The metadata of one data file, as manifests hold it (specification page `spec/manifest`, data file meta).
+"""The metadata of one data file with the statistics of its columns, as manifests hold it.
 
-The JSON form is our own: commit messages and splits carry it between processes.
+Specification page `spec/manifest`, data file meta and SimpleStats. The JSON form is our own: commit messages and splits
+carry it between processes.
 """
 
 from base64 import b64decode, b64encode
@@ -11,7 +12,25 @@ from typing import Any
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import entry_name
-from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS, SimpleStats
+
+EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
+"""A serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleStats:
+    """Least and greatest values and null counts of a list of columns.
+
+    `min_values` and `max_values` are serialised BinaryRows (4 bytes of arity, big-endian, then the row), one field
+    per column, null where unknown; `null_counts` has one entry per column, None where unknown.
+    """
+
+    min_values: bytes
+    max_values: bytes
+    null_counts: tuple[int | None, ...]
+
+
+EMPTY_STATS = SimpleStats(min_values=EMPTY_ROW, max_values=EMPTY_ROW, null_counts=())
 
 
 class FileSource(IntEnum):

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.stats import SimpleStats
+from interbed.storage.meta.manifest.data_file import DataFileMeta, SimpleStats
 
 
 class FileKind(IntEnum):

@@ -1,7 +1,8 @@
-"""Manifests: files of the data files that a commit added and deleted (specification page `spec/manifest`).
+"""Manifests and manifest lists (specification page `spec/manifest`). Version 2 of both.
 
-Version 2; each record holds _VERSION, _KIND (0 add, 1 delete), _PARTITION (a serialised BinaryRow), _BUCKET,
-_TOTAL_BUCKETS and _FILE, the data file's metadata.
+A manifest lists the data files that a commit added and deleted; each record holds _VERSION, _KIND (0 add, 1 delete),
+_PARTITION (a serialised BinaryRow), _BUCKET, _TOTAL_BUCKETS and _FILE, the data file's metadata. A manifest list lists
+the manifests of a snapshot, with the number of their files and the bounds of their partitions, buckets and levels.
 """
 
 import json
@@ -18,12 +19,10 @@ from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
-from interbed.storage.meta.manifest.entry_columns import entries_of_columns
-from interbed.storage.meta.manifest.entry_decoder import decode_entries
+from interbed.storage.meta.manifest.entry_decoder import decode_entries, entries_of_columns
 from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
-from interbed.storage.meta.manifest.stats import EMPTY_STATS, SimpleStats
 
 VERSION = 2
 
@@ -263,3 +262,75 @@ def check_version(version: int, expected: int, source: str) -> None:
         raise UnsupportedVersionError(
             f"{source} has records of version {version}; this version of interbed reads version {expected}."
         )
+
+
+LIST_VERSION = 2
+
+LIST_SCHEMA = record(
+    "",
+    [
+        field("_VERSION", "int"),
+        field("_FILE_NAME", "string"),
+        field("_FILE_SIZE", "long"),
+        field("_NUM_ADDED_FILES", "long"),
+        field("_NUM_DELETED_FILES", "long"),
+        field("_PARTITION_STATS", stats_schema("__PARTITION_STATS")),
+        field("_SCHEMA_ID", "long"),
+        field("_MIN_BUCKET", optional("int")),
+        field("_MAX_BUCKET", optional("int")),
+        field("_MIN_LEVEL", optional("int")),
+        field("_MAX_LEVEL", optional("int")),
+        field("_MIN_ROW_ID", optional("long")),
+        field("_MAX_ROW_ID", optional("long")),
+    ],
+)
+_LIST_LAYOUT = RecordLayout(LIST_SCHEMA)
+
+
+def write_manifest_list(metas: Sequence[ManifestFileMeta], codec: str, file_format: str = AVRO) -> bytes:
+    """The content of a manifest list, in order; `codec` and `file_format` as of `write_manifest`."""
+    return _LIST_LAYOUT.write((_meta_to_record(m) for m in metas), codec, file_format)
+
+
+def read_manifest_list(content: bytes, *, source: str) -> list[ManifestFileMeta]:
+    """The manifests of a manifest list, in order.
+
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    """
+    return _LIST_LAYOUT.read(content, lambda r: _meta_from_record(r, source), source=source)
+
+
+def _meta_to_record(meta: ManifestFileMeta) -> dict[str, Any]:
+    return {
+        "_VERSION": LIST_VERSION,
+        "_FILE_NAME": meta.file_name,
+        "_FILE_SIZE": meta.file_size,
+        "_NUM_ADDED_FILES": meta.num_added_files,
+        "_NUM_DELETED_FILES": meta.num_deleted_files,
+        "_PARTITION_STATS": stats_to_record(meta.partition_stats),
+        "_SCHEMA_ID": meta.schema_id,
+        "_MIN_BUCKET": meta.min_bucket,
+        "_MAX_BUCKET": meta.max_bucket,
+        "_MIN_LEVEL": meta.min_level,
+        "_MAX_LEVEL": meta.max_level,
+        "_MIN_ROW_ID": meta.min_row_id,
+        "_MAX_ROW_ID": meta.max_row_id,
+    }
+
+
+def _meta_from_record(value: dict[str, Any], source: str) -> ManifestFileMeta:
+    check_version(value["_VERSION"], LIST_VERSION, source)
+    return ManifestFileMeta(
+        file_name=value["_FILE_NAME"],
+        file_size=value["_FILE_SIZE"],
+        num_added_files=value["_NUM_ADDED_FILES"],
+        num_deleted_files=value["_NUM_DELETED_FILES"],
+        partition_stats=stats_from_record(value["_PARTITION_STATS"]),
+        schema_id=value["_SCHEMA_ID"],
+        min_bucket=value.get("_MIN_BUCKET"),
+        max_bucket=value.get("_MAX_BUCKET"),
+        min_level=value.get("_MIN_LEVEL"),
+        max_level=value.get("_MAX_LEVEL"),
+        min_row_id=value.get("_MIN_ROW_ID"),
+        max_row_id=value.get("_MAX_ROW_ID"),
+    )

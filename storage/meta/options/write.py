@@ -1,8 +1,8 @@
-"""Options of writes that change the schema (Paimon's documentation: spark/sql-write, "Write Merge Schema"), and how
-durable writes are.
+"""Options of writes: schema merges, durability, and the order of sort compaction.
 
-Paimon's newest release widens types only with `write.merge-schema.type-widening`; those before it, which lack that
-option, always do, and so does interbed unless the option is false.
+Sources: Paimon's documentation pages `spark/sql-write` ("Write Merge Schema") and `maintenance/dedicated-compaction`
+(sort compact). Paimon's newest release widens types only with `write.merge-schema.type-widening`; older releases, which
+lack that option, always do, and so does interbed unless the option is false.
 """
 
 from dataclasses import dataclass
@@ -50,3 +50,25 @@ class WriteOptions(OptionReader):
     def casts_types(self) -> bool:
         """Whether merging also gives a column the rows' type where old values may lose something by that."""
         return self.boolean(EXPLICIT_CAST, False)
+
+
+class RangeStrategy(StrEnum):
+    """What ranges of sorted rows have about the same of."""
+
+    SIZE = "size"
+    QUANTITY = "quantity"
+
+
+@dataclass(frozen=True, slots=True)
+class SortOptions(OptionReader):
+    """The options of sort compaction."""
+
+    @property
+    def sort_range_strategy(self) -> RangeStrategy:
+        """Whether the ranges of a sort have the same bytes or the same number of rows."""
+        return self.choice("sort-compaction.range-strategy", RangeStrategy.SIZE)
+
+    @property
+    def sort_sample_magnification(self) -> int:
+        """How many rows are sampled for each range of a sort; a sort takes 20 at least."""
+        return self.integer("sort-compaction.local-sample.magnification", 1000)

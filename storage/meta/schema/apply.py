@@ -1,16 +1,34 @@
-"""Applying changes to a schema (Paimon's documentation: concepts/schema-evolution). Pure.
+"""Apply changes to a schema, or replace it (Paimon's documentation: concepts/schema-evolution). Pure.
 
-Data files keep the schema that they were written with and are read by field id, so a change must never give an id a new
-meaning. Source: paimon-core `schema.SchemaManager.generateTableSchema`.
+Data files keep the schema that they were written with and are read by field id, so a change must never give an id
+a new meaning. Source: paimon-core `schema.SchemaManager.generateTableSchema`.
+
+A renamed column is renamed in options, too, in their values (`sequence.field`), their keys
+(`fields.a.aggregate-function`) or both (`fields.g,h.sequence-group`). Source: paimon-core
+`schema.SchemaManager.applyRenameColumnsToOptions`, which leaves out the options of file indexes, expiry and removed
+groups; interbed renames in those, too.
+
+REPLACE TABLE keeps the table's directory and its history, as Paimon's does: the next schema file, then an OVERWRITE
+snapshot under it. Between these two files a reader would see old rows under new columns, and after a crash for good. So
+the schema file of a replacement has the mark `"interbed.replaces": true`, and other readers skip it: as long as the
+newest snapshot is of an older schema, interbed takes the schema before it. A rollback to the time before needs that.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.casting.rules import has_cast, is_implicit
-from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.options.core import PARTITION, PRIMARY_KEY
 from interbed.storage.meta.options.known.check import check_public
@@ -18,6 +36,7 @@ from interbed.storage.meta.schema.change import (
     AddColumn,
     ColumnPath,
     DropColumn,
+    Fields,
     Position,
     RemoveOption,
     RenameColumn,
@@ -29,11 +48,15 @@ from interbed.storage.meta.schema.change import (
     UpdateColumnPosition,
     UpdateColumnType,
     UpdateComment,
+    dotted,
+    edit_field,
+    edit_fields,
+    find,
+    path_of,
+    replaced,
 )
-from interbed.storage.meta.schema.column_options import naming, renamed
-from interbed.storage.meta.schema.nested import Fields, dotted, edit_field, edit_fields, find, path_of, replaced
 from interbed.storage.meta.schema.option_changes import KEYS, check_option
-from interbed.storage.meta.schema.table_schema import Schema, TableSchema, validate_schema
+from interbed.storage.meta.schema.table_schema import REPLACES, Schema, TableSchema, validate_schema
 
 _MARKS = "interbed."
 ADD_BEFORE_PARTITION = "add-column-before-partition"
@@ -307,3 +330,102 @@ def numbered_fields(fields: Iterable[DataField], highest: int) -> tuple[tuple[Da
         data_type, highest = numbered(field.type, field_id)
         result.append(replace(field, id=field_id, type=data_type))
     return tuple(result), highest
+
+
+_FIELDS = "fields."
+_GROUP = ".sequence-group"
+_INDEX = "file-index."
+_INDEX_COLUMNS = ".columns"
+_LISTS = frozenset(
+    {
+        "bucket-key",
+        "changelog-producer.row-deduplicate-ignore-fields",
+        "clustering.columns",
+        "partial-update.remove-record-on-sequence-group",
+        "record-level.time-field",
+        "rowkind.field",
+        "self-optimizing.order-by",
+        "sequence.field",
+        "upsert-key",
+    }
+)
+"""Options whose value is a list of columns."""
+
+
+def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, str]:
+    """The options after a column was renamed."""
+
+    def in_list(names: str) -> str:
+        return ",".join(_put(n, name, new_name) for n in names.split(","))
+
+    out: dict[str, str] = {}
+    for key, value in options.items():
+        if key in _LISTS:
+            out[key] = in_list(value)
+        elif key.startswith(_FIELDS):
+            columns, dot, option = key[len(_FIELDS) :].partition(".")
+            about_columns = f".{option}" == _GROUP
+            out[f"{_FIELDS}{in_list(columns)}{dot}{option}"] = in_list(value) if about_columns else value
+        elif key.startswith(_INDEX) and key.endswith(_INDEX_COLUMNS):
+            out[key] = in_list(value)
+        elif key.startswith(_INDEX):
+            kind, *rest = key[len(_INDEX) :].split(".")
+            # Other options have fewer parts than those of one column's index.
+            own = [_put(rest[0], name, new_name), *rest[1:]] if len(rest) > 1 else rest
+            out[_INDEX + ".".join((kind, *own))] = value
+        else:
+            out[key] = value
+    return out
+
+
+def naming(options: Mapping[str, str], name: str) -> Iterator[str]:
+    """The options that name the column."""
+    elsewhere = f"{name} "
+    for key, value in options.items():
+        if renamed({key: value}, name, elsewhere) != {key: value}:
+            yield key
+
+
+def _put(written: str, name: str, new_name: str) -> str:
+    """The name as it is written, with blanks or with the key of a map's value behind it, after the renaming."""
+    column, bracket, rest = written.partition("[")
+    return f"{new_name}{bracket}{rest}" if column.strip() == name else written
+
+
+def replacement_of(current: TableSchema, wanted: TableSchema, *, schema_id: int) -> TableSchema:
+    """The schema that replaces the current one by the wanted one, as number `schema_id`.
+
+    A column that keeps its name and its type keeps its id, so that changes read across the replacement contain what it
+    was; others get ids that none ever had. Raises InvalidInputError for other partition columns: the manifests that
+    with both would be ambiguous.
+    """
+    if _partitioning(current) != _partitioning(wanted):
+        raise InvalidInputError(
+            f"A replacement keeps the partition columns ({', '.join(current.partition_keys) or 'none'}) and their "
+            "types, because the table keeps its history. Drop the table and create it anew for "
+            f"({', '.join(wanted.partition_keys) or 'none'})."
+        )
+    highest = current.highest_field_id
+    fields: list[DataField] = []
+    for column in wanted.fields:
+        before = current.by_name.get(column.name)
+        if before is not None and isinstance(column.type, AtomicType) and _same_type(before, column):
+            fields.append(replace(column, id=before.id))
+        else:
+            (numbered,), highest = numbered_fields((column,), highest)
+            fields.append(numbered)
+    return replace(
+        wanted,
+        id=schema_id,
+        fields=tuple(fields),
+        highest_field_id=highest,
+        unknown={**wanted.unknown, REPLACES: True},
+    )
+
+
+def _partitioning(schema: TableSchema) -> list[tuple[str, object]]:
+    return [(f.name, f.type.with_nullable(True)) for f in schema.partition_fields]
+
+
+def _same_type(left: DataField, right: DataField) -> bool:
+    return left.type.with_nullable(True) == right.type.with_nullable(True)

@@ -17,9 +17,8 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import both
-from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.paths import COMMIT_TURN, LINE_JOURNAL, TablePaths
+from interbed.storage.meta.paths import COMMIT_TURN, LINE_JOURNAL, TablePaths, numbers_of
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager

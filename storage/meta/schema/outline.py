@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta.numbered_files import numbers_of
+from interbed.storage.meta.paths import numbers_of
 
 _PREFIX = "schema-"
 

@@ -1,21 +1,24 @@
-"""Finding and reading the snapshots of a table (specification page `spec/snapshot`).
+"""Find and read the snapshots of a table, and the changelogs that outlive them (specification page `spec/snapshot`).
 
-`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing, and so is what was the newest a while
-ago: a hint is only believed after a look at the files, and otherwise the directory is listed. Snapshots that are being
-expired (snapshot.expiry_mark) are not there any more, but for those who finish that.
+`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing. A hint is only believed after a look
+at the files; otherwise the directory is listed. Snapshots that are being expired (snapshot.expiry_mark) count as
+missing, except for a process that finishes the expiry.
+
+`changelog/changelog-<id>` is the JSON of the snapshot that expired; of its files only the changelog's are left.
+`changelog/EARLIEST` and `LATEST` are hints for Java Paimon. Source: documentation page `maintenance/manage-snapshots`,
+paimon-core's Changelog and ChangelogManager.
 """
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import asked_at_once, both
-from interbed.storage.meta.numbered_files import numbers_of
-from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.paths import TablePaths, numbers_of
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 
@@ -370,3 +373,66 @@ class SnapshotManager:
     def _range(self) -> str:
         ids = self.ids()
         return f"the table has the snapshots {ids[0]} to {ids[-1]}" if ids else "the table has no snapshots"
+
+
+_log = logging.getLogger(__name__)
+_CHANGELOG_PREFIX = "changelog-"
+
+
+class ChangelogManager:
+    """The changelogs of one table (of one branch of it) whose snapshots have expired."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._directory = paths.changelog(1).rpartition("/")[0]
+
+    def ids(self) -> list[int]:
+        """The ids of the snapshots whose changelogs there are, ascending."""
+        names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        return numbers_of(names, _CHANGELOG_PREFIX)
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot that a changelog was part of, None when there is no such changelog; raises CorruptFileError."""
+        path = self._paths.changelog(snapshot_id)
+        try:
+            found = Snapshot.from_json(self._file_io.read_bytes(path), source=path)
+        except FileNotFoundError:
+            return None
+        if found.id != snapshot_id:
+            raise CorruptFileError(f"{path} holds the changelog of the snapshot {found.id}.")
+        return found
+
+    def all(self) -> list[Snapshot]:
+        """All of them, ascending; those that expire meanwhile are left out."""
+        return [found for found in map(self.find, self.ids()) if found is not None]
+
+    def earliest_id(self) -> int | None:
+        """The oldest id; None without changelogs."""
+        return min(self.ids(), default=None)
+
+    def add(self, snapshots: Sequence[Snapshot]) -> None:
+        """Keep the changelogs of snapshots that are about to go."""
+        for snapshot in snapshots:
+            self._file_io.overwrite(self._paths.changelog(snapshot.id), snapshot.to_json().encode())
+        self._note_ends()
+
+    def delete(self, snapshot_ids: Sequence[int]) -> None:
+        """Delete the files of the changelogs, durably, and nothing that they name; raises StorageAccessError."""
+        if snapshot_ids:
+            for snapshot_id in snapshot_ids:
+                self._file_io.delete(self._paths.changelog(snapshot_id))
+            self._note_ends()
+
+    def _note_ends(self) -> None:
+        ids = self.ids()
+        for hint, ends in (("EARLIEST", ids[:1]), ("LATEST", ids[-1:])):
+            path = f"{self._directory}/{hint}"
+            try:
+                if ends:
+                    self._file_io.overwrite(path, str(ends[0]).encode(), durable=False)
+                else:
+                    self._file_io.delete_quietly([path])
+            except OSError as error:
+                # Hints are optional; a stale one costs its reader a listing.
+                _log.warning("Left the hint %s as it is: %s", path, error)

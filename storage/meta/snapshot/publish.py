@@ -1,4 +1,7 @@
-"""Making a snapshot visible: the one step of a commit that other readers and writers can see."""
+"""Make a snapshot visible: the one step of a commit that other readers and writers can see.
+
+A catalog may hold a lock (`CatalogLock`) while the snapshot is created.
+"""
 
 import logging
 from contextlib import AbstractContextManager, nullcontext
@@ -13,8 +16,25 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive
 from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.snapshot.lock import CatalogLock, NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+
+@runtime_checkable
+class CatalogLock(Protocol):
+    """Excludes the other writers of one table; held only while a snapshot is checked and created."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """The lock as a context; acquiring waits a bounded time and raises CommitError when that is over."""
+        ...
+
+
+class NoLock:
+    """No lock: the file system's exclusive creation is enough."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """A context that does nothing."""
+        return nullcontext()
+
 
 _log = logging.getLogger(__name__)
 

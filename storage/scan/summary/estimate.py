@@ -21,9 +21,9 @@ from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Plan
+from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
 
 _ROW_OVERHEAD = 8
 _WIDTHS = {

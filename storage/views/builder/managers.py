@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import SnapshotNotFoundError
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.meta.store import TableStore

@@ -14,7 +14,7 @@ from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.meta.schema.evolution import map_fields
-from interbed.storage.meta.snapshot.log_position import LogPosition
+from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ChangeRead

@@ -22,7 +22,7 @@ from interbed.storage.log.kafka_log import KafkaLogReader
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
-from interbed.storage.meta.snapshot.log_position import LogPosition, LogPositions
+from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns

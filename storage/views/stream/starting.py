@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import (

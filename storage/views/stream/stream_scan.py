@@ -17,8 +17,8 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.log import CHANGE_TRACKING
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.paths import POSTPONE_BUCKET
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import branch_names

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement

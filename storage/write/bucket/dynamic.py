@@ -15,7 +15,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
-from interbed.storage.meta.manifest.index_file import HASH_INDEX, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket.choose import Numbers
 from interbed.storage.write.bucket.hash_index import Hashes, read_hashes, write_hashes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.manifest.index_manifest import HASH_INDEX
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.hash_index import read_hashes

@@ -9,9 +9,15 @@ from interbed.storage.base.errors import CommitConflictError, InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.entry import FileKind
-from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX, DeletionVectorRange, IndexFileMeta
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
-from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.manifest.index_manifest import (
+    DELETION_VECTORS,
+    HASH_INDEX,
+    DeletionVectorRange,
+    IndexFileMeta,
+    IndexManifestEntry,
+    read_index_manifest,
+)
+from interbed.storage.meta.manifest.manifest_file import read_manifest_list
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader

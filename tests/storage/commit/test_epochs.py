@@ -11,7 +11,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.errors import CommitStateUnknownError, CorruptFileError, InvalidInputError
 from interbed.storage.commit.stream_commits import EpochCommit
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from interbed.storage.write.commit_message import CommitMessage

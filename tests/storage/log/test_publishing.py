@@ -14,7 +14,7 @@ import interbed
 from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.log.publisher import forget_writers
-from interbed.storage.meta.snapshot.log_position import LogPositions
+from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.log.tables import (

@@ -2,8 +2,7 @@
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
-from interbed.storage.meta.manifest.manifest_file import read_manifest
-from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.manifest.manifest_file import read_manifest, read_manifest_list
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
 

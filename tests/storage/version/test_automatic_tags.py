@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.snapshot.tag_period import CreationPeriod, PeriodFormatter, TagPeriod
+from interbed.storage.meta.options.version import CreationPeriod, PeriodFormatter, TagPeriod
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.errors import SnapshotNotFoundError
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs, first_kept_changelog

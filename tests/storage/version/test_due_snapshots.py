@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.table.table import Table
 from interbed.storage.version.expire import SnapshotExpiry
 

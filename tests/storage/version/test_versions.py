@@ -20,7 +20,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
-from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.table.table import Table

@@ -1,10 +1,52 @@
-"""Options of Paimon and Amoro that interbed does not carry out, and so refuses: what they need, and the way out.
+"""What interbed does with an option of Paimon (honour, ignore or refuse it), and the options that it refuses.
 
-`takes` are the values that are no trouble. `blocks` is what a table with the option that another engine made can't be
-used for: what would be misread is not read, what would leave other readers with less than the rows is not written.
+A refused option of Paimon or Amoro says what it would need, and the way out. `takes` are the values that do no harm.
+`blocks` is what a table with the option that another engine made can't be used for: what would be misread is not read,
+what would leave other readers with less than the rows is not written.
 """
 
-from interbed.storage.meta.options.known.standing import Blocks, KnownOption, Standing
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Standing(StrEnum):
+    """What becomes of an option that interbed knows."""
+
+    HONOURED = "honoured"
+    HARMLESS = "harmless"
+    REFUSED = "refused"
+
+
+class Blocks(StrEnum):
+    """What a table made elsewhere can't be used for here because of an option that is refused for new tables.
+
+    `READING` also blocks writing. `NOTHING` is for options that only other engines miss: they are logged.
+    """
+
+    READING = "reading"
+    WRITING = "writing"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOption:
+    """An option by its key; `<…>` in the key stands for any text.
+
+    `why` says why the option is harmless, or what the refused one would need. `takes` are the values, in lower case,
+    that a refused option may have, because they are Paimon's default or what interbed does anyway; empty text is one.
+    """
+
+    key: str
+    standing: Standing
+    why: str = ""
+    way_out: str = ""
+    takes: tuple[str, ...] = ()
+    blocks: Blocks = Blocks.NOTHING
+
+    def refuses(self, value: str) -> bool:
+        """Whether this value of the option is refused."""
+        return self.standing is Standing.REFUSED and value.strip().lower() not in ("", *self.takes)
+
 
 _OFF = ("false",)
 

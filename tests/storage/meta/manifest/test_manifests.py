@@ -14,20 +14,26 @@ from interbed.storage.base.avro.records import read_records
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
 from interbed.storage.base.types.json import type_from_json
-from interbed.storage.meta.manifest import index_manifest, manifest_file, manifest_list
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest import index_manifest, manifest_file
+from interbed.storage.meta.manifest.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
-from interbed.storage.meta.manifest.index_file import (
+from interbed.storage.meta.manifest.index_manifest import (
     DeletionVectorRange,
     GlobalIndexMeta,
     IndexFileMeta,
+    IndexManifestEntry,
     index_file_from_json,
     index_file_to_json,
+    read_index_manifest,
+    write_index_manifest,
 )
-from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest, write_index_manifest
-from interbed.storage.meta.manifest.manifest_file import make_meta, read_manifest, write_manifest
-from interbed.storage.meta.manifest.manifest_list import read_manifest_list, write_manifest_list
-from interbed.storage.meta.manifest.stats import EMPTY_STATS, SimpleStats
+from interbed.storage.meta.manifest.manifest_file import (
+    make_meta,
+    read_manifest,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
 from interbed.storage.meta.schema.table_schema import TableSchema
 from tests.golden.load import TABLE_NAMES, expected, table_path
 
@@ -348,7 +354,7 @@ def test_partition_statistics_span_the_entries_and_count_nulls() -> None:
 
 
 def test_the_versions_on_disk_do_not_change() -> None:
-    assert (manifest_file.VERSION, manifest_list.VERSION, index_manifest.VERSION) == (2, 2, 1)
+    assert (manifest_file.VERSION, manifest_file.LIST_VERSION, index_manifest.VERSION) == (2, 2, 1)
 
 
 def test_a_manifest_list_whose_records_are_a_union_with_null_is_read() -> None:

@@ -14,13 +14,13 @@ from interbed.storage.meta.options.known.check import (
     KNOWN,
     check_names,
     check_supported,
+    family_of,
     is_own,
     judged,
     known_option,
 )
-from interbed.storage.meta.options.known.families import family_of
 from interbed.storage.meta.options.known.honoured import HONOURED, OWN
-from interbed.storage.meta.options.known.standing import Blocks, Standing
+from interbed.storage.meta.options.known.refused import Blocks, Standing
 from interbed.storage.meta.schema.change import RemoveOption, SetOption
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager

@@ -7,7 +7,7 @@ import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.meta.options.known.check import known_option
-from interbed.storage.meta.options.known.standing import Standing
+from interbed.storage.meta.options.known.refused import Standing
 from interbed.storage.meta.options.optimizing import OptimizingOrder, SelfOptimizing
 from interbed.storage.meta.schema.change import RenameColumn, SetOption
 from interbed.storage.meta.schema.table_schema import Schema

@@ -8,7 +8,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 
 
 class _Rewritten(WrappedFileIO):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import interbed
-from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.manifest.index_manifest import HASH_INDEX
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.table.table import Table
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, NotSupportedError
-from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.manifest.index_manifest import HASH_INDEX
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
