@@ -91,8 +91,8 @@ def import_(
     # Needs Thrift and SQL, which the help of a command does not wait for; and so below.
     from interbed.catalog.server.migration.copy import Copy
     from interbed.catalog.server.migration.errors import MigrationError
-    from interbed.catalog.server.migration.progress import ProgressDisplay
     from interbed.catalog.server.migration.selection import ObjectSelection
+    from interbed.catalog.server.migration.summary import ProgressDisplay
 
     selection = ObjectSelection(include, exclude)
     with _failing_clearly():
@@ -136,8 +136,8 @@ def import_(
 def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Sequence[str], as_json: bool) -> None:
     """Compare two metastores and print every difference. Exit code 1 if there is one."""
     from interbed.catalog.server.migration.compare import SourceComparison
-    from interbed.catalog.server.migration.progress import ProgressDisplay
     from interbed.catalog.server.migration.selection import ObjectSelection
+    from interbed.catalog.server.migration.summary import ProgressDisplay
 
     selection = ObjectSelection(include, exclude)
     with (
@@ -172,9 +172,8 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
 def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]) -> None:
     """Write everything to standard output, an object a line, as JSON. `import --from FILE` reads it back."""
     from interbed.catalog.server.migration.jsonl import write_lines
-    from interbed.catalog.server.migration.progress import ProgressDisplay
-    from interbed.catalog.server.migration.selection import ObjectSelection
-    from interbed.catalog.server.migration.walk import objects
+    from interbed.catalog.server.migration.selection import ObjectSelection, objects
+    from interbed.catalog.server.migration.summary import ProgressDisplay
 
     selection = ObjectSelection(include, exclude)
     with (

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.server.migration.name_set import NameSet
 from interbed.catalog.server.migration.record import Key, RecordKind, constraint_fields, fields_of
-from interbed.catalog.server.migration.selection import ObjectSelection
+from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, column_names, partitions_at_once
-from interbed.catalog.server.migration.walk import chunks, selected_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

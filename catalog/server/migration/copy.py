@@ -12,13 +12,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from interbed.catalog.server.migration.compare import differ
 from interbed.catalog.server.migration.errors import RefusedError
-from interbed.catalog.server.migration.name_set import NameSet
 from interbed.catalog.server.migration.record import FOREIGN_KEYS, Key, RecordKind
-from interbed.catalog.server.migration.selection import ObjectSelection
+from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, MetastoreSource, Source, partitions_at_once
 from interbed.catalog.server.migration.summary import CopyOutcome, Summary
 from interbed.catalog.server.migration.target import Target
-from interbed.catalog.server.migration.walk import chunks, selected_tables
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_DATABASE
 from interbed.catalog.server.service.names import normalized

@@ -1,19 +1,71 @@
-"""Which databases and tables are copied, compared or exported.
+"""Which databases and tables are copied, compared or exported, and the walk over the selected objects.
 
 Patterns are `database`, `database.table` or `catalog.database.table`; each part is a name pattern of Hive's, where `*`
-stands for any characters and `|` separates alternatives. Upper and lower case are the same. Foreign keys to tables that
-are not selected are not, either.
+matches any characters and `|` separates alternatives. Upper and lower case are the same. A foreign key to a table that
+is not selected is not selected either.
+
+`objects` yields what an export writes. `NameSet` holds names of partitions in a temporary database, so that memory does
+not grow with their number.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from interbed.catalog.server.migration.record import FOREIGN_KEYS
+from interbed.catalog.server.migration.errors import RefusedError
+from interbed.catalog.server.migration.record import FOREIGN_KEYS, Key, RecordKind, constraint_fields, fields_of
+from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, partitions_at_once
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import pattern_matcher
 from interbed.storage.base.errors import InvalidOptionError
+
+_CACHE_KIB = 8192
+
+
+class NameSet:
+    """A set of names that is read in order. It lies in a file without a name, which SQLite makes when its cache is full
+    and which goes with the process.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
+        self._database.execute("PRAGMA journal_mode=OFF").close()
+        self._database.execute("CREATE TABLE names (name TEXT PRIMARY KEY) WITHOUT ROWID").close()
+        self.add(names)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def __len__(self) -> int:
+        count: int = self._database.execute("SELECT count(*) FROM names").fetchone()[0]
+        return count
+
+    def add(self, names: Iterable[str]) -> None:
+        """Add names; those that are there already count once."""
+        self._database.execute("BEGIN").close()
+        self._database.executemany("INSERT OR IGNORE INTO names VALUES (?)", ((name,) for name in names)).close()
+        self._database.execute("COMMIT").close()
+
+    def batches(self, size: int) -> Iterator[list[str]]:
+        """All names in the order of their code points, `size` at a time."""
+        last = ""
+        while True:
+            rows = self._database.execute(
+                "SELECT name FROM names WHERE name > ? ORDER BY name LIMIT ?", (last, size)
+            ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield [row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +141,84 @@ def _parsed(text: str) -> _Pattern:
         database=pattern_matcher(database),
         table=None if table is None else pattern_matcher(table),
     )
+
+
+T = TypeVar("T")
+
+
+def objects(source: Source, selection: ObjectSelection) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Every selected object with its fields, what contains others before them. RefusedError for one that the source
+    will not give.
+    """
+    for catalog in source.catalogs():
+        if not selection.catalog(catalog):
+            continue
+        struct = source.catalog(catalog)
+        if struct is not None:
+            yield Key(kind=RecordKind.CATALOG, catalog=catalog), fields_of(RecordKind.CATALOG, struct)
+        for database in source.databases(catalog):
+            if selection.database(catalog, database):
+                yield from _of_database(source, selection, catalog, database)
+
+
+def selected_tables(source: Source, selection: ObjectSelection, catalog: str, database: str) -> list[str]:
+    """The selected tables of a database, in order."""
+    return [name for name in source.tables(catalog, database) if selection.table(catalog, database, name)]
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items, `size` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _of_database(
+    source: Source, selection: ObjectSelection, catalog: str, database: str
+) -> Iterator[tuple[Key, dict[str, Any]]]:
+    struct = source.database(catalog, database)
+    if struct is None:
+        return
+    yield Key(kind=RecordKind.DATABASE, catalog=catalog, database=database), fields_of(RecordKind.DATABASE, struct)
+    if selection.functions(catalog, database):
+        for name, function in sorted(source.functions(catalog, database).items()):
+            key = Key(kind=RecordKind.FUNCTION, catalog=catalog, database=database, name=name)
+            yield key, fields_of(RecordKind.FUNCTION, function)
+    for names in chunks(selected_tables(source, selection, catalog, database), TABLES_AT_ONCE):
+        tables, refused = source.table_objects(catalog, database, names)
+        if refused:
+            name, error = next(iter(refused.items()))
+            raise RefusedError(f"table {database}.{name}: {error}")
+        for name, table in sorted(tables.items()):
+            yield from _of_table(source, selection, catalog, database, name, table)
+
+
+def _of_table(
+    source: Source, selection: ObjectSelection, catalog: str, database: str, name: str, table: Any
+) -> Iterator[tuple[Key, dict[str, Any]]]:
+    yield Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name), fields_of(RecordKind.TABLE, table)
+    constraints = selection.constraints(catalog, source.constraints(catalog, database, name))
+    for constraint, structs in sorted(constraints.items()):
+        key = Key(kind=RecordKind.CONSTRAINT, catalog=catalog, database=database, name=name, constraint=constraint)
+        yield key, constraint_fields(structs)
+    for column, statistics in sorted(source.table_statistics(catalog, database, table).items()):
+        key = Key(kind=RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=name, column=column)
+        yield key, fields_of(RecordKind.TABLE_STATISTICS, statistics)
+    if not table.partitionKeys:
+        return
+    with NameSet(source.partition_names(catalog, database, name)) as all_names:
+        for names in all_names.batches(partitions_at_once(table)):
+            for partition, struct in sorted(source.partitions(catalog, database, table, names).items()):
+                key = Key(kind=RecordKind.PARTITION, catalog=catalog, database=database, name=name, partition=partition)
+                yield key, fields_of(RecordKind.PARTITION, struct)
+            by_partition = source.partition_statistics(catalog, database, table, names)
+            for partition, by_column in sorted(by_partition.items()):
+                for column, statistics in sorted(by_column.items()):
+                    key = Key(
+                        kind=RecordKind.PARTITION_STATISTICS,
+                        catalog=catalog,
+                        database=database,
+                        name=name,
+                        partition=partition,
+                        column=column,
+                    )
+                    yield key, fields_of(RecordKind.PARTITION_STATISTICS, statistics)

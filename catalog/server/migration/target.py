@@ -19,9 +19,8 @@ from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.migration.connection import LocalConnection
 from interbed.catalog.server.migration.errors import MigrationError
-from interbed.catalog.server.migration.record import CONSTRAINTS
+from interbed.catalog.server.migration.record import CONSTRAINTS, to_json
 from interbed.catalog.server.migration.source import ENGINE, MetastoreSource
-from interbed.catalog.server.migration.structs import to_json
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.column_statistics import ColumnStatistics
 from interbed.catalog.server.service.directories.locations import LocationRules

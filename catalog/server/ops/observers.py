@@ -1,4 +1,4 @@
-"""What stands beside serving: observers of calls, the health port, the reaper, put together from the settings."""
+"""Observers of calls, the health port and the reaper, put together from the settings."""
 
 import logging
 import os

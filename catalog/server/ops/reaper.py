@@ -1,11 +1,12 @@
-"""The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, the
-partitions of dropped tables, what was in the trash for long enough, executions of scheduled queries that nobody speaks
-of, and old statistics of runs. It also settles the moves of directories that
-nobody finished, for instance because another server of the same database was killed.
+"""The reaper: a thread that removes what has expired, in the metastore's database and in the trash.
 
-Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
-one database may each have one: both removals are a single statement with the condition in it, so that the second to
-come finds nothing.
+Those are locks whose holder is silent, old notification events, the partitions of dropped tables, old checkpoints of
+the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles the moves of
+directories that were not finished, for instance because another server of the same database was killed.
+
+Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
+one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
+nothing.
 """
 
 import logging

@@ -5,7 +5,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.server.migration.name_set import NameSet
+from interbed.catalog.server.migration.selection import NameSet
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)), st.integers(1, 5))

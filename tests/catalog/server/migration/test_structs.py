@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.server.migration.compare import different_fields
-from interbed.catalog.server.migration.record import CONSTRAINTS, STRUCTURES, Key, RecordKind, fields_of, struct_of
-from interbed.catalog.server.migration.structs import from_json, to_json
+from interbed.catalog.server.migration.record import (
+    CONSTRAINTS,
+    STRUCTURES,
+    Key,
+    RecordKind,
+    fields_of,
+    from_json,
+    struct_of,
+    to_json,
+)
 from interbed.thrift_idl.hive_metastore import ttypes
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

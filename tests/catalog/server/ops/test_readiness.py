@@ -19,8 +19,14 @@ import pytest
 
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.ops.handles import HANDLES_LEFT_MIN, HandleReserve, handles_left
-from interbed.catalog.server.ops.vital_signs import SILENT_SECONDS_MAX, WAIT_SECONDS_MAX, VitalSigns
+from interbed.catalog.server.ops.vital_signs import (
+    HANDLES_LEFT_MIN,
+    SILENT_SECONDS_MAX,
+    WAIT_SECONDS_MAX,
+    HandleReserve,
+    VitalSigns,
+    handles_left,
+)
 from interbed.catalog.server.process.board import SharedBoard
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.thrift_idl.hive_metastore import ttypes

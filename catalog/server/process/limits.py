@@ -1,0 +1,65 @@
+"""Limits of a server's process: how many files and connections it may open, and how long it may take to end.
+
+Threads that wait for an object store or a disk must not keep a process that was asked to end.
+"""
+
+import logging
+import os
+import resource
+import threading
+from functools import partial
+
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.thrift.edge.loop import SHUTDOWN_SECONDS_MAX
+
+logger = logging.getLogger(__name__)
+
+OTHER_FILES = 256
+"""Descriptors for everything but clients: the database's connections, log files, file systems."""
+
+
+def allow_connections(connections: int) -> None:
+    """Raise the limit of open files, as far as the system allows it, to what so many clients need. Most systems start
+    a process with 1024, and let it ask for more.
+    """
+    wanted = connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError) as error:
+        logger.warning("the limit of %d open files could not be raised: %s", soft, error)
+        return
+    if allowed < wanted:
+        logger.warning(
+            "the system allows %d open files, so that about %d clients can be connected, not %d: raise its limit "
+            "(ulimit -Hn, LimitNOFILE) or lower connections_max",
+            allowed,
+            max(allowed - OTHER_FILES, 0),
+            connections,
+        )
+
+
+logger = logging.getLogger(__name__)
+
+PROCESS_SECONDS_MAX = SHUTDOWN_SECONDS_MAX + 1.0
+"""How long a process may take to end after it was asked to: running requests have their time, and a little remains."""
+
+_started = threading.Event()
+
+
+def end_at_last(seconds: float = PROCESS_SECONDS_MAX) -> None:
+    """End this process with code 0 after `seconds`, if it still runs then. Every change that was acknowledged is
+    on disk. Safe in a signal handler, and more than once.
+    """
+    if not _started.is_set():
+        _started.set()
+        SupervisedThread(partial(_end, seconds), name="deadline", deaths=ThreadDeaths()).start()
+
+
+def _end(seconds: float) -> None:
+    threading.Event().wait(seconds)
+    logger.warning("the process has not ended within %.1f s and is ended now; running requests are given up", seconds)
+    os._exit(0)
