@@ -2,8 +2,8 @@
 
     python -m tests.support.language [FOLDER ...]    lists the faults by file and line; without folders, counts of all
 
-The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, and the texts of errors and log
-lines. `tests/language_glossary.txt` lists class names of one word that are terms of the field.
+The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, and the texts of errors
+and log lines. `tests/language_glossary.txt` lists class names of one word that are terms of the field.
 """
 
 import ast
@@ -25,6 +25,8 @@ RIDDLE = re.compile(r"(?:What|Where|Who|Which|When|Why|As|That|There|No longer|S
 
 QUESTION = re.compile(r"(?:Whether|How)\b")
 """Beginnings that only a property or a class may have; a function returns whether or how."""
+
+NO_THING = "a docstring that does not name a thing or an action"
 
 FEWEST_WORDS = 4
 
@@ -95,7 +97,7 @@ def _docstring_faults(
     )
     if RIDDLE.match(first) or (is_function and QUESTION.match(first)):
         yield LanguageFault(
-            path=path, line=line, rule="a docstring that does not name a thing or an action", text=first
+            path=path, line=line, rule=NO_THING, text=first
         )
     elif len(first.split()) < FEWEST_WORDS:
         yield LanguageFault(path=path, line=line, rule=f"a docstring of less than {FEWEST_WORDS} words", text=first)
