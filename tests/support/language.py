@@ -2,7 +2,7 @@
 
     python -m tests.support.language [FOLDER ...]    lists the faults by file and line; without folders, counts of all
 
-The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, and the texts of errors
+The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, texts of errors
 and log lines. `tests/language_glossary.txt` lists class names of one word that are terms of the field.
 """
 
@@ -96,9 +96,7 @@ def _docstring_faults(
         isinstance(decorator, ast.Name) and decorator.id.endswith("property") for decorator in node.decorator_list
     )
     if RIDDLE.match(first) or (is_function and QUESTION.match(first)):
-        yield LanguageFault(
-            path=path, line=line, rule=NO_THING, text=first
-        )
+        yield LanguageFault(path=path, line=line, rule=NO_THING, text=first)
     elif len(first.split()) < FEWEST_WORDS:
         yield LanguageFault(path=path, line=line, rule=f"a docstring of less than {FEWEST_WORDS} words", text=first)
 
