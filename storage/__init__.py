@@ -17,12 +17,10 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "table.read_optimized",
         "views.change_view",
         "views.change_query",
-        "views.system.column",
         "views.system.rows_table",
         "views.system.table",
     ),
     "pypaimon's builders and names": (
-        "views.builder.callback",
         "views.builder.explain",
         "views.builder.options",
         "views.builder.predicate",
@@ -40,7 +38,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.rescale",
         "version.expire",
         "views.levels.view",
-        "views.levels.words",
         "views.stream.table_stream",
     ),
     "values: errors, types, rows, predicates, files": (
@@ -140,7 +137,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "scan.summary.estimate",
         "views.stream.eventual_batches",
         "views.stream.log_step",
-        "views.stream.log_step_read",
         "views.stream.micro_batches",
         "views.stream.position",
     ),

@@ -22,8 +22,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.outline import SchemaOutline
-from interbed.storage.views.system.column import Row, bigint, integer, text
-from interbed.storage.views.system.rows_table import RowsTable
+from interbed.storage.views.system.rows_table import Row, RowsTable, bigint, integer, text
 
 if TYPE_CHECKING:
     from interbed.storage.table.table import Table

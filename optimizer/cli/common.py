@@ -98,21 +98,21 @@ def state_cell(process: "Process") -> Cell:
 
 def size_cell(size: int) -> str:
     """Bytes in a word; nothing for none."""
-    from interbed.storage.views.levels.words import size_text
+    from interbed.storage.base.shown_text import size_text
 
     return size_text(size) if size else ""
 
 
 def ago(millis: int | None, now: int) -> str:
     """How long ago; nothing for never."""
-    from interbed.storage.views.levels.words import age_text
+    from interbed.storage.base.shown_text import age_text
 
     return "" if millis is None else f"{age_text(now - millis)} ago"
 
 
 def ahead(millis: int | None, now: int) -> str:
     """In which time; nothing for never."""
-    from interbed.storage.views.levels.words import age_text
+    from interbed.storage.base.shown_text import age_text
 
     if millis is None:
         return ""

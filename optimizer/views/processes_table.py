@@ -7,7 +7,7 @@ import pyarrow as pa
 from interbed.catalog.client.global_tables import GlobalTableKind, ShownCatalog
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.journal.opening import journal_to_read, journal_url
-from interbed.storage.views.system.column import Row, bigint, integer, text
+from interbed.storage.views.system.rows_table import Row, bigint, integer, text
 
 _MOST = 100_000
 """Processes that are shown; a scheduler forgets them after a week."""

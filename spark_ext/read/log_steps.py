@@ -7,8 +7,7 @@ import pyarrow as pa
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.storage.read.audit_read import AuditRead
 from interbed.storage.views.change_view import ChangeView
-from interbed.storage.views.stream.log_step import LogStep
-from interbed.storage.views.stream.log_step_read import LogStepRead
+from interbed.storage.views.stream.log_step import LogStep, LogStepRead
 from interbed.thrift_idl.planner.ttypes import ScanSplit
 
 _MARK = b"log:"

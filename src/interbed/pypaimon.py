@@ -50,7 +50,6 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Sna
 from interbed.storage.meta.snapshot.tag import Tag
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
-from interbed.storage.views.builder.callback import CommitCallback, CommitCallbackContext
 from interbed.storage.views.builder.explain import ExplainResult, PruningStat
 from interbed.storage.views.builder.options import ConfigOption
 from interbed.storage.views.builder.options import OptionNames as CoreOptions
@@ -64,6 +63,8 @@ from interbed.storage.views.builder.write import (
     BatchTableCommit,
     BatchTableWrite,
     BatchWriteBuilder,
+    CommitCallback,
+    CommitCallbackContext,
     StreamTableCommit,
     StreamTableWrite,
     StreamWriteBuilder,

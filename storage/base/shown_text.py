@@ -1,4 +1,4 @@
-"""Text for people: escaped, with secrets masked, with suggestions for misspelt names.
+"""Text for people: escaped, with secrets masked, with suggestions for misspelt names; sizes and ages in a word.
 
 Characters that end a line, move a cursor or turn the direction of writing are shown by their numbers, as JSON writes
 them, so that a name can't forge a line of a log or of a terminal. Secrets are found by Paimon's list of words that mark
@@ -100,3 +100,25 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_lower = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Did you mean '{by_lower[near[0]]}'?" if near else ""
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(size: int) -> str:
+    """Bytes in the unit that suits them: `12.3 MiB`."""
+    value = float(size)
+    for unit in _UNITS[:-1]:
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} {_UNITS[-1]}"
+
+
+def age_text(millis: int) -> str:
+    """How long ago: `3 s`, `5 min`, `2 h`, `9 d`; what lies in the future counts as now."""
+    seconds = max(0, millis) // 1000
+    for limit, length, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // length} {unit}"
+    return f"{seconds // 86_400} d"

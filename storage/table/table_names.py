@@ -9,8 +9,13 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
 
 if TYPE_CHECKING:
-    from interbed.storage.views.builder.files import BuiltFiles
-    from interbed.storage.views.builder.managers import BuiltBranches, BuiltConsumers, BuiltSnapshots, BuiltTags
+    from interbed.storage.views.builder.managers import (
+        BuiltBranches,
+        BuiltConsumers,
+        BuiltFiles,
+        BuiltSnapshots,
+        BuiltTags,
+    )
     from interbed.storage.views.builder.read import ReadBuilder
     from interbed.storage.views.builder.stream_read import StreamReadBuilder
     from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
@@ -121,7 +126,7 @@ class PypaimonNames:
     @property
     def file_io(self) -> "BuiltFiles":
         """Files of the store that the table lies in."""
-        from interbed.storage.views.builder.files import BuiltFiles
+        from interbed.storage.views.builder.managers import BuiltFiles
 
         return BuiltFiles(self.store.file_io)
 

@@ -21,7 +21,7 @@ from interbed.storage.read.audit_read import AuditRead, audit_fields
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import at_snapshot
-from interbed.storage.views.builder.view_read import ViewReadBuilder
+from interbed.storage.views.builder.read import ViewReadBuilder
 from interbed.storage.views.stream.stream_scan import StreamScan, streamed
 from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 

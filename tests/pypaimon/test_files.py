@@ -6,7 +6,7 @@ import pytest
 from pyarrow import fs as pafs
 
 import interbed
-from interbed.storage.views.builder.files import BuiltFiles
+from interbed.storage.views.builder.managers import BuiltFiles
 
 
 @pytest.fixture

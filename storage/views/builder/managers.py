@@ -1,9 +1,16 @@
-"""pypaimon's managers of what a table keeps: snapshots, tags, consumers, branches."""
+"""Snapshots, tags, consumers, branches and files of a table, under the names that programs of pypaimon call."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from interbed.storage.base.errors import SnapshotNotFoundError
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
@@ -145,3 +152,134 @@ class BuiltBranches:
     @property
     def _branches(self) -> BranchManager:
         return BranchManager(self.store)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFiles:
+    """Reads and writes files of the store that a table lies in.
+
+    Paths are local ones, `file:` URIs, or URIs of the table's store. All methods raise StorageAccessError naming the
+    path when the store refuses.
+    """
+
+    inner: FileIO
+
+    def new_input_stream(self, path: str) -> pa.NativeFile:
+        """A seekable input; raises FileNotFoundError."""
+        return self.inner.open_input(normalize_path(path))
+
+    def new_output_stream(self, path: str) -> Any:
+        """A writable binary file; parents are created, and what was there is replaced."""
+        return self.inner.open_output(normalize_path(path))
+
+    def get_file_status(self, path: str) -> pafs.FileInfo:
+        """Type, size in bytes and time of change of a file or directory; raises FileNotFoundError."""
+        normal = normalize_path(path)
+        parent, _, name = normal.rpartition("/")
+        for entry in self.inner.list(parent or "/"):
+            if entry.name == name:
+                return _info(entry.path, entry.is_directory, entry.size, entry.modified_millis)
+        # A root has no parent that lists it, and an object store no entry for a prefix with nothing below it.
+        if self.inner.exists(normal):
+            return _info(normal, True, 0, None)
+        raise FileNotFoundError(f"There is no file {path}.")
+
+    def list_status(self, path: str) -> list[pafs.FileInfo]:
+        """What is directly in a directory, in no order; nothing when there is no such directory."""
+        entries = self.inner.list(normalize_path(path))
+        return [_info(e.path, e.is_directory, e.size, e.modified_millis) for e in entries]
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return self.inner.exists(normalize_path(path))
+
+    def exists_batch(self, paths: Iterable[str]) -> dict[str, bool]:
+        """Which of the paths are there."""
+        return {path: self.exists(path) for path in paths}
+
+    def get_file_size(self, path: str) -> int:
+        """Bytes of a file; raises FileNotFoundError."""
+        return self.inner.size(normalize_path(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory is there; raises FileNotFoundError when nothing is."""
+        return self.get_file_status(path).type == pafs.FileType.Directory
+
+    def mkdirs(self, path: str) -> bool:
+        """Create a directory and its parents; True. Raises FileExistsError for a file of that name."""
+        normal = normalize_path(path)
+        if self.inner.exists(normal) and not self.is_dir(normal):
+            raise FileExistsError(f"{path} is a file, not a directory.")
+        self.inner.make_directories(normal)
+        return True
+
+    def check_or_mkdirs(self, path: str) -> None:
+        """Create a directory unless it is there; raises InvalidInputError for a file of that name."""
+        try:
+            self.mkdirs(path)
+        except FileExistsError as error:
+            raise InvalidInputError(str(error)) from error
+
+    def delete(self, path: str, recursive: bool = False) -> bool:
+        """Delete a file or an empty directory, or all below a directory; False when nothing was there."""
+        return self.inner.delete(normalize_path(path), recursive=recursive)
+
+    def delete_quietly(self, path: str) -> None:
+        """Delete a file that may be there; failures are logged."""
+        self.inner.delete_quietly([normalize_path(path)])
+
+    def delete_files_quietly(self, files: Iterable[str]) -> None:
+        """Delete files that may be there; failures are logged."""
+        self.inner.delete_quietly(map(normalize_path, files))
+
+    def delete_directory_quietly(self, directory: str) -> None:
+        """Delete a directory that may be there with all below it; failures are passed over."""
+        with contextlib.suppress(OSError):
+            self.delete(directory, recursive=True)
+
+    def rename(self, src: str, dst: str) -> bool:
+        """Move a file or directory; False when the target is there or the source is not."""
+        return self.inner.rename(normalize_path(src), normalize_path(dst))
+
+    def copy_file(self, source_path: str, target_path: str, overwrite: bool = False) -> None:
+        """Copy a file; raises FileExistsError unless it may replace one."""
+        self._put(target_path, self.inner.read_bytes(normalize_path(source_path)), overwrite=overwrite)
+
+    def write_file(self, path: str, content: str, overwrite: bool = False) -> None:
+        """Write a text as UTF-8; raises FileExistsError unless it may replace a file."""
+        self._put(path, content.encode(), overwrite=overwrite)
+
+    def overwrite_file_utf8(self, path: str, content: str) -> None:
+        """Write a text as UTF-8, in the place of what was there."""
+        self._put(path, content.encode(), overwrite=True)
+
+    def try_to_write_atomic(self, path: str, content: str) -> bool:
+        """Create a file with a text as UTF-8, whole or not at all; False when there is one."""
+        return self.inner.create_exclusive(normalize_path(path), content.encode())
+
+    def read_file_utf8(self, path: str) -> str:
+        """A whole file as text; raises FileNotFoundError."""
+        return self.inner.read_bytes(normalize_path(path)).decode()
+
+    def read_file_range(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes of a file from an offset on; a negative length is all of the rest."""
+        with self.new_input_stream(path) as file:
+            file.seek(offset)
+            return bytes(file.read() if length < 0 else file.read(length))
+
+    def to_filesystem_path(self, path: str) -> str:
+        """The path in the form that the store takes: without `file:`."""
+        return normalize_path(path)
+
+    def _put(self, path: str, content: bytes, *, overwrite: bool) -> None:
+        normal = normalize_path(path)
+        if overwrite:
+            self.inner.overwrite(normal, content)
+        elif not self.inner.create_exclusive(normal, content):
+            raise FileExistsError(f"There is a file {path} already, and overwrite=False.")
+
+
+def _info(path: str, is_directory: bool, size: int, modified_millis: int | None) -> pafs.FileInfo:
+    kind = pafs.FileType.Directory if is_directory else pafs.FileType.File
+    seconds = None if modified_millis is None else modified_millis / 1000
+    return pafs.FileInfo(path, kind, size=None if is_directory else size, mtime=seconds)

@@ -1,31 +1,138 @@
-"""pypaimon's read builder: filter, projection and limit first, then scan and read."""
+"""pypaimon's read builder: filter, projection and limit first, then scan and read; also for audit log and binlog.
+
+A projection may name fields inside of ROW columns: `with_projection(["id", "address.city"])`. Such a field is returned
+as a column of its own, named by its path with `_` between the parts: `address_city`. Where names collide, the later
+ones end in `__0`, `__1` and so on. Source: pypaimon's NestedProjection.
+
+A plan can be read in shards or slices, which together are all of it. Rows of append tables are divided one by one, also
+those of one file. Rows of primary-key tables result from merging the files of a bucket, so a shard of them has whole
+buckets.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.storage.base.balance import longest_first
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.extras import load_extra
-from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
+from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of, restrict_to
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
+from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
+from interbed.storage.read.audit_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
+from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.builder.explain import ExplainResult, explained
-from interbed.storage.views.builder.nested import NestedColumns
 from interbed.storage.views.builder.predicate import PredicateBuilder
-from interbed.storage.views.builder.shard import shard_of, slice_of
+
+
+@dataclass(frozen=True, slots=True)
+class NestedColumns:
+    """The columns handed out, and by which path each is found in a row of the columns that are read."""
+
+    fields: tuple[DataField, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+    @staticmethod
+    def of(fields: Sequence[DataField], names: Sequence[str]) -> "NestedColumns":
+        """Those of names with dots; a column whose own name has the dot comes first. Raises InvalidInputError."""
+        found, paths, taken, clashes = [], [], set[str](), 0
+        for name in names:
+            path = (name,) if any(f.name == name for f in fields) else tuple(name.split("."))
+            field = _leaf(fields, path, name)
+            label = "_".join(path)
+            if label in taken:
+                label, clashes = f"{label}__{clashes}", clashes + 1
+            taken.add(label)
+            found.append(replace(field, name=label))
+            paths.append(path)
+        return NestedColumns(tuple(found), tuple(paths))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table to read."""
+        return tuple(dict.fromkeys(path[0] for path in self.paths))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what is handed out."""
+        return fields_to_schema(self.fields)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns handed out of a batch of the columns read; a field of a null ROW is null."""
+        arrays: list[Any] = []
+        for path in self.paths:
+            array: Any = batch.column(path[0])
+            for name in path[1:]:
+                array = pc.struct_field(array, [array.type.get_field_index(name)])
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _leaf(fields: Sequence[DataField], path: tuple[str, ...], name: str) -> DataField:
+    """The field at the end of a path, admitting nulls if any ROW around it does."""
+    nullable = False
+    inside: Sequence[DataField] = fields
+    field: DataField | None = None
+    for part in path:
+        field = next((f for f in inside if f.name == part), None)
+        if field is None:
+            known = ", ".join(f.name for f in inside) or "nothing inside, because it is no ROW"
+            raise InvalidInputError(f"The table has no column {name!r}: there is no {part!r}, but {known}.")
+        nullable = nullable or field.type.nullable
+        inside = field.type.fields if isinstance(field.type, RowType) else ()
+    assert field is not None
+    return replace(field, type=field.type.with_nullable(nullable))
+
+
+def shard_of(plan: Plan, index: int, count: int, *, keyed: bool) -> Plan:
+    """The part of that index, counted from 0, among `count` equal ones.
+
+    With `keyed`, of a table with a primary key, it has the buckets whose number divided by `count` leaves `index`.
+    """
+    if keyed:
+        return replace(plan, splits=tuple(s for s in plan.splits if s.bucket % count == index))
+    if any(split.tells_changes or not split.raw_convertible for split in plan.splits):
+        return replace(plan, splits=plan.splits[index::count])
+    rows, more = divmod(sum(split.row_count for split in plan.splits), count)
+    start = index * rows + min(index, more)
+    return slice_of(plan, start, start + rows + (index < more))
+
+
+def slice_of(plan: Plan, start: int, end: int) -> Plan:
+    """The rows from position `start` up to, but not with, `end`, counted over all files in the order of the plan.
+
+    Rows that deletion vectors mark count, too. Raises InvalidInputError for a plan of changes.
+    """
+    splits, position = [], 0
+    for split in plan.splits:
+        if split.tells_changes or not split.raw_convertible:
+            raise InvalidInputError("A slice is of the rows of an append table, not of changes between snapshots.")
+        files, ranges = [], {}
+        for file in split.files:
+            low, high = max(start - position, 0), min(end - position, file.row_count)
+            position += file.row_count
+            if low < high:
+                files.append(file)
+                if (low, high) != (0, file.row_count):
+                    ranges[file.file_name] = (low, high)
+        if files:
+            splits.append(replace(split, files=tuple(files), row_ranges=ranges))
+    return replace(plan, splits=tuple(splits))
+
 
 if TYPE_CHECKING:
     import duckdb
@@ -305,3 +412,22 @@ class ReadBuilder:
         """The filter and that of partitions."""
         both = [p for p in (self._predicate, self._partitions) if p is not None]
         return And(tuple(both)) if len(both) > 1 else both[0] if both else None
+
+
+class ViewReadBuilder(ReadBuilder):
+    """What to read from a view of a table's changes; see ReadBuilder."""
+
+    def __init__(self, store: TableStore, *, packed: bool) -> None:
+        super().__init__(store, audit_fields(store, packed=packed))
+        self._packed = packed
+
+    def new_scan(self) -> BuiltScan:
+        """The planner."""
+        predicate = self._all()
+        own = None if predicate is None else restrict_to(predicate, self._store.schema.names)
+        return BuiltScan(TableScan(self._store, predicate=own).plan)
+
+    def new_read(self) -> BuiltRead:
+        """The reader."""
+        read = AuditRead(self._store, self._columns, self._all(), packed=self._packed)
+        return BuiltRead(read, self._limit, self._nested)

@@ -1,7 +1,8 @@
-"""pypaimon's write builders: a writer makes commit messages, a committer makes snapshots of them."""
+"""pypaimon's write builders: a writer makes commit messages, a committer makes snapshots and calls callbacks."""
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -9,14 +10,46 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, UsedTwiceError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.upkeep.compact_table import compact_again
-from interbed.storage.views.builder.callback import CommitCallback, call_back
 from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCallbackContext:
+    """A snapshot that was made, the files that it added and deleted, and the identifier of its commit."""
+
+    snapshot: Snapshot
+    commit_entries: Sequence[ManifestEntry]
+    identifier: int
+
+
+class CommitCallback:
+    """Derive from this and override `call`, which may be called again for a snapshot after a failure."""
+
+    def call(self, context: CommitCallbackContext) -> None:
+        """A snapshot was made."""
+        raise NotImplementedError(f"{type(self).__name__} has no method 'call'.")
+
+    def close(self) -> None:
+        """The committer is closed."""
+
+
+def call_back(store: TableStore, ids: Sequence[int], callbacks: Sequence[CommitCallback]) -> None:
+    """Call them for each of the snapshots that a commit has made."""
+    reader = ManifestReader(store.file_io, store.paths)
+    for snapshot_id in ids:
+        snapshot = store.snapshots.snapshot(snapshot_id)
+        entries = list(reader.entries(reader.delta(snapshot)))
+        for callback in callbacks:
+            callback.call(CommitCallbackContext(snapshot, entries, snapshot.commit_identifier))
+
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,1 +1,1 @@
-"""The LSM tree of a table as a view: figures, a drawing in the terminal, and a picture."""
+"""The LSM tree of a table as a view: figures (`view`), a tree made to be drawn (`tree`), and drawings (`drawing`)."""

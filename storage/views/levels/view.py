@@ -20,8 +20,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import Partitions, partition_choice, partition_filter
-from interbed.storage.views.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, most_runs
-from interbed.storage.views.levels.picture import draw_trees
+from interbed.storage.views.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, draw_trees, most_runs
 from interbed.storage.views.levels.tree import BucketTree, tree_of
 
 

@@ -19,11 +19,10 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.eventual_rows import EventualRows, check_eventual_stream, check_told, covered_by
-from interbed.storage.views.stream.log_batch_position import LogBatchPosition, Offsets
 from interbed.storage.views.stream.log_step import LogStep
 from interbed.storage.views.stream.log_stream import check_log_stream
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches, check_columns
-from interbed.storage.views.stream.position import NOTHING_READ, StreamPosition
+from interbed.storage.views.stream.position import NOTHING_READ, LogBatchPosition, Offsets, StreamPosition
 from interbed.storage.views.stream.stream_scan import streamed
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Plan
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.eventual_rows import (
     KEYS_AT_ONCE,
     EventualRows,
@@ -33,7 +32,8 @@ from interbed.storage.views.stream.eventual_rows import (
     differences,
     with_key_alone,
 )
-from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
+from interbed.storage.views.stream.log_stream import LogRead, LogRowDecoder
+from interbed.storage.views.stream.position import StreamCheckpoint
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)

@@ -1,17 +1,21 @@
 """A stream of a table's changes that gets them from the table's log as soon as they are there.
 
-The log makes the stream faster, and nothing else: where it is cut off, not written to or not reachable, the same
-changes come from the table's files, which are looked at every `poll_seconds` anyway. What was handed out is told by the
-ids of snapshots, in the log as in the files, so that nothing comes twice and nothing is left out, and a checkpoint of
-one is one of the other.
+The log only makes the stream faster: where it is cut off, not written to or not reachable, the same changes come from
+the table's files, which are looked at every `poll_seconds` anyway. Both the log and the files identify what was handed
+out by the ids of snapshots, so that nothing comes twice and nothing is left out, and a checkpoint of one is one of the
+other.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import (
     LogUnavailableError,
     NotSupportedError,
@@ -19,17 +23,20 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.log.api import LogGroup, LogReader
 from interbed.storage.log.kafka_log import KafkaLogReader
+from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
+from interbed.storage.meta.schema.evolution import map_fields
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
+from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.scan.split import Plan
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint
-from interbed.storage.views.stream.log_rows import LogRead, LogRowDecoder
-from interbed.storage.views.stream.overlooked import advice
+from interbed.storage.scan.split import Plan, Split
+from interbed.storage.views.stream.position import StreamCheckpoint
+from interbed.storage.views.stream.starting import advice
 from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
@@ -275,3 +282,52 @@ class _LogSide:
         plan = Plan(snapshot_id=marker.first, splits=(), schema_id=marker.schema_id)
         records = [records for _, records in sorted(group.records.items())]
         return StreamedChanges(plan=plan, checkpoint=self._stream.scan.checkpoint(), read=LogRead(records, decoder))
+
+
+_ROWS_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogRowDecoder:
+    """Makes rows of the stream's columns of records that were written by one of the table's schemas."""
+
+    written: TableSchema
+    columns: ReadColumns
+    schema: pa.Schema
+    place: str
+
+    def batches(self, records: LogRecords) -> Iterator[pa.RecordBatch]:
+        """The rows with their kinds, filtered; raises CorruptFileError."""
+        codec = RecordCodec(self.written)
+        mapping = map_fields(self.columns.fields, self.written.fields)
+        for start in range(0, len(records), _ROWS_AT_ONCE):
+            end = start + _ROWS_AT_ONCE
+            some = LogRecords(
+                keys=records.keys[start:end], values=records.values[start:end], kinds=records.kinds[start:end]
+            )
+            rows, kinds = codec.decoded(some, place=self.place)
+            mapped = mapping.apply(rows)
+            told = pa.RecordBatch.from_arrays(
+                [*mapped.columns, from_numpy(kinds.astype(np.int8))], names=[*mapped.schema.names, ROW_KIND]
+            )
+            kept = self.columns.kept(told)
+            if kept.num_rows:
+                yield pa.RecordBatch.from_arrays([kept.column(n) for n in self.schema.names], schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A SplitsRead of records, part after part, which needs no splits."""
+
+    parts: Sequence[LogRecords]
+    decoder: LogRowDecoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See SplitsRead."""
+        return self.decoder.schema
+
+    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
+        """See SplitsRead."""
+        batches = (batch for records in self.parts for batch in self.decoder.batches(records))
+        return pa.RecordBatchReader.from_batches(self.schema, batches)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint
-from interbed.storage.views.stream.position import NOTHING_READ, StreamPosition
+from interbed.storage.views.stream.position import NOTHING_READ, StreamCheckpoint, StreamPosition
 from interbed.storage.views.stream.stream_scan import StreamScan
 
 

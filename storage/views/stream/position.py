@@ -1,16 +1,74 @@
-"""How far a reader of micro-batches has come, as JSON in Paimon's form of it for Spark.
+"""How far a stream has come: a checkpoint of a stream, and the positions of micro-batches.
+
+The id of a snapshot is given again after a rollback or a fast-forward. A checkpoint therefore names the commit of the
+last snapshot that the stream has passed, so that a stream that resumes finds out whether the table still has it. As
+text, `5@<commit>`. A plain number says no more than the id, and nothing can be found out from it.
+
+A position of micro-batches is JSON in Paimon's form of it for Spark:
 
     {"snapshotId": 5, "index": 2, "scanSnapshot": false, "totalSplits": 7, "commit": "…"}
 
-Units 0 to `index` of the snapshot are read, -1 says none of them; `scanSnapshot` says that they are the rows of the
-snapshot as a whole and not its changes. `commit` is interbed's own: which commit the snapshot is, or, while nothing of
-it is read, the one before it, so that a rollback is noticed. Source: paimon-spark's PaimonSourceOffset.
+Units 0 to `index` of the snapshot are read, -1 stands for none of them. With `scanSnapshot` they are the rows of the
+snapshot as a whole, not its changes. `commit` is interbed's own: the commit of the snapshot or, while nothing of it is
+read, of the one before it, so that a rollback is noticed. Source: paimon-spark's PaimonSourceOffset.
+
+A position in an eventual log is a view of the table: a snapshot, overlaid by what was written since:
+
+    {"snapshotId": 7, "uuid": "…", "covered": {"0": 120}, "log": {"0": 150}}
+
+The `uuid` distinguishes the snapshot from another one that gets its number after a rollback. The snapshot decides about
+all records before `covered`; those from there to `log` were handed out before it was known whether they are committed.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+
+class StreamCheckpoint(int):
+    """The id of the next snapshot to look at; `passed` is the commit of the snapshot before, None for not known."""
+
+    passed: str | None
+
+    def __new__(cls, next_snapshot: int, passed: str | None = None) -> "StreamCheckpoint":
+        checkpoint = super().__new__(cls, next_snapshot)
+        checkpoint.passed = passed
+        return checkpoint
+
+    @staticmethod
+    def after(snapshot: Snapshot) -> "StreamCheckpoint":
+        """The checkpoint of a stream that has passed the snapshot."""
+        return StreamCheckpoint(snapshot.id + 1, commit_of(snapshot))
+
+    @staticmethod
+    def of(given: int | str) -> "StreamCheckpoint":
+        """The checkpoint of a number, or of what `to_text` made; raises InvalidInputError for other texts."""
+        if isinstance(given, StreamCheckpoint):
+            return given
+        if isinstance(given, int):
+            return StreamCheckpoint(given)
+        number, _, passed = given.partition("@")
+        if not (number.isascii() and number.isdigit()):
+            raise InvalidInputError(f"Not a checkpoint of a stream: {given!r}. It is a snapshot's id, or '5@<commit>'.")
+        return StreamCheckpoint(int(number), passed or None)
+
+    def to_text(self) -> str:
+        """The checkpoint as text, with the commit, to be kept outside of the process."""
+        return str(int(self)) if self.passed is None else f"{int(self)}@{self.passed}"
+
+
+def commit_of(snapshot: Snapshot) -> str:
+    """What names the commit of a snapshot: its uuid, or the name of its changes' list where a writer gave it none."""
+    return snapshot.uuid or snapshot.delta_manifest_list
+
+
+def is_commit(snapshot: Snapshot, commit: str) -> bool:
+    """Whether `commit_of` made that text of this snapshot."""
+    return commit in (snapshot.uuid, snapshot.delta_manifest_list)
+
 
 NOTHING_READ = -1
 
@@ -66,3 +124,51 @@ class StreamPosition:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidInputError(f"Not a position in a stream: {text!r}.") from error
+
+
+Offsets = Mapping[int, int]
+"""Of partitions of the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatchPosition:
+    """A reader's view of the table; snapshot 0 is a table without any."""
+
+    snapshot_id: int
+    uuid: str | None = None
+    covered: Offsets
+    log: Offsets
+
+    def to_json(self) -> str:
+        """The position as JSON."""
+        value = {
+            "snapshotId": self.snapshot_id,
+            "uuid": self.uuid,
+            "covered": _texts(self.covered),
+            "log": _texts(self.log),
+        }
+        return json.dumps(value, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "LogBatchPosition | StreamPosition":
+        """The position of such JSON, or of one in the rows of a snapshot; raises InvalidInputError for others."""
+        try:
+            value = json.loads(text)
+            if "log" not in value:
+                return StreamPosition.from_json(text)
+            return LogBatchPosition(
+                snapshot_id=int(value["snapshotId"]),
+                uuid=value["uuid"],
+                covered=_numbers(value["covered"]),
+                log=_numbers(value["log"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputError(f"Not a position in a stream of a log: {text!r}.") from error
+
+
+def _texts(offsets: Offsets) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def _numbers(value: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in value.items()}

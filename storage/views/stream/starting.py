@@ -1,15 +1,23 @@
-"""Where a stream starts: option `scan.mode` and what goes with it.
+"""Where a stream starts (option `scan.mode` and what belongs to it), and warnings of snapshots that it passes over.
 
 A stream begins either with the rows of one snapshot and goes on with the changes after it, or with the changes of some
 snapshot. Source: documentation page `maintenance/configurations` and the starting scanners of paimon-core.
+
+Paimon commits an overwrite without a changelog (OverwriteChangesProvider), and streams pass over it unless
+`streaming-read-overwrite` is set. Where compactions write the changelog that option is refused (SchemaValidation), and
+the compaction after an overwrite has at most the new rows, as insertions. Rows that were written while the table had
+another changelog producer have no changelog, either.
 """
 
+import logging
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
 from interbed.storage.meta.snapshot.manager import ChangelogManager
-from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import (
     compacted_snapshot,
@@ -18,7 +26,7 @@ from interbed.storage.scan.starting_point import (
     first_since_creation,
     oldest_with_changes,
 )
-from interbed.storage.views.stream.checkpoint import commit_of
+from interbed.storage.views.stream.position import commit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +133,40 @@ _START = {
     StartupMode.FROM_FILE_CREATION_TIME: _rows_of_new_files,
     StartupMode.FROM_CREATION_TIMESTAMP: _rows_of_new_files,
 }
+
+
+_log = logging.getLogger(__name__)
+_REMEMBERED = 1_000
+
+
+def warn_of_overlooked(location: str, snapshot: Snapshot, producer: ChangelogProducer) -> None:
+    """Log, once for each commit, that a stream of a table with a primary key passes over the snapshot's changes."""
+    rows_before = snapshot.total_record_count - snapshot.delta_record_count
+    if snapshot.commit_kind is CommitKind.OVERWRITE and rows_before > 0:
+        said = f"replaced files, and the stream does not tell which rows went: {advice(producer, snapshot.id)}"
+        _warn(location, snapshot.id, commit_of(snapshot), said)
+    is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
+    if producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
+        said = (
+            "was written without a changelog, by another 'changelog-producer' than the table has now, and the stream "
+            f"does not tell its changes. {_by_comparison(snapshot.id)}"
+        )
+        _warn(location, snapshot.id, commit_of(snapshot), said)
+
+
+def advice(producer: ChangelogProducer, snapshot_id: int) -> str:
+    """How to get the changes of an overwrite in a table with a primary key."""
+    if producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
+        return "set 'streaming-read-overwrite'"
+    return f"'changelog-producer' = '{producer}' has nothing of them. {_by_comparison(snapshot_id)}"
+
+
+def _by_comparison(snapshot_id: int) -> str:
+    return f"Read table.changes({snapshot_id}, {snapshot_id}, mode='diff'), or start the stream anew"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _warn(location: str, snapshot_id: int, commit: str, said: str) -> None:
+    """Log the warning; the cache remembers the last commits, so that each is logged once."""
+    del commit
+    _log.warning("Snapshot %d of %s %s.", snapshot_id, location, said)

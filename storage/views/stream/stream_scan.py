@@ -32,9 +32,8 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint, commit_of, is_commit
-from interbed.storage.views.stream.overlooked import warn_of_overlooked
-from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start
+from interbed.storage.views.stream.position import StreamCheckpoint, commit_of, is_commit
+from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start, warn_of_overlooked
 
 
 def streamed(store: TableStore) -> TableStore:

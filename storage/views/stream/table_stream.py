@@ -12,7 +12,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint
+from interbed.storage.views.stream.position import StreamCheckpoint
 from interbed.storage.views.stream.stream_scan import StreamScan
 
 

@@ -18,7 +18,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import sum_files
 from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
-from interbed.storage.views.system.column import (
+from interbed.storage.views.system.rows_table import (
     Row,
     SystemTableKind,
     bigint,

@@ -12,8 +12,8 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
-from interbed.storage.views.system.column import Row, SystemTableKind, bigint, integer, row_text, text
 from interbed.storage.views.system.files import current_entries, data_file_path
+from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, integer, row_text, text
 
 _RANGE = pa.struct(
     [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.json import field_to_json, type_to_json
 from interbed.storage.meta.store import TableStore
-from interbed.storage.views.system.column import Row, SystemTableKind, bigint, moment, text, wall_clock
+from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, moment, text, wall_clock
 
 
 def _flat(value: object) -> str:

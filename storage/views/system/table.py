@@ -10,8 +10,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.views.system import files, indexes, schemas, versions
-from interbed.storage.views.system.column import Row, SystemTableKind
-from interbed.storage.views.system.rows_table import RowsQuery, RowsTable
+from interbed.storage.views.system.rows_table import Row, RowsQuery, RowsTable, SystemTableKind
 
 SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
     "aggregation_fields": schemas.AGGREGATION_FIELDS,

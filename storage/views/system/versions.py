@@ -7,7 +7,7 @@ from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import branch_names
-from interbed.storage.views.system.column import Row, SystemTableKind, bigint, moment, text, wall_clock
+from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, moment, text, wall_clock
 
 
 def _snapshots(store: TableStore) -> Sequence[Row]:

@@ -33,7 +33,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.upkeep.bucket_health import BucketRules, bucket_health
 from interbed.storage.upkeep.health import TableHealth
-from interbed.storage.views.simulate.bucket import KEY_TYPES, SimulatedBucket
+from interbed.storage.views.simulate.simulator import KEY_TYPES, SimulatedBucket
 
 FIRST = 1_700_000_000_000
 MB = 1 << 20

@@ -13,10 +13,9 @@ from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.eventual_batches import EventualBatches
-from interbed.storage.views.stream.log_batch_position import LogBatchPosition
-from interbed.storage.views.stream.log_step import LogStep
-from interbed.storage.views.stream.log_step_read import LogStepRead
+from interbed.storage.views.stream.log_step import LogStep, LogStepRead
 from interbed.storage.views.stream.micro_batches import BatchLimits
+from interbed.storage.views.stream.position import LogBatchPosition
 from tests.storage.log.tables import Row, apply_change, change_somehow, create, cut_log, rows_of
 from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run

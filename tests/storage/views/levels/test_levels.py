@@ -10,10 +10,10 @@ from rich.console import Console
 
 import interbed
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.shown_text import age_text, size_text
 from interbed.storage.views.levels.drawing import LevelsDrawing, most_runs
 from interbed.storage.views.levels.tree import BucketTree, TreeFile, TreeRun
 from interbed.storage.views.levels.view import TableLevels, levels_of
-from interbed.storage.views.levels.words import age_text, size_text
 
 
 def table_of(warehouse: Path, key: pa.DataType, **options: str) -> interbed.Table:

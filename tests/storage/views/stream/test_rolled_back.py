@@ -13,9 +13,8 @@ import pytest
 import interbed
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.table.table import Table
-from interbed.storage.views.stream.checkpoint import StreamCheckpoint
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
-from interbed.storage.views.stream.position import StreamPosition
+from interbed.storage.views.stream.position import StreamCheckpoint, StreamPosition
 from tests.storage.views.stream.test_stream_scan import create, rows
 from tests.support.tally import Tally
 
