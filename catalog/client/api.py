@@ -251,8 +251,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
-        from interbed.catalog.client.partition import partition_specs
-        from interbed.catalog.client.partition_done import mark_done
+        from interbed.catalog.client.partition import mark_done, partition_specs
 
         name = str(identifier)
         specs = partition_specs(partitions)

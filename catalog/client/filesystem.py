@@ -107,7 +107,7 @@ class FileSystemCatalog(Catalog):
                 raise exists
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
-        from interbed.catalog.client.files.empty_database import drop_empty_directory
+        from interbed.catalog.client.files.dropped_database import drop_empty_directory
 
         # What can't be judged is no reason to delete.
         tables = self._tables_in(self.get_database(name).location)
@@ -132,8 +132,12 @@ class FileSystemCatalog(Catalog):
 
     def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
         from interbed.catalog.client.files.dropped_database import drop_with_tables
-        from interbed.catalog.client.files.files_outside import delete_files_outside, files_outside
-        from interbed.catalog.client.files.table_log import delete_log, table_with_log
+        from interbed.catalog.client.files.outside import (
+            delete_files_outside,
+            delete_log,
+            files_outside,
+            table_with_log,
+        )
 
         path = self._database_path(name)
         own = [f"{path}/{table}" for table in tables if not is_link(self._file_io, path)]
@@ -313,9 +317,13 @@ class FileSystemCatalog(Catalog):
         return self._file_io, location
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
-        from interbed.catalog.client.files.files_outside import delete_files_outside, files_outside
+        from interbed.catalog.client.files.outside import (
+            delete_files_outside,
+            delete_log,
+            files_outside,
+            table_with_log,
+        )
         from interbed.catalog.client.files.table_files import delete_table_files, finish_drop
-        from interbed.catalog.client.files.table_log import delete_log, table_with_log
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from interbed.catalog.client.cli.common import names as listed
 from interbed.catalog.client.cli.group import CatalogChoice, pairs
+from interbed.catalog.client.cli.group import names as listed
 from interbed.ingest.cli.options import (
     check_tables,
     ingest_settings,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.catalog.client.cli.common import names as listed
+from interbed.catalog.client.cli.group import names as listed
 from interbed.catalog.client.cli.group import pairs
 
 if TYPE_CHECKING:

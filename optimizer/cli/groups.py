@@ -4,8 +4,7 @@ from collections import Counter
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show_json
-from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json
 from interbed.optimizer.cli.common import Cell, ago, db_option, looking, print_table, size_cell
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.terminal import print_line

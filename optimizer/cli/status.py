@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show_json
-from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json
 from interbed.optimizer.cli.common import (
     Cell,
     db_option,

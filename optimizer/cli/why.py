@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show_json, table_name
-from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json, table_name
 from interbed.optimizer.cli.common import (
     Cell,
     ago,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from interbed.catalog.client.errors import ViewNotFoundError
-from interbed.catalog.client.hive.type_name import hive_type_name
+from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.views import View, ViewColumn
 from interbed.spark_ext.calls.base import Calls, identifier_of

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from interbed.catalog.client.cli.common import done, json_flag, show, show_json
-from interbed.catalog.client.cli.group import CatalogChoice, CatalogGroup, pairs
+from interbed.catalog.client.cli.group import CatalogChoice, CatalogGroup, done, json_flag, pairs, show, show_json
 from interbed.storage.base.terminal import print_line, print_lines
 
 

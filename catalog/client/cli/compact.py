@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, partition_options, partition_spec, show
-from interbed.catalog.client.cli.group import CatalogChoice, pairs, with_catalog
+from interbed.catalog.client.cli.group import (
+    CatalogChoice,
+    json_flag,
+    pairs,
+    partition_options,
+    partition_spec,
+    show,
+    with_catalog,
+)
 from interbed.storage.base.terminal import markup_of
 
 if TYPE_CHECKING:

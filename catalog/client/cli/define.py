@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.client.cli.common import done, json_flag, names, table_name
-from interbed.catalog.client.cli.group import CatalogChoice, pairs
+from interbed.catalog.client.cli.group import CatalogChoice, done, json_flag, names, pairs, table_name
 from interbed.storage.base.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ interbed table -o warehouse=file:/tmp/lake compact-manifests shop.orders
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show, show_json, table_name
-from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show, show_json, table_name
 from interbed.storage.base.terminal import print_line, print_lines
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show, show_json
-from interbed.catalog.client.cli.group import pairs
+from interbed.catalog.client.cli.group import json_flag, pairs, show, show_json
 from interbed.storage.base.terminal import SuggestingGroup, print_text
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.common import done
-from interbed.catalog.client.cli.group import CatalogChoice, with_catalog
+from interbed.catalog.client.cli.group import CatalogChoice, done, with_catalog
 from interbed.catalog.client.cli.row_options import chosen_form, output_options
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
@@ -52,8 +51,8 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
 
 
 def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
+    from interbed.catalog.client.cli.forms.duckdb_tables import shown_catalog
     from interbed.catalog.client.cli.forms.row_formats import write_rows
-    from interbed.catalog.client.cli.forms.shown_catalog import shown_catalog
     from interbed.storage.base.incoming import duckdb_rows
 
     answer = shown_catalog(tables.catalog, tables.parsed(query))

@@ -9,23 +9,23 @@ from typing import Any
 import click
 
 from interbed.catalog.client.cli import iceberg_tables
-from interbed.catalog.client.cli.common import (
+from interbed.catalog.client.cli.compact import scope_of, scope_options, shown_progress
+from interbed.catalog.client.cli.define import DEFINITION_COMMANDS
+from interbed.catalog.client.cli.describe import DESCRIPTION_COMMANDS, health
+from interbed.catalog.client.cli.group import (
+    CatalogChoice,
+    CatalogGroup,
     json_flag,
+    pairs,
     partition_options,
     partition_spec,
     show,
     show_json,
     table_name,
 )
-from interbed.catalog.client.cli.compact import scope_of, scope_options, shown_progress
-from interbed.catalog.client.cli.define import DEFINITION_COMMANDS
-from interbed.catalog.client.cli.describe import DESCRIPTION_COMMANDS
-from interbed.catalog.client.cli.group import CatalogChoice, CatalogGroup, pairs
-from interbed.catalog.client.cli.health import health
-from interbed.catalog.client.cli.load import load
 from interbed.catalog.client.cli.maintenance import CARE_COMMANDS
 from interbed.catalog.client.cli.row_options import ROWS_SHOWN
-from interbed.catalog.client.cli.rows import ROW_COMMANDS
+from interbed.catalog.client.cli.rows import ROW_COMMANDS, load
 from interbed.catalog.client.cli.version import VERSION_COMMANDS
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.terminal import print_line, print_lines
@@ -163,7 +163,7 @@ def changes(
     as_json: bool,
 ) -> None:
     """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
-    from interbed.catalog.client.cli.forms.row_output import print_changes
+    from interbed.catalog.client.cli.forms.row_formats import print_changes
 
     with chosen.table(name) as opened:
         query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
@@ -188,7 +188,7 @@ def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Se
 @click.pass_obj
 def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
     """The row of a primary key, as JSON; exits with 1 when there is none."""
-    from interbed.catalog.client.cli.forms.row_output import json_line
+    from interbed.catalog.client.cli.forms.row_formats import json_line
     from interbed.catalog.client.cli.near_names import check_columns
     from interbed.storage.base.errors import InvalidInputError
     from interbed.storage.base.row.values import parse_literal

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.common import json_flag, show, show_json, table_name
-from interbed.catalog.client.cli.group import CatalogChoice
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show, show_json, table_name
 from interbed.catalog.client.cli.iceberg_tables import is_of_iceberg, refuse_options
 from interbed.storage.base.clock import moment_millis
 from interbed.storage.base.terminal import print_line, print_lines

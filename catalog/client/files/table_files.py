@@ -1,24 +1,25 @@
-"""The directory of a table as a whole: taken away in an order that never shows half a table, and looked at before a
-new table moves in.
+"""The directory of a table: deleting it in an order that never shows half a table, and checking it before a new table
+moves in.
 
-A drop deletes what the table has made (storage.version.own_files) and leaves what is foreign, with the directory.
+A drop deletes what the table has created (storage.version.own_files) and leaves foreign files, with the directory. Own
+files go first, then own directories. A writer that does not know of the drop may still write there, so that the
+directory is surveyed again when it is not empty in the end.
 
-It moves the directory out of sight in one step and deletes it there. Where the store can't do that, or where something
-foreign has to keep its place, it notes itself in the directory (`.dropped`) and deletes the table's first schema, which
-is the step: a table is what its schema files say. Then the rest goes, and the note last: a process that finds it beside
-no first schema knows that nobody misses the rest, and deletes it, so that old rows never come back with the next table
-of that name.
+A drop moves the directory out of sight in one step and deletes it there. If the store cannot do that, or if foreign
+files have to keep their place, the drop writes a note into the directory (`.dropped`) and deletes the table's first
+schema, which is the step: a table is what its schema files say. Then the rest goes, and the note last. A process that
+finds the note without a first schema deletes the rest, so that old rows never come back with the next table of that
+name.
 """
 
 import logging
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
 from interbed.catalog.client.errors import TableExistsError
-from interbed.catalog.client.files.own_directory import delete_own_directory, without_foreign
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.at_once import asked_at_once
@@ -28,6 +29,55 @@ from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
+
+_TRIES = 5
+
+
+def delete_own_directory(
+    file_io: FileIO, directory: str, survey: Callable[[], OwnFiles], *, last: Callable[[str], bool] | None = None
+) -> list[str]:
+    """Delete what `survey` finds to be known in the directory, and the directory unless something foreign is in it;
+    returns the paths of what is foreign. Files that are `last` go after the others.
+
+    Raises StorageAccessError for what is known and stays.
+    """
+    for attempt in range(1, _TRIES + 1):
+        found = survey()
+        if last is not None:
+            found.files.sort(key=last)
+        file_io.delete_quietly(found.files)
+        left = without_foreign(found.directories, found.foreign)
+        if file_io.scheme == "file":
+            # Quietly, so that each is not synced by itself.
+            file_io.delete_quietly(left)
+        if found.foreign:
+            return found.foreign
+        try:
+            file_io.delete(directory)
+        except StorageAccessError:
+            # Another process writes into it, or its directories are there without files.
+            if attempt == _TRIES:
+                delete_all_files(file_io, found.files)
+                raise
+            for path in left:
+                with suppress(StorageAccessError, FileNotFoundError):
+                    file_io.delete(path)
+        else:
+            break
+    return []
+
+
+def without_foreign(directories: Sequence[str], foreign: Sequence[str]) -> list[str]:
+    """The directories that hold nothing foreign, each before the one that it is in."""
+    holding = {above for path in foreign for above in _above(path)}
+    return [path for path in reversed(directories) if path not in holding]
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.databases import HiveDatabases
 from interbed.catalog.client.hive.entries import Entries, unregistered
-from interbed.catalog.client.hive.locking.settings import LockSettings
+from interbed.catalog.client.hive.locking.commit_lock import LockSettings
 from interbed.catalog.client.hive.partitions import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
 from interbed.catalog.client.hive.renames import HiveRenames

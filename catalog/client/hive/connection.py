@@ -1,7 +1,7 @@
 """Connections to a Hive metastore: addresses, transports, a small pool, and when a call may be made again.
 
 What goes over the wire is Thrift's binary protocol over a buffered transport unless the settings say otherwise: framed
-transport, compact protocol and TLS as `hive-site.xml` names them (site.py). Kerberos is not among them.
+transport, compact protocol and TLS as `hive-site.xml` names them (settings.py). Kerberos is not among them.
 
 A connection that the server has closed meanwhile is noticed before anything is sent, and a new one is made. Several
 addresses are tried in turn, beginning with the one that answered last. Once a server was reached, a refused connection
@@ -49,7 +49,7 @@ class CallStateUnknownError(CatalogUnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
-    """How to speak to the metastore; see site.py for the names in `hive-site.xml`.
+    """How to speak to the metastore; see settings.py for the names in `hive-site.xml`.
 
     `certificates` is a file of PEM certificates to trust, None for those of the system; it counts with `tls` alone.
     `connect_tries` are made for each connection once a server was reached, `connect_pause_seconds` apart.

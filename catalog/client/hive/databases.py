@@ -13,11 +13,11 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.client.files.database_file import check_no_location
-from interbed.catalog.client.files.empty_database import drop_empty_directory
+from interbed.catalog.client.files.dropped_database import drop_empty_directory
 from interbed.catalog.client.files.table_files import remove_link
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import Entries
-from interbed.catalog.client.hive.location import LOCATION_PARAMETER, same_location
+from interbed.catalog.client.hive.registration import LOCATION_PARAMETER, same_location
 from interbed.catalog.client.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.links import is_link

@@ -14,11 +14,10 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.hive.change_mark import ChangeMark, MarkedChange, read_mark
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.location import Locations, same_location
+from interbed.catalog.client.hive.locking.commit_lock import LockSettings
 from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
-from interbed.catalog.client.hive.locking.settings import LockSettings
 from interbed.catalog.client.hive.publisher import HivePublisher
-from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
+from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, Locations, is_ours, is_view, same_location
 from interbed.catalog.client.identifier import (
     DB_SUFFIX,
     DEFAULT_DATABASE,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.location import Locations
+from interbed.catalog.client.hive.registration import Locations
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.partition import PartitionStatistics
 from interbed.storage.meta.paths import TablePaths, escape_path, unescape_path

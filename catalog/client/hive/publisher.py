@@ -17,14 +17,14 @@ from interbed.catalog.client.errors import CatalogError, TableNotFoundError
 from interbed.catalog.client.hive.change_mark import read_mark
 from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.client.hive.connection import CallStateUnknownError
-from interbed.catalog.client.hive.location import Locations, same_location
-from interbed.catalog.client.hive.locking.commit_lock import CommitLock
-from interbed.catalog.client.hive.locking.settings import LockSettings
+from interbed.catalog.client.hive.locking.commit_lock import CommitLock, LockSettings
 from interbed.catalog.client.hive.partitions import MetastorePartitions
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
+    Locations,
     is_partitioned_in_metastore,
     plain_columns,
+    same_location,
     synced_properties,
 )
 from interbed.catalog.client.identifier import Identifier

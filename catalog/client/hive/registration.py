@@ -1,22 +1,130 @@
-"""How a table of ours stands in a metastore: exactly as Paimon's Hive catalog registers it.
+"""How a table of ours is registered in a metastore: exactly as Paimon's Hive catalog registers it.
 
 Paimon, and Hive with Paimon's connector, know a table as theirs by its input and output format; the parameters say
-the same to people. Our own addition is one parameter, the pointer to the current snapshot.
+the same to people. Our own addition is one parameter, the pointer to the current snapshot. Columns have the names of
+Hive's types for Paimon's.
+
+The location is the field of its own, or with `location-in-properties` the parameter `paimon_location`: for metastores
+that would otherwise open an object store that they cannot reach. Both are read then, the parameter first, as Paimon
+does.
 """
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.client.hive.connection import current_user
-from interbed.catalog.client.hive.location import Locations
-from interbed.catalog.client.hive.type_name import hive_type_name
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.fileio.resolve import one_scheme
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
 from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
+
+LOCATION_PARAMETER = "paimon_location"
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Reads and writes the locations of Database, Table and Partition structures."""
+
+    in_parameters: bool = False
+
+    def of_database(self, database: Any) -> str | None:
+        """The location of a database; None when it has none."""
+        return self._parameter(database) or database.locationUri or None
+
+    def set_database(self, database: Any, location: str) -> None:
+        """Give a database a location."""
+        if self.in_parameters:
+            database.parameters = {**(database.parameters or {}), LOCATION_PARAMETER: location}
+        else:
+            database.locationUri = location
+
+    def of(self, entry: Any) -> str:
+        """The location of a table or partition; empty when it has none."""
+        found = self._parameter(entry) or (entry.sd.location if entry.sd is not None else None)
+        return found or ""
+
+    def set(self, entry: Any, location: str) -> None:
+        """Give a table or partition, which has a storage descriptor, a location."""
+        if self.in_parameters:
+            entry.parameters = {**(entry.parameters or {}), LOCATION_PARAMETER: location}
+        else:
+            entry.sd.location = location
+
+    def _parameter(self, entry: Any) -> str | None:
+        return (entry.parameters or {}).get(LOCATION_PARAMETER) if self.in_parameters else None
+
+
+def same_location(left: str, right: str) -> bool:
+    """Whether two spellings name the same directory: `file:/x`, `file:///x` and `/x` do, `s3://b/x` and `s3a://b/x`."""
+    return _plain(left) == _plain(right)
+
+
+def _plain(location: str) -> str:
+    path = location.rstrip("/")
+    scheme, colon, rest = path.partition(":")
+    if scheme == "file":
+        return "/" + rest.lstrip("/")
+    return f"{one_scheme(scheme)}:{rest}" if colon else path
+
+
+_MAX_CHAR = 255
+_MAX_VARCHAR = 65535
+
+_PLAIN = {
+    TypeRoot.BOOLEAN: "boolean",
+    TypeRoot.TINYINT: "tinyint",
+    TypeRoot.SMALLINT: "smallint",
+    TypeRoot.INT: "int",
+    TypeRoot.BIGINT: "bigint",
+    TypeRoot.FLOAT: "float",
+    TypeRoot.DOUBLE: "double",
+    TypeRoot.BINARY: "binary",
+    TypeRoot.VARBINARY: "binary",
+    TypeRoot.DATE: "date",
+    # Hive has no type for a time of day; Paimon's SerDe hands it out as text.
+    TypeRoot.TIME: "string",
+    TypeRoot.TIMESTAMP: "timestamp",
+    TypeRoot.TIMESTAMP_LTZ: "timestamp with local time zone",
+}
+
+
+def hive_type_name(data_type: DataType) -> str:
+    """The name by which Hive knows the type, such as `array<struct<a:int,b:varchar(10)>>`."""
+    match data_type:
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return f"decimal({data_type.precision},{data_type.scale})"
+        case AtomicType(root=TypeRoot.CHAR, length=length):
+            return f"char({length})" if (length or 1) <= _MAX_CHAR else "string"
+        case AtomicType(root=TypeRoot.VARCHAR, length=length):
+            return f"varchar({length})" if (length or 1) <= _MAX_VARCHAR else "string"
+        case AtomicType(root=root):
+            return _PLAIN[root]
+        case ArrayType(element=element):
+            return f"array<{hive_type_name(element)}>"
+        case MapType(key=key, value=value):
+            return f"map<{hive_type_name(key)},{hive_type_name(value)}>"
+        case MultisetType(element=element):
+            return f"map<{hive_type_name(element)},int>"
+        case RowType(fields=fields):
+            inner = ",".join(f"{f.name}:{hive_type_name(f.type)}" for f in fields)
+            return f"struct<{inner}>"
+        case _:
+            raise TypeError(f"Hive has no name for {data_type}.")
+
 
 INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
 OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"

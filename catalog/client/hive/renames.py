@@ -17,9 +17,8 @@ from interbed.catalog.client.errors import UNREADABLE, TableExistsError
 from interbed.catalog.client.hive.change_mark import ChangeMark, MarkedChange, read_mark, remove_mark
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import MOVED_FROM, Entries
-from interbed.catalog.client.hive.location import same_location
 from interbed.catalog.client.hive.partitions import MetastorePartitions
-from interbed.catalog.client.hive.registration import is_external, make_external, make_managed
+from interbed.catalog.client.hive.registration import is_external, make_external, make_managed, same_location
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import renames_directories

@@ -20,13 +20,13 @@ from interbed.catalog.client.hive.change_mark import (
 )
 from interbed.catalog.client.hive.databases import HiveDatabases
 from interbed.catalog.client.hive.entries import Entries
-from interbed.catalog.client.hive.location import same_location
 from interbed.catalog.client.hive.partitions import MetastorePartitions
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
     check_columns,
     differences,
     is_partitioned_in_metastore,
+    same_location,
 )
 from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.hive.tables import HiveTables

@@ -15,7 +15,7 @@ from interbed.catalog.client.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.client.files.files_outside import delete_files_outside, files_outside
+from interbed.catalog.client.files.outside import delete_files_outside, delete_log, files_outside, table_with_log
 from interbed.catalog.client.files.table_files import (
     check_no_remains,
     delete_table_files,
@@ -24,7 +24,6 @@ from interbed.catalog.client.files.table_files import (
     remove_link,
     take_back_schema,
 )
-from interbed.catalog.client.files.table_log import delete_log, table_with_log
 from interbed.catalog.client.hive.change_mark import (
     ChangeMark,
     MarkedChange,
@@ -37,7 +36,6 @@ from interbed.catalog.client.hive.change_mark import (
 from interbed.catalog.client.hive.client import TableModifiedError
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import Entries, unregistered
-from interbed.catalog.client.hive.location import same_location
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
     PARTITIONED_IN_METASTORE,
@@ -47,6 +45,7 @@ from interbed.catalog.client.hive.registration import (
     is_ours,
     is_partitioned_in_metastore,
     new_hive_table,
+    same_location,
     wants_external,
     with_schema,
 )

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables, quoted
 from interbed.catalog.client.cli.near_names import check_no_system_table, suggesting
-from interbed.catalog.client.cli.statements.merge import MergeStatementPlan
-from interbed.catalog.client.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
 from interbed.catalog.client.cli.statements.parse import (
     DeleteStatement,
     InsertStatement,
@@ -22,6 +20,13 @@ from interbed.catalog.client.cli.statements.parse import (
     MergeStatement,
     RowStatement,
     UpdateStatement,
+)
+from interbed.catalog.client.cli.statements.row_changes import (
+    ROW,
+    MergeStatementPlan,
+    NewValues,
+    check_keys_stay,
+    replaced,
 )
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows

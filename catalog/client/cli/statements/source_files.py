@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 import sqlglot
 from sqlglot import expressions as exp
 
-from interbed.catalog.client.cli.forms.bad_lines import BadLine, BadLines, shortened
 from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables, noting, quoted
+from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, shortened
 from interbed.catalog.client.cli.forms.file_rows import FileRows
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError

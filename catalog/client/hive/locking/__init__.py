@@ -1,1 +1,1 @@
-"""The locks of tables that a Hive metastore knows: the metastore's own, and of commits to a local directory."""
+"""Locks of tables: the metastore's own (lock.py), and the one that a commit or a change takes (commit_lock.py)."""

@@ -9,15 +9,25 @@ for one while it holds the other, so that the two can't wait for each other.
 
 The operating system releases its lock when the process ends. Where it has no such lock for the directory (as on NFS),
 or another process holds it for long, the commit takes the metastore's lock.
+
+`LockSettings` chooses the locks by the catalog's options (`lock.enabled`, `lock-acquire-timeout`,
+`lock-check-max-sleep`).
 """
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from interbed.catalog.client.errors import LockError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.options import LockMode
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.file_lock import DirectoryLock
+from interbed.storage.base.fileio.resolve import locks_directories
 
 _log = logging.getLogger(__name__)
 
@@ -102,3 +112,50 @@ class ChangeLock:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._lock.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSettings:
+    """Which lock commits and changes of tables take, and how long they wait for it."""
+
+    mode: LockMode
+    acquire_timeout_seconds: float
+    check_max_sleep_seconds: float
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are locks at all."""
+        return self.mode is not LockMode.FALSE
+
+    def hold(
+        self, client: HiveMetastoreClient, identifier: Identifier
+    ) -> AbstractContextManager[HiveCatalogLock | None]:
+        """The table's lock in the metastore as a context, which raises LockError; nothing where locks are off."""
+        return self._of(client, identifier) if self.enabled else nullcontext()
+
+    def of_commit(
+        self, client: HiveMetastoreClient, identifier: Identifier, file_io: FileIO, directory: str
+    ) -> CommitLock | None:
+        """The lock of one commit to the table in a directory, which is not taken yet; None where locks are off."""
+        if not self.enabled:
+            return None
+        local = self.mode is LockMode.AUTO and locks_directories(file_io) and file_io.exclusive_create
+        return CommitLock(
+            self._of(client, identifier),
+            DirectoryLock(directory) if local else None,
+            directory_wait_seconds=min(DIRECTORY_WAIT_SECONDS, self.acquire_timeout_seconds),
+        )
+
+    def of_directory(self, directory: str) -> ChangeLock:
+        """The lock of the directory of a table that is changed, for a context; it may raise LockError."""
+        return ChangeLock(directory, acquire_timeout_seconds=self.acquire_timeout_seconds)
+
+    def _of(self, client: HiveMetastoreClient, identifier: Identifier) -> HiveCatalogLock:
+        return HiveCatalogLock(
+            client,
+            # Metastores fold the names of tables; not all of them fold those of locks.
+            identifier.database.lower(),
+            identifier.table.lower(),
+            acquire_timeout_seconds=self.acquire_timeout_seconds,
+            check_max_sleep_seconds=self.check_max_sleep_seconds,
+        )

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
-from interbed.catalog.client.cli.forms import csv_records
+from interbed.catalog.client.cli.forms import csv_rows
 from interbed.cli import main
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 from tests.support.tally import Tally
@@ -356,9 +356,9 @@ RECORDS = [
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 64])
 def test_blocks_of_any_size_have_the_same_records(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(csv_records, "_READ_BYTES", size)
+    monkeypatch.setattr(csv_rows, "_READ_BYTES", size)
     data = b"".join(RECORDS) + b'8,"last\nline",x'
-    found = [r for block in csv_records.blocks(pa.BufferReader(data), ",") for r in block.records()]
+    found = [r for block in csv_rows.blocks(pa.BufferReader(data), ",") for r in block.records()]
     assert [(r.line, r.data[:1], r.fields) for r in found] == [
         (1, b"1", 3), (2, b"2", 3), (3, b"3", 3), (6, b"4", 3), (7, b"5", 3), (8, b"6", 3), (9, b"7", 3), (10, b"8", 3)
     ]  # fmt: skip
@@ -367,7 +367,7 @@ def test_blocks_of_any_size_have_the_same_records(monkeypatch: pytest.MonkeyPatc
 
 def test_a_quote_that_is_never_closed_is_bad_by_itself() -> None:
     data = b'a,b\n1,x\n2,"y\n3,z\n4,w\n'
-    found = [r for block in csv_records.blocks(pa.BufferReader(data), ",") for r in block.records()]
+    found = [r for block in csv_rows.blocks(pa.BufferReader(data), ",") for r in block.records()]
     assert [(r.line, r.is_open) for r in found] == [(1, False), (2, False), (3, True), (4, False), (5, False)]
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.catalog.client.cli.forms import csv_records
-from interbed.catalog.client.cli.forms.bad_lines import BadLines
+from interbed.catalog.client.cli.forms import csv_rows
 from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
+from interbed.catalog.client.cli.forms.file_batch import BadLines
 from interbed.cli import main
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.meta.schema.table_schema import Schema
@@ -108,7 +108,7 @@ def test_a_guessed_type_loses_nothing(tmp_path: Path, texts: list[str], kind: st
 def test_rows_far_down_a_file_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, last: str, kind: str
 ) -> None:
-    monkeypatch.setattr(csv_records, "_READ_BYTES", 64)
+    monkeypatch.setattr(csv_rows, "_READ_BYTES", 64)
     lines = ["id,x"] + [f"1,{first}"] * 100 + ["one field", f"2,{last}"]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")

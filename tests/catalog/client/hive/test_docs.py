@@ -54,9 +54,7 @@ def test_defaults_are_those_of_the_code() -> None:
 
 def test_every_property_of_hive_site_is_read(tmp_path: Path) -> None:
     text = section("Options").split("From `hive-site.xml`", 1)[1]
-    code = "".join(
-        (Path(hive_settings.__code__.co_filename).parent / name).read_text() for name in ("settings.py", "site.py")
-    )
+    code = "".join((Path(hive_settings.__code__.co_filename).parent / name).read_text() for name in ("settings.py",))
     names = re.findall(r"`(hive\.metastore\.[A-Za-z.]+)`", text)
     assert len(names) == 10
     for name in names:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.catalog.client.hive.locking.lock_pace import (
+from interbed.catalog.client.hive.locking.lock import (
     CHECKS_PAUSED,
     PAUSE_SECONDS_MAX,
     REQUEST_PAUSE_SECONDS,

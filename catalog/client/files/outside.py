@@ -1,9 +1,13 @@
-"""The data files of a table that are outside of its directory (`data-file.external-paths`), when it is dropped.
+"""What a dropped table has outside of its directory: data files (`data-file.external-paths`), and the topic of its log.
 
 Other tables may have files below the same path, so only files go that a version of this table names; directories go
-when they are empty. What is known of no version stays, as does what a version names that can't be read. A drop looks
-them up first and deletes them last: a process that dies in between leaves files that nobody names, and never a table
+when they are empty. Files that are named by no version, or by a version that cannot be read, are kept. A drop looks
+them up first and deletes them last: a process that dies in between leaves files that no table names, and never a table
 without its files.
+
+The topic (`log.system`) is deleted after the table. A process that dies in between, or a broker that does not answer,
+leaves an unused topic, which is logged, and never a table without its log. A new table of the same name does not write
+into a topic that is left; it has to be deleted by hand.
 """
 
 import logging
@@ -13,6 +17,8 @@ from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.links import is_link
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.options.log import LogSystem
+from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 
 _log = logging.getLogger(__name__)
@@ -69,3 +75,42 @@ def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
 
 def _scheme(path: str) -> str:
     return path.partition("://")[0] if "://" in path else "file"
+
+
+_log = logging.getLogger(__name__)
+
+
+def table_with_log(file_io: FileIO, location: str) -> TableStore | None:
+    """The table at the location if it has a log; None as well for a link, and when it can't be
+    read, which others log.
+    """
+    if is_link(file_io, location):
+        return None
+    try:
+        store = open_store(location, file_io)
+        return None if store.options.log_system is LogSystem.NONE else store
+    except InterbedError:
+        return None
+
+
+def delete_log(table: TableStore | None) -> None:
+    """Delete the topic of a table that was dropped, if it has one; what stays is logged."""
+    if table is None:
+        return
+    # Few tables have a log.
+    from interbed.storage.log.publisher import release
+    from interbed.storage.log.sender import forget_sender
+    from interbed.storage.log.settings import LogSettings
+    from interbed.storage.log.topic import delete_topic
+
+    try:
+        release(table)
+        forget_sender(table)
+        delete_topic(LogSettings.of(table.options))
+    except InterbedError as error:
+        _log.warning(
+            "The table at %s is dropped, but the topic of its log, '%s', stays; delete it by hand: %s",
+            table.location,
+            table.options.kafka_topic,
+            error,
+        )

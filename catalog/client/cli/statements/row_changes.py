@@ -1,21 +1,137 @@
-"""What a MERGE INTO changes: DuckDB joins the rows of a snapshot with those of the source, clause by clause."""
+"""The changes of rows that DuckDB computes: values for a table's columns, and what a MERGE INTO changes.
 
-from collections.abc import Sequence
+Values are taken as `append` takes them, as they are, or with an error. A text for a column of another type is read as
+a field of a CSV file is, so that `'2026-01-31'` is a DATE.
+
+For a MERGE INTO DuckDB joins the rows of a snapshot with those of the source, clause by clause.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.catalog.client.cli.forms.duckdb_tables import quoted
-from interbed.catalog.client.cli.statements.new_values import ROW, NewValues, check_keys_stay, replaced
-from interbed.catalog.client.cli.statements.parse import MergeClause, MergeStatement
+from interbed.catalog.client.cli.forms.text_values import value_of_text
+from interbed.catalog.client.cli.near_names import check_columns
+from interbed.catalog.client.cli.statements.parse import LiteralRows, MergeClause, MergeStatement, SqlNumber
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
+from interbed.storage.base.types.data_type import INTEGERS, STRINGS, AtomicType, DataType, TypeRoot
+from interbed.storage.base.types.exact_cast import exact_cast
 from interbed.storage.base.types.exact_decimal import cast_exactly
+from interbed.storage.base.types.not_null import nullable_inside
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.kept_updates import UpdateCheck
+
+_NUMBERS = INTEGERS | {TypeRoot.DECIMAL, TypeRoot.FLOAT, TypeRoot.DOUBLE}
+ROW = "__interbed_row"
+"""The column that numbers rows for DuckDB."""
+
+
+class NewValues:
+    """The columns of one table, and the names that a statement may call them by."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        self._name = name
+        self._types: dict[str, DataType] = {f.name: f.type for f in table.schema.fields}
+        self._arrow = table.arrow_schema
+        self._by_lower = {n.lower(): n for n in self._types}
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, in their order."""
+        return list(self._types)
+
+    def column(self, name: str) -> str:
+        """The column of that name, whose case has no say as in DuckDB; raises InvalidInputError for another."""
+        found = self._by_lower.get(name.lower())
+        if found is None:
+            check_columns(self._name, self.names, [name])
+        return found or name
+
+    def columns(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Expressions by the column that they are for."""
+        return {self.column(name): value for name, value in given.items()}
+
+    def batch(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """The columns of a result as columns of these names; what they lack is filled in by the writer."""
+        columns = [self.fitting(rows.column(i), name) for i, name in enumerate(names)]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def literals(self, literals: LiteralRows, names: Sequence[str]) -> pa.RecordBatch:
+        """Rows of VALUES as columns of these names. Numbers are read from their texts; raises InvalidInputError."""
+        cells = zip(*literals.rows, strict=True)
+        columns = [self._of_literals(list(column), name) for column, name in zip(cells, names, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _of_literals(self, cells: list[SqlNumber | str | None], name: str) -> Any:
+        kind = self._types[name]
+        numbers = [cell for cell in cells if isinstance(cell, SqlNumber)]
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        if not numbers and not texts:
+            return pa.nulls(len(cells), self._arrow.field(name).type)
+        if not numbers or (isinstance(kind, AtomicType) and kind.root in _NUMBERS):
+            read = [cell.text if isinstance(cell, SqlNumber) else cell for cell in cells]
+            return self.fitting(pa.array(read, pa.string()), name)
+        if texts:
+            raise InvalidInputError(
+                f"The column '{name}' of {self._name} is given the number {numbers[0].text} and the text "
+                f"{texts[0]!r}; write all of its values in one way."
+            )
+        # `append` casts it, or says that no number fits.
+        values = [Decimal(cell.text) if isinstance(cell, SqlNumber) else None for cell in cells]
+        is_whole = all(value is None or value == int(value) for value in values)
+        return pa.array([None if v is None else int(v) for v in values] if is_whole else values)
+
+    def same(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """The batch with the types of the table, as `append` casts them; `first_row` counts from 0 for errors."""
+        columns: list[Any] = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            target = nullable_inside(self._arrow.field(name).type)
+            chunked: Any = pa.chunked_array([column])
+            what = f"the table '{self._name}'"
+            cast = exact_cast(chunked, target, name=name, what=what, first_row=first_row)
+            columns.append(cast.combine_chunks())
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+    def fitting(self, column: Any, name: str) -> Any:
+        """The values for a column of this name; texts are read. Raises InvalidInputError naming the value."""
+        kind = self._types[name]
+        if not isinstance(kind, AtomicType) or kind.root in STRINGS or not _is_text(column.type):
+            return column
+        try:
+            values = [None if text is None else value_of_text(text, kind) for text in column.to_pylist()]
+        except ValueError as error:
+            raise InvalidInputError(f"The column '{name}' of {self._name}: {error}.") from error
+        return pa.array(values, self._arrow.field(name).type)
+
+
+def replaced(batch: pa.RecordBatch, found: Any, names: list[str], values: NewValues) -> pa.RecordBatch:
+    """The rows of a batch with new values for some columns."""
+    for name in names:
+        column = values.fitting(found.column(name).combine_chunks(), name)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+    return batch
+
+
+def check_keys_stay(table: Table, names: Iterable[str], statement: str) -> None:
+    """Raise NotSupportedError when a statement sets a column of the primary key."""
+    for name in names:
+        if name in table.primary_keys:
+            raise NotSupportedError(
+                f"{statement} can't set '{name}', a column of the primary key of '{table.name}': the row would become "
+                "another one. DELETE the row, and INSERT the new one."
+            )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
 
 _TARGET, _SOURCE = "interbed_target", "interbed_source"
 
