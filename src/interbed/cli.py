@@ -19,7 +19,7 @@ from interbed.storage.base.terminal import SuggestingGroup, readable
 _COMMANDS = {
     "catalog": ("interbed.catalog.client.cli.catalog:catalog", "Databases of a catalog."),
     "compact": (
-        "interbed.catalog.client.cli.compact:compact",
+        "interbed.catalog.client.cli.maintenance:compact",
         "Compact the tables of databases or of the whole catalog.",
     ),
     "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),

@@ -1,12 +1,184 @@
-"""The command line of what keeps a table in order besides expiry: manifests, files that are gone, tags that are due.
+"""The commands that keep tables in order besides expiry: compaction, manifests, missing files, tags that are due.
 
+interbed compact -o warehouse=file:/tmp/lake shop
 interbed table -o warehouse=file:/tmp/lake compact-manifests shop.orders
+
+Progress is shown on stderr, on a terminal only. Exit codes of `compact`: 0 when all is done or nothing was due, 1 when
+a table failed, 2 for wrong usage.
 """
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show, show_json, table_name
-from interbed.storage.base.terminal import print_line, print_lines
+from interbed.catalog.client.cli.group import (
+    CatalogChoice,
+    json_flag,
+    pairs,
+    partition_options,
+    partition_spec,
+    show,
+    show_json,
+    table_name,
+    with_catalog,
+)
+from interbed.storage.base.terminal import markup_of, print_line, print_lines
+
+if TYPE_CHECKING:
+    from interbed.catalog.client.table_compaction import CompactionScope
+    from interbed.catalog.client.table_compaction import Progress as OnProgress
+    from interbed.storage.scan.partition_filter import Partitions
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def scope_options(command: _Command) -> _Command:
+    """Adds how much is compacted, which `scope_of` takes as it comes, and `dry_run`."""
+    command = click.option("--dry-run", is_flag=True, help="Say what would be merged, why, and what it would cost.")(
+        command
+    )
+    command = click.option(
+        "--major", is_flag=True, help="Of Iceberg's tables: what is due, and files with many deleted rows."
+    )(command)
+    command = click.option("--minor/--full", default=False, help="Do only what is due; or all, the default.")(command)
+    command = click.option(
+        "--partition-idle-time", metavar="TIME", help="Only partitions that got nothing new for so long, such as '1 d'."
+    )(command)
+    command = click.option(
+        "--table-option", "table_options", multiple=True, metavar="KEY=VALUE", help="A table option; repeatable."
+    )(command)
+    command = click.option("--order-by", metavar="COLUMNS", help="What to sort by: names with commas between them.")(
+        command
+    )
+    command = click.option(
+        "--order-strategy",
+        type=click.Choice(["none", "order", "zorder", "hilbert"]),
+        help="Sort all rows of an append table without buckets.",
+    )(command)
+    command = click.option("--where", metavar="FILTER", help="Partitions for which the filter is true.")(command)
+    command = partition_options(command)
+    return click.option("--bucket", type=int, help="This bucket only.")(command)
+
+
+def scope_of(
+    *,
+    bucket: int | None,
+    partition: Sequence[str],
+    partition_idle_time: str | None,
+    table_options: Sequence[str],
+    minor: bool,
+    major: bool = False,
+    where: str | None = None,
+    order_strategy: str | None = None,
+    order_by: str | None = None,
+) -> "CompactionScope":
+    """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
+    from interbed.catalog.client.table_compaction import CompactionScope
+    from interbed.storage.base.quantities import parse_duration_millis
+
+    idle = None
+    if partition_idle_time is not None:
+        idle = timedelta(milliseconds=parse_duration_millis("--partition-idle-time", partition_idle_time))
+    return CompactionScope(
+        full=not (minor or major),
+        major=major,
+        partitions=_partitions(partition, where),
+        bucket=bucket,
+        partition_idle_time=idle,
+        order_strategy=order_strategy,
+        order_by=order_by,
+        table_options=pairs(table_options, hint="--table-option"),
+    )
+
+
+def _partitions(partition: Sequence[str], where: str | None) -> "Partitions | None":
+    spec = partition_spec(partition)
+    if where is not None and spec is not None:
+        raise click.BadParameter(
+            "partitions are chosen by --partition or by --where, not by both", param_hint="--where"
+        )
+    return spec if where is None else where
+
+
+@contextmanager
+def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
+    """Draws the progress, table by table; None where nobody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("buckets"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("compacting", total=None)
+        seen: dict[str, None] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            seen[name] = None
+            place = f"compacting {name}" + (f" ({len(seen)} of {tables})" if tables > 1 else "")
+            progress.update(task, description=markup_of(place), completed=done, total=total)
+
+        yield show
+
+
+@click.command()
+@click.argument("names", metavar="[DATABASE|DATABASE.TABLE]...", nargs=-1)
+@click.option("--including-databases", default=".*", help="Without names: databases that match this expression.")
+@click.option("--including-tables", default=".*", help="Of databases: tables whose DATABASE.TABLE matches.")
+@click.option("--excluding-tables", help="Of databases: no tables whose DATABASE.TABLE matches this.")
+@scope_options
+@json_flag
+@click.pass_context
+def compact(
+    context: click.Context,
+    /,
+    names: Sequence[str],
+    including_databases: str,
+    including_tables: str,
+    excluding_tables: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **scope_given: Any,
+) -> None:
+    """Compact tables, the tables of databases, or those of the whole catalog.
+
+    interbed compact -o warehouse=file:/tmp/lake shop --excluding-tables 'shop\\.tmp_.*'
+
+    Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
+    """
+    from interbed.catalog.client.table_compaction import TablePatterns, compact_tables, tables_meant
+
+    chosen = context.ensure_object(CatalogChoice)
+    scope = scope_of(**scope_given)
+    restricted = any(x is not None for x in (scope.bucket, scope.partitions, scope.order_by))
+    if restricted and not (names and all("." in name for name in names)):
+        raise click.UsageError(
+            "--bucket, --partition, --where and --order-by go with tables; name them as DATABASE.TABLE."
+        )
+    patterns = TablePatterns(
+        including_databases=including_databases, including_tables=including_tables, excluding_tables=excluding_tables
+    )
+    with chosen.catalog(names[0] if len(names) == 1 else None) as catalog:
+        tables = tables_meant(catalog, names, patterns)
+        with shown_progress(len(tables)) as progress:
+            report = compact_tables(catalog, tables, scope, dry_run=dry_run, progress=progress)
+    show(report, as_json)
+    if report.failures:
+        context.exit(1)
+
+
+with_catalog(compact)
 
 
 def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: str) -> None:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, done, json_flag, names, table_name
-from interbed.catalog.client.cli.row_options import ROWS_SHOWN, chosen_form, output_options
+from interbed.catalog.client.cli.group import (
+    ROWS_SHOWN,
+    CatalogChoice,
+    chosen_form,
+    done,
+    json_flag,
+    names,
+    output_options,
+    table_name,
+)
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.terminal import markup_of
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, done, with_catalog
-from interbed.catalog.client.cli.row_options import chosen_form, output_options
+from interbed.catalog.client.cli.group import CatalogChoice, chosen_form, done, output_options, with_catalog
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:

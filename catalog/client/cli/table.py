@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from interbed.catalog.client.cli import iceberg_tables
-from interbed.catalog.client.cli.compact import scope_of, scope_options, shown_progress
 from interbed.catalog.client.cli.define import DEFINITION_COMMANDS
 from interbed.catalog.client.cli.describe import DESCRIPTION_COMMANDS, health
 from interbed.catalog.client.cli.group import (
+    ROWS_SHOWN,
     CatalogChoice,
     CatalogGroup,
     json_flag,
@@ -23,8 +23,7 @@ from interbed.catalog.client.cli.group import (
     show_json,
     table_name,
 )
-from interbed.catalog.client.cli.maintenance import CARE_COMMANDS
-from interbed.catalog.client.cli.row_options import ROWS_SHOWN
+from interbed.catalog.client.cli.maintenance import CARE_COMMANDS, scope_of, scope_options, shown_progress
 from interbed.catalog.client.cli.rows import ROW_COMMANDS, load
 from interbed.catalog.client.cli.version import VERSION_COMMANDS
 from interbed.storage.base.errors import NotSupportedError

@@ -1,5 +1,5 @@
 """Operations beside serving: metrics, logs, audit, health, the reaper. observers.py puts them together.
 
 logs.py and audit.py write what calls did, metrics.py counts them, health.py answers probes by vital_signs.py,
-reaper.py removes what has expired, optimizer.py runs the optimizer beside the server.
+reaper.py removes what has expired.
 """

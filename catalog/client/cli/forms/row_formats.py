@@ -20,7 +20,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from interbed.catalog.client.cli.row_options import ROWS_SHOWN
+from interbed.catalog.client.cli.group import ROWS_SHOWN
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_rows, python_values
 from interbed.storage.base.shown_text import escaped
@@ -93,7 +93,7 @@ def _text(value: object) -> str:
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
-    """Write the rows in a form of row_options.FORMATS, to standard output or a file; then standard error says how many.
+    """Write the rows in a form of group.FORMATS, to standard output or a file; then standard error says how many.
 
     People are shown ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A file
     is complete or not there.

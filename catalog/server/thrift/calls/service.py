@@ -11,9 +11,8 @@ from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectE
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.settings import ConfigValues
 from interbed.catalog.server.session import session_settings
-from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler
+from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
 from interbed.catalog.server.thrift.calls.events import EventHandler
-from interbed.catalog.server.thrift.calls.functions import FunctionHandler
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
 from interbed.catalog.server.thrift.calls.partition_reads import PartitionReadHandler
 from interbed.catalog.server.thrift.calls.partitions import PartitionWriteHandler

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.server.ops.optimizer import DATABASE_VARIABLE, OptimizerBeside
+from interbed.catalog.server.ops.observers import DATABASE_VARIABLE, OptimizerBeside
 from interbed.catalog.server.process.command import server
 from interbed.catalog.server.settings import ServerSettings, ServerSettingsError, load
 from interbed.catalog.server.threads import ThreadDeaths
@@ -89,7 +89,7 @@ def test_a_process_that_is_killed_is_followed_by_another_one(pipe: Pipe) -> None
 
 SERVER = """
 import signal, sys
-from interbed.catalog.server.ops.optimizer import OptimizerBeside
+from interbed.catalog.server.ops.observers import OptimizerBeside
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
 command = (sys.executable, "-c", *sys.argv[1:])
