@@ -18,6 +18,7 @@ snapshots of some tables -> all of them. Then the source is told, for its own to
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,8 +35,15 @@ from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.ended_sources import error_of_ended, unread_sinks
 from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames, check_refused
-from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
-from interbed.ingest.tables.table_sink import TableSettings, TableSink, create_sink, for_new_table, open_sink
+from interbed.ingest.tables.new_columns import as_one_by_one, types_after
+from interbed.ingest.tables.table_sink import (
+    KnownColumns,
+    TableSettings,
+    TableSink,
+    create_sink,
+    for_new_table,
+    open_sink,
+)
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 
 _log = logging.getLogger(__name__)
@@ -297,6 +305,7 @@ class Ingestion:
     def _by_table(self, decoded: Decoded, messages: Messages, bad: list[BadMessage]) -> list[tuple[str, RowChanges]]:
         """The changes by the table that they go to, without those that it has; bad messages are added to the others."""
         found = []
+        columns: dict[str, KnownColumns] = {}
         for changes in decoded.changes:
             name = self._name_of(changes.source)
             if name is None or not len(changes.kinds):
@@ -311,11 +320,17 @@ class Ingestion:
                 self._admit(name, sink, changes, messages)
             changes, refused = with_computed(changes, self._tables.computed, () if sink is None else sink.columns)
             bad += refused
-            changes, refused = with_one_kind_of_numbers(changes, () if sink is None else sink.columns)
-            bad += refused
             if sink is None:
                 changes, refused = for_new_table(name, changes, self._tables)
                 bad += refused
+            if name not in columns:
+                new_table = KnownColumns.of_new_table(self._tables, changes)
+                columns[name] = new_table if sink is None else KnownColumns.of(sink.table.schema)
+            known = columns[name]
+            changes, refused = as_one_by_one(changes, known.types, known.fixed)
+            bad += refused
+            if len(changes.kinds):
+                columns[name] = replace(known, types=types_after(changes, known.types))
             if len(changes.kinds):
                 found.append((name, changes))
         return found

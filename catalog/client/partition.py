@@ -131,7 +131,7 @@ def mark_done(
     Raises InvalidInputError for a table without partitions or a partition that is not complete, InvalidOptionError and
     NotSupportedError for the option; nothing is marked then.
     """
-    from interbed.storage.version.tag_success import write_success_file
+    from interbed.storage.version.tags import write_success_file
 
     if not table.partition_keys:
         raise InvalidInputError(f"The table '{table.name}' has no partitions to mark as done.")

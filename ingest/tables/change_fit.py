@@ -53,7 +53,7 @@ class ChangeFit:
         """The columns that the table must get, or must have with a wider type, before it takes the rows."""
         schema = self._table.schema
         known = {f.name: f.type for f in schema.fields}
-        keys = _fixed_columns(schema)
+        keys = fixed_columns(schema)
         found: list[pa.Field[Any]] = []
         impossible = guessed_in_vain(changes, known)
         for column in changes.rows.schema:
@@ -84,7 +84,7 @@ class ChangeFit:
         rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
-        fixed = _fixed_columns(self._table.schema)
+        fixed = fixed_columns(self._table.schema)
         columns: dict[str, Array] = {}
         reasons: dict[int, str] = {}
         for n in names:
@@ -157,7 +157,7 @@ class ChangeFit:
         return written
 
 
-def _fixed_columns(schema: TableSchema) -> Collection[str]:
+def fixed_columns(schema: TableSchema) -> Collection[str]:
     """The columns by which rows are found. Their types stay: a message with a value of another type is bad."""
     return {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
 
@@ -235,11 +235,11 @@ def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
     grown: pa.DataType = arrow
     for row in sorted(unfit):
         kind = type_from_arrow(grown) if grown != arrow else known
-        grown = _grown(column.alone(row), kind)
+        grown = grown_type(column.alone(row), kind)
     return grown
 
 
-def _grown(values: Array, known: DataType) -> pa.DataType:
+def grown_type(values: Array, known: DataType) -> pa.DataType:
     """The type that a column has to have for values whose type is guessed: wider where that loses nothing, with the
     fields that rows have more. What has no room in it is left to be refused, value by value.
     """
@@ -252,7 +252,7 @@ def _grown(values: Array, known: DataType) -> pa.DataType:
         kinds: Any = arrow
         columns = dict(zip([f.name for f in given], parts.flatten(), strict=True))
         fields = [
-            f.with_type(_grown(columns[f.name], inner.type)) if f.name in columns else f
+            f.with_type(grown_type(columns[f.name], inner.type)) if f.name in columns else f
             for f, inner in zip(kinds, known.fields, strict=True)
         ]
         others = [n for n in columns if n not in known.names and n not in impossible_columns(columns, known.names)]
@@ -260,7 +260,7 @@ def _grown(values: Array, known: DataType) -> pa.DataType:
         return pa.struct([*fields, *new])
     if isinstance(known, ArrayType) and pa.types.is_list(given):
         lists: Any = values
-        return pa.list_(arrow.field(0).with_type(_grown(lists.flatten(), known.element)))
+        return pa.list_(arrow.field(0).with_type(grown_type(lists.flatten(), known.element)))
     return given if _widens(known, given) else arrow
 
 

@@ -1,54 +1,213 @@
-"""Columns that a table gets from guessed values, where numbers of two kinds come for one: see exact_integers."""
+"""Guessed columns as if each message came alone, so that they do not depend on how many are decoded at once.
 
-from collections.abc import Collection
-from dataclasses import replace
+A column has the type of its first value, and grows by the first one that it can't hold, where that loses nothing: after
+an integer a fraction is refused, after a fraction an integer is one. A value that comes before its column, such as an
+empty list, is null. Messages that were decoded together have one guessed type; where that says less, each value is
+looked at alone.
+
+Only columns that are new, or may get fields, are looked at: what other columns make of values is in `guessed_fit`.
+"""
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.formats.arrays import one_array, valid
-from interbed.ingest.formats.guessed.exact_arrays import doubles
-from interbed.ingest.formats.guessed.exact_integers import (
-    has_inexact_integer,
-    mixed_numbers,
-    rows_with_large_doubles,
-)
-from interbed.ingest.formats.guessed.json_objects import merged, type_of
+from interbed.ingest.flow.sent_rows import SentRows
+from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
+from interbed.ingest.formats.guessed.exact_integers import EXACT_MAX, unheld_number
+from interbed.ingest.formats.guessed.json_objects import LARGE_INTEGER
+from interbed.ingest.tables.change_fit import grown_type
+from interbed.ingest.tables.column_fit import fitted, fitted_guess, known_type
+from interbed.ingest.tables.guessed_fit import SentColumn
+from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
+from interbed.storage.base.types.data_type import ArrayType, DataType, RowType
+
+_BLOCK = 256
+_WAY_OUT = "A column that is guessed has the type of its first value: create it beforehand with another type"
 
 
-def with_one_kind_of_numbers(changes: RowChanges, known: Collection[str] = ()) -> tuple[RowChanges, list[BadMessage]]:
-    """The changes whose new columns, which are not among the `known` ones, are DOUBLE or have integers that no DOUBLE
-    is, as the first such number of each; and the messages with numbers of the other kind.
+def as_one_by_one(
+    changes: RowChanges, known: Mapping[str, DataType], fixed: Collection[str] = ()
+) -> tuple[RowChanges, list[BadMessage]]:
+    """The changes with the columns that they would have if each message came alone, and the messages with a value that
+    such a column can't have.
+
+    `known` are the columns of the table, `fixed` those that keep their first type.
     """
-    sent = changes.sent
-    if sent is None:
+    if changes.sent is None:
         return changes, []
-    names = [f.name for f in changes.rows.schema if f.name not in known and f.name not in sent.computed]
-    large = rows_with_large_doubles(changes.rows.select(names)).tolist()
-    if not any(has_inexact_integer(sent.value(row, name)) for row in large for name in names):
+    bad: dict[int, str] = {}
+    for column in changes.rows.schema:
+        name, kind = column.name, known_type(column.type)
+        if kind is None or name in changes.stated or name in changes.sent.computed:
+            continue
+        given = _GuessedColumn(name, one_array(changes.rows.column(name)), changes.sent, changes.messages)
+        there = known.get(name)
+        if not _may_differ(given, column.type, there, is_fixed=name in fixed):
+            continue
+        found = given.in_order(there, is_fixed=name in fixed)
+        if there is None or len(found.steps) > 1 or found.alone:
+            bad = {**found.bad, **bad}
+            if found.is_other:
+                at = changes.rows.schema.get_field_index(name)
+                rows = changes.rows.set_column(at, name, given.made(found))
+                changes = replace(changes, rows=rows, sent=changes.sent.without(name))
+    if not bad:
         return changes, []
-    messages: dict[int, list[dict[str, Any]]] = {}
-    there = {name: valid(one_array(changes.rows.column(name))) for name in names}
-    for row, message in enumerate(changes.messages.tolist()):
-        values = {name: sent.value(row, name) for name in names if there[name][row]}
-        messages.setdefault(message, []).append(values)
-    bad, mixed = mixed_numbers(messages)
-    changes = changes.where(~np.isin(changes.messages, [each.index for each in bad]))
-    for name in names:
-        if name in mixed:
-            changes = _learned_again(changes, name)
-    return changes, bad
+    return changes.where(~np.isin(changes.messages, list(bad))), [
+        BadMessage(index, reason) for index, reason in sorted(bad.items())
+    ]
 
 
-def _learned_again(changes: RowChanges, name: str) -> RowChanges:
-    """The changes with a column whose type is guessed of their own values alone."""
-    assert changes.sent is not None
-    there = valid(one_array(changes.rows.column(name)))
-    values = [changes.sent.value(row, name) if is_there else None for row, is_there in enumerate(there)]
-    kind: pa.DataType = pa.null()
-    for value in values:
-        kind = merged(kind, type_of(value))
-    at = changes.rows.schema.get_field_index(name)
-    return replace(changes, rows=changes.rows.set_column(at, name, doubles(values, kind)))
+def types_after(changes: RowChanges, known: Mapping[str, DataType]) -> dict[str, DataType]:
+    """The types of a table's columns when it has got those of the changes."""
+    found = dict(known)
+    for column in changes.rows.schema:
+        kind = known_type(column.type)
+        if kind is not None and (column.name not in known or isinstance(known[column.name], RowType | ArrayType)):
+            found[column.name] = type_from_arrow(kind)
+    return found
+
+
+@dataclass(slots=True)
+class _Growth:
+    """The rows from which a column has another type, with that type; and why messages have a value that is none.
+
+    `alone` are rows whose value is to be taken from its message; before the first step values are null.
+    """
+
+    steps: list[tuple[int, DataType]]
+    is_new: bool
+    bad: dict[int, str] = field(default_factory=dict)
+    alone: set[int] = field(default_factory=set)
+    is_other: bool = False
+
+
+class _GuessedColumn:
+    """A column of changes whose type is guessed."""
+
+    def __init__(self, name: str, values: Array, sent: SentRows, messages: Indices) -> None:
+        self._name = name
+        self._values = values
+        self._sent = sent
+        self._messages = messages
+        self._column = SentColumn(name, values, sent)
+
+    def first_type(self) -> pa.DataType | None:
+        """The guessed type of the first value alone, None without one."""
+        places = np.flatnonzero(valid(self._values))
+        return self._column.alone(int(places[0])).type if len(places) else None
+
+    def has_large_numbers(self) -> bool:
+        """Whether a DOUBLE may be an integer that it does not hold."""
+        largest: Any = pc.max(pc.abs(self._values))
+        return bool(largest.is_valid and largest.as_py() >= EXACT_MAX)
+
+    def has_others(self) -> bool:
+        """Whether a text may stand for a value of another kind."""
+        return bool((self._sent.rewritten() & valid(self._values)).any())
+
+    def in_order(self, known: DataType | None, *, is_fixed: bool) -> _Growth:
+        """How the column grows, from the type that it has."""
+        found = _Growth(steps=[] if known is None else [(0, known)], is_new=known is None)
+        at = 0
+        while at < len(self._values):
+            at = self._grow(found, at, is_fixed=is_fixed) if found.steps else self._begin(found, at)
+        first = np.flatnonzero(valid(self._values))
+        is_late = known is None and bool(found.steps) and len(first) > 0 and found.steps[0][0] > first[0]
+        ends = type_to_arrow(found.steps[-1][1]) if found.steps else None
+        is_same = ends == known_type(self._values.type)
+        found.is_other = bool(found.alone) or is_late or not is_same or len(found.steps) > 1
+        return found
+
+    def made(self, found: _Growth) -> Array:
+        """The values with the last type, nulls in the place of those that are none."""
+        if not found.steps:
+            return pa.nulls(len(self._values))
+        kind = found.steps[-1][1]
+        ends = [start for start, _ in found.steps[1:]] + [len(self._values)]
+        arrow: Any = type_to_arrow(kind)
+        before: Any = pa.nulls(found.steps[0][0], arrow)
+        parts: list[Array] = [before]
+        for (start, own), end in zip(found.steps, ends, strict=True):
+            cuts = sorted({start, end, *(i + d for i in found.alone if start <= i < end for d in (0, 1))})
+            for begin, stop in itertools.pairwise(cuts):
+                made, _ = self._fitted(begin, stop, own, alone=begin in found.alone)
+                parts.append(fitted(made, kind))
+        return pa.concat_arrays([part for part in parts if len(part)])
+
+    def _begin(self, found: _Growth, at: int) -> int:
+        """Find the first value from a row on that has a type, and is a value of it."""
+        for row in (np.flatnonzero(valid(self._values)[at:]) + at).tolist():
+            kind = known_type(self._column.alone(row).type)
+            if kind is None or int(self._messages[row]) in found.bad:
+                continue
+            own = type_from_arrow(kind)
+            _, reasons = self._fitted(row, row + 1, own, alone=True)
+            if not reasons:
+                found.steps.append((row, own))
+                return int(row)
+            self._note(found, row, own, reasons[0])
+        return len(self._values)
+
+    def _grow(self, found: _Growth, at: int, *, is_fixed: bool) -> int:
+        """See a block of rows as values of the type; the row at which the next one begins."""
+        end = min(at + _BLOCK, len(self._values))
+        kind = found.steps[-1][1]
+        _, unfit = self._fitted(at, end, kind)
+        # A loop over rows with a value that is not of the type as they were guessed together.
+        for row in sorted(at + i for i in unfit):
+            if int(self._messages[row]) in found.bad:
+                continue
+            _, reasons = self._fitted(row, row + 1, kind, alone=True)
+            if not reasons:
+                found.alone.add(row)
+                continue
+            grown = type_to_arrow(kind) if is_fixed else grown_type(self._column.alone(row), kind)
+            if grown != type_to_arrow(kind):
+                kind = type_from_arrow(grown)
+                found.steps.append((row, kind))
+                found.alone.add(row)
+                _, reasons = self._fitted(row, row + 1, kind, alone=True)
+                if reasons:
+                    self._note(found, row, kind, reasons[0])
+                return row + 1
+            self._note(found, row, kind, reasons[0])
+            if not found.steps:
+                return row + 1
+        return end
+
+    def _fitted(self, start: int, end: int, kind: DataType, *, alone: bool = False) -> tuple[Array, dict[int, str]]:
+        """Values as those of the type, and why rows have none, by their place from `start` on."""
+        values = self._column.alone(start) if alone else self._values.slice(start, end - start)
+        if alone and not self._values[start].is_valid:
+            values = pa.nulls(1)
+        column = SentColumn(self._name, values, self._sent.slice(start, end))
+        return column.fitted(kind, lambda part: fitted_guess(part, kind))
+
+    def _note(self, found: _Growth, row: int, kind: DataType, reason: str) -> None:
+        """Keep why a message is bad. Where it brought the column, it has brought none."""
+        number = unheld_number(self._sent.value(row, self._name), kind, (self._name,))
+        message = int(self._messages[row])
+        found.bad[message] = number or f"{reason}. {_WAY_OUT}"
+        if found.is_new and found.steps and int(self._messages[found.steps[0][0]]) == message:
+            found.steps.clear()
+
+
+def _may_differ(column: _GuessedColumn, kind: pa.DataType, known: DataType | None, *, is_fixed: bool) -> bool:
+    """Whether values that were guessed together may have made another column than one after the other."""
+    if known is not None:
+        return pa.types.is_nested(kind) and isinstance(known, RowType | ArrayType) and type_to_arrow(known) != kind
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return False
+    if pa.types.is_string(kind):
+        return column.has_others()
+    if pa.types.is_floating(kind):
+        return column.has_large_numbers() or column.first_type() != kind
+    return pa.types.is_nested(kind) or (is_fixed and kind == LARGE_INTEGER)

@@ -5,7 +5,7 @@ of one schema, and the numbers of its rows go on from what is committed.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +18,15 @@ from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, S
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.flow.source_identity import identities_of, source_to_json, topic_ids_of
 from interbed.ingest.formats.arrays import one_array, valid
-from interbed.ingest.tables.change_fit import ChangeFit, guessed_in_vain, without_a_column
+from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, guessed_in_vain, without_a_column
 from interbed.ingest.tables.column_fit import known_type
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.source_tables import SourceTables
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.data_type import DataType
 from interbed.storage.commit.stream_commits import PositionedCommit
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
@@ -45,6 +47,26 @@ class TableSettings:
     partition_keys: Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     computed: Sequence[ComputedColumn] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownColumns:
+    """The columns of a table, with their types, and those that keep their first type."""
+
+    types: Mapping[str, DataType]
+    fixed: Collection[str]
+
+    @staticmethod
+    def of(schema: TableSchema) -> "KnownColumns":
+        """Return those of a table."""
+        return KnownColumns(types={f.name: f.type for f in schema.fields}, fixed=fixed_columns(schema))
+
+    @staticmethod
+    def of_new_table(settings: TableSettings, changes: RowChanges) -> "KnownColumns":
+        """Return those of a table that is to be created for changes."""
+        keys = settings.primary_keys or changes.key or ()
+        bucket_keys = settings.options.get("bucket-key", "").replace(" ", "").split(",")
+        return KnownColumns(types={}, fixed={*keys, *settings.partition_keys, *bucket_keys})
 
 
 class TableSink:

@@ -27,8 +27,8 @@ from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.names import check_refused
-from interbed.ingest.tables.new_columns import with_one_kind_of_numbers
-from interbed.ingest.tables.table_sink import for_new_table
+from interbed.ingest.tables.new_columns import as_one_by_one
+from interbed.ingest.tables.table_sink import KnownColumns, for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.report import EndedSeen, Lack, Place, ReadReport, SourceSeen
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
@@ -71,6 +71,7 @@ class _OpenTarget:
         table = TableHandle.from_bytes(target.handle.encode()).open()
         self.positions = Positions.from_json(target.positions, f"the plan for {target.name}")
         self.columns = table.schema.names
+        self.known = KnownColumns.of(table.schema)
         self.fit = ChangeFit(table)
         self.groups = TaskGroups(table, number, target.unit, task)
         self.incoming = IncomingRows(table.schema, f"table {target.name}")
@@ -173,13 +174,16 @@ class _ReadTask:
         self._see(name, changes, messages)
         tables = self._settings.tables
         changes, bad = with_computed(changes, tables.computed, () if target is None else target.columns)
-        changes, mixed = with_one_kind_of_numbers(changes, () if target is None else target.columns)
-        bad = [*bad, *mixed]
         if target is None:
             changes, refused = for_new_table(name, changes, tables)
+            bad = [*bad, *refused]
+        known = KnownColumns.of_new_table(tables, changes) if target is None else target.known
+        changes, refused = as_one_by_one(changes, known.types, known.fixed)
+        bad = [*bad, *refused]
+        if target is None:
             if len(changes.kinds):
                 self._lack(name, changes.shape, is_new=True)
-            return [*bad, *refused]
+            return bad
         if lacking := target.fit.lacking(changes):
             self._lack(name, replace(changes.shape, columns=pa.schema(lacking)), is_new=False)
             return ()

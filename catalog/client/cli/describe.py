@@ -252,7 +252,7 @@ def _worst_first(bucket: "BucketHealth") -> tuple[float, str, int]:
 
 def _figures(found: "TableHealth") -> list[tuple[str, str]]:
     from interbed.storage.base.clock import now_millis
-    from interbed.storage.views.levels.words import age_text, size_text
+    from interbed.storage.base.shown_text import age_text, size_text
 
     def ago(millis: int | None) -> str:
         return "never" if millis is None else f"{age_text(now_millis() - millis)} ago"
@@ -277,7 +277,7 @@ def _buckets(buckets: "list[BucketHealth]") -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    from interbed.storage.views.levels.words import size_text
+    from interbed.storage.base.shown_text import size_text
 
     shown = Table(title="buckets to compact", title_justify="left")
     for heading in ("partition", "bucket", "runs", "files", "small", "amplification", "deleted", "to compact"):

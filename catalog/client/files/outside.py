@@ -98,10 +98,10 @@ def delete_log(table: TableStore | None) -> None:
     if table is None:
         return
     # Few tables have a log.
+    from interbed.storage.log.kafka import delete_topic
     from interbed.storage.log.publisher import release
     from interbed.storage.log.sender import forget_sender
     from interbed.storage.log.settings import LogSettings
-    from interbed.storage.log.topic import delete_topic
 
     try:
         release(table)

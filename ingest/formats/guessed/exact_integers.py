@@ -1,108 +1,60 @@
-"""Integers that a guessed DOUBLE does not hold exactly, beside numbers with a fraction in one field of JSON.
+"""Numbers of JSON that the guessed type of their field does not hold: integers in a DOUBLE, fractions in an integer."""
 
-A new column is of the kind that its first such number has, so that the result does not depend on how many messages
-are decoded at once: after an integer beyond 2^53 a fraction is refused, and after a fraction such an integer.
-"""
+from decimal import Decimal
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import mask_of
 from interbed.ingest.formats.guessed.sent_number import SentNumber
+from interbed.storage.base.types.data_type import INTEGERS, ArrayType, AtomicType, DataType, RowType, TypeRoot
 
 Path = tuple[str, ...]
 """The names of the fields on the way to a number; an element of a list is at `[]`."""
 
 _ELEMENT = "[]"
-_EXACT_MAX = 2.0**53
+EXACT_MAX = 2.0**53
 """Up to it every integer is a DOUBLE."""
 
 
-def rows_with_large_doubles(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the numbers of the rows that have a DOUBLE of 2^53 or more, at any depth."""
-    found = [_large(column, np.arange(rows.num_rows)) for column in rows.columns]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+def unheld_number(value: object, kind: DataType, path: Path) -> str | None:
+    """Say which number within a value its type does not hold, and the way out; None where there is none."""
+    match value:
+        case bool():
+            return None
+        case int() if _is_of(kind, TypeRoot.DOUBLE) and _is_inexact(value):
+            return _reason(path, value, "which no DOUBLE holds exactly")
+        case SentNumber() if _is_integer(kind) and _has_fraction(value):
+            return _reason(path, value, "a fraction after an integer")
+        case dict() if isinstance(kind, RowType):
+            parts = [(value.get(f.name), f.type, f.name) for f in kind.fields]
+        case list() if isinstance(kind, ArrayType):
+            parts = [(each, kind.element, _ELEMENT) for each in value]
+        case _:
+            return None
+    found = (unheld_number(each, inner, (*path, name)) for each, inner, name in parts)
+    return next((reason for reason in found if reason is not None), None)
 
 
-def has_inexact_integer(value: object) -> bool:
-    """Whether a value that was parsed from JSON has an integer that no DOUBLE is."""
-    return any(_is_inexact(number) for _, number in _numbers(value, ()))
-
-
-def mixed_numbers(messages: Mapping[int, Sequence[object]]) -> tuple[list[BadMessage], frozenset[str]]:
-    """Return the messages that are refused, and the columns that have an integer that no DOUBLE is.
-
-    `messages` are the rows of each message, as objects, in the order of the messages.
-    """
-    inexact = {path for rows in messages.values() for path, n in _numbers_of(rows) if _is_inexact(n)}
-    kinds: dict[Path, type] = {}
-    bad = []
-    for i, rows in messages.items():
-        # What a message alone would make of them; of a message that mixes the two, the second is refused.
-        made = dict(kinds)
-        for path, number in _numbers_of(rows):
-            if path in inexact and (isinstance(number, SentNumber) or _is_inexact(number)):
-                kind = made.setdefault(path, type(number))
-                if kind is not type(number):
-                    bad.append(BadMessage(i, _reason(path, number)))
-                    break
-        else:
-            kinds = made
-    return bad, frozenset(path[0] for path in inexact)
-
-
-def _reason(path: Path, number: "int | SentNumber") -> str:
-    what = (
-        "after an integer that no DOUBLE holds" if isinstance(number, SentNumber) else "which no DOUBLE holds exactly"
-    )
+def _reason(path: Path, number: "int | SentNumber", what: str) -> str:
     return f"its field {'.'.join(path)} has {number}, {what}: create the column beforehand, as a DECIMAL"
 
 
-def _numbers_of(rows: Sequence[object]) -> "Iterator[tuple[Path, int | SentNumber]]":
-    for row in rows:
-        yield from _numbers(row, ())
+def _is_of(kind: DataType, root: TypeRoot) -> bool:
+    return isinstance(kind, AtomicType) and kind.root is root
 
 
-def _numbers(value: object, path: Path) -> "Iterator[tuple[Path, int | SentNumber]]":
-    match value:
-        case bool():
-            return
-        case int() | SentNumber():
-            yield path, value
-        case dict():
-            for name, each in value.items():
-                yield from _numbers(each, (*path, name))
-        case list():
-            for each in value:
-                yield from _numbers(each, (*path, _ELEMENT))
+def _is_integer(kind: DataType) -> bool:
+    if not isinstance(kind, AtomicType):
+        return False
+    return kind.root in INTEGERS or (kind.root is TypeRoot.DECIMAL and not kind.scale)
 
 
-def _is_inexact(number: "int | SentNumber") -> bool:
-    if isinstance(number, SentNumber) or abs(number) <= _EXACT_MAX:
+def _has_fraction(number: SentNumber) -> bool:
+    exponent = Decimal(number.text).normalize().as_tuple().exponent
+    return isinstance(exponent, int) and exponent < 0
+
+
+def _is_inexact(number: int) -> bool:
+    if abs(number) <= EXACT_MAX:
         return False
     try:
         return int(float(number)) != number
     except OverflowError:
         return True
-
-
-def _large(values: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of rows with a large DOUBLE; `rows` has that of each of the values."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    kind: Any = values.type
-    if pa.types.is_floating(kind):
-        size: Any = pc.abs(values)
-        large: Any = pc.greater_equal(size, pa.scalar(_EXACT_MAX))
-        return rows[mask_of(large.fill_null(False))]
-    if pa.types.is_struct(kind):
-        return np.concatenate([np.empty(0, np.int64), *(_large(part, rows) for part in values.flatten())])
-    if pa.types.is_list(kind):
-        return _large(values.flatten(), rows[pc.list_parent_indices(values).to_numpy()])
-    return np.empty(0, np.int64)
