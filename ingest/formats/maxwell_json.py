@@ -123,7 +123,7 @@ def _ended_by(message: Mapping[str, Any]) -> list[EndedName]:
 def _parsed(text: bytes) -> Mapping[str, Any]:
     """The message, empty where Python can't read what Arrow could."""
     try:
-        return parsed_object(text)
+        return parsed_object(text, takes_last=True)
     except ValueError:
         return {}
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage, RowChanges
 from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
 from interbed.ingest.formats.before_after import MISFITS
+from interbed.ingest.formats.guessed.exact_arrays import SENT_NUMBERS
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, impossible_columns, known_type
 from interbed.ingest.tables.guessed_fit import SentColumn
 from interbed.ingest.tables.rows_before import FittingRows, RowsBefore
@@ -19,7 +20,7 @@ from interbed.ingest.tables.unsent_values import UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataType, RowType, TypeRoot
+from interbed.storage.base.types.data_type import STRINGS, ArrayType, AtomicType, DataType, RowType, TypeRoot
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -89,7 +90,8 @@ class ChangeFit:
         reasons: dict[int, str] = {}
         for n in names:
             target, is_stated = fields[n].type, n in changes.stated
-            column = SentColumn(n, one_array(rows.column(n)), None if is_stated else changes.sent)
+            sent = None if is_stated else changes.sent
+            column = SentColumn(n, one_array(rows.column(n)), sent, is_key=n in fixed)
             convert = _converter(target, n, is_stated=is_stated, is_fixed=n in fixed)
             columns[n], more = column.fitted(target, convert)
             reasons = {**more, **reasons}
@@ -185,6 +187,11 @@ def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) 
     arrow = type_to_arrow(target)
 
     def convert(values: Array) -> Array:
+        if is_fixed and values.type == SENT_NUMBERS and isinstance(target, AtomicType) and target.root in STRINGS:
+            raise ValueError(
+                "a number with a point or an exponent is no text of a key: it may be written in several ways. Create "
+                "the column beforehand, as a DECIMAL"
+            )
         try:
             found = fitted(values, target) if is_stated else fitted_guess(values, target)
         except MISFITS as error:

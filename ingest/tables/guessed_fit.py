@@ -48,7 +48,8 @@ _SHOWN_MAX = 100
 class SentColumn:
     """The values of a column, with a guessed type, and the rows of the messages that they are from."""
 
-    def __init__(self, name: str, values: Array, sent: SentRows | None) -> None:
+    def __init__(self, name: str, values: Array, sent: SentRows | None, *, is_key: bool = False) -> None:
+        self._is_key = is_key
         self._name = name
         self._values = values
         self._sent = None if sent is None or name in sent.computed else sent
@@ -59,6 +60,9 @@ class SentColumn:
         values, sent = self._values, self._sent
         every = np.arange(len(values))
         alone = np.zeros(len(values), bool) if sent is None else _doubtful(values, target, self._rows, every)
+        if sent is not None and self._is_key and pa.types.is_string(values.type):
+            # A number that became a text: as a key it is refused, because it may be written in several ways.
+            alone |= self._rows.rewritten & valid(values)
         if sent is None or not alone.any():
             made, errors = converted_values(values, convert, kind)
             return made, {i: self._reason(shown_value(values, i), error) for i, error in errors.items()}

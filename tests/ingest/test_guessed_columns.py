@@ -94,3 +94,24 @@ def test_a_key_keeps_the_type_of_its_first_value(tmp_path: Path, sizes: Sequence
     run = ingested(catalog, Written(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP)
     assert run.result.bad == 2
     assert catalog.get_table("shop.orders").scan().to_arrow().to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("sizes", [[1], [100]])
+@pytest.mark.parametrize(
+    ("first", "kind", "wanted", "bad"),
+    [
+        ("1", "BIGINT NOT NULL", [1], 0),
+        ("1.0", "DOUBLE NOT NULL", [1.0], 0),
+        ('"1"', "STRING NOT NULL", ["1"], 2),
+    ],
+)
+def test_spellings_of_a_number_are_one_key(
+    tmp_path: Path, sizes: Sequence[int], first: str, kind: str, wanted: Sequence[Any], bad: int
+) -> None:
+    messages = [(None, f'{{"id":{key}}}'.encode()) for key in (first, "1", "1.0", "1e0")]
+    catalog = lake(tmp_path)
+    run = ingested(catalog, Written(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP)
+    table = catalog.get_table("shop.orders")
+    assert str(table.fields[0].type) == kind
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == wanted
+    assert run.result.bad == bad

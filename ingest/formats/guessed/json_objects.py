@@ -166,20 +166,30 @@ class JsonShape:
         return pa.schema([f.with_type(common) if f.name in self._alike else f for f in fields])
 
 
-def parsed_object(text: bytes) -> dict[str, Any]:
-    """The object that a text is, numbers with a fraction as SentNumber; ValueError says why it is none."""
-    value = parsed_json(text)
+def parsed_object(text: bytes, *, takes_last: bool = False) -> dict[str, Any]:
+    """The object that a text is, numbers with a fraction as SentNumber; ValueError says why it is none.
+
+    An object that has a name twice is none, unless the last value of the name is to be taken.
+    """
+    value = parsed_json(text, takes_last=takes_last)
     if not isinstance(value, dict):
         raise ValueError(f"it is JSON, but no object: {text[:40].decode(errors='replace')}")
     return value
 
 
-def parsed_json(text: bytes) -> Any:
+class _NameTwiceError(ValueError):
+    """An object has a name twice: which of the values is meant is not known."""
+
+
+def parsed_json(text: bytes, *, takes_last: bool = False) -> Any:
     """The value that a text is, numbers with a fraction as SentNumber; ValueError says why it is none."""
+    hook = dict if takes_last else _object
     try:
-        return json.loads(text.decode(), parse_float=SentNumber, parse_constant=_no_constant)
+        return json.loads(text.decode(), parse_float=SentNumber, parse_constant=_no_constant, object_pairs_hook=hook)
     except RecursionError as error:
         raise ValueError("it is JSON that is nested too deeply") from error
+    except _NameTwiceError:
+        raise
     except UnicodeError as error:
         raise ValueError(f"it is no text in UTF-8: {error}") from error
     except ValueError as error:
@@ -270,6 +280,15 @@ def json_text(value: object) -> str:
         case list():
             return "[" + ",".join(map(json_text, value)) + "]"
     return json.dumps(value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        name = next(name for name in names if names.count(name) > 1)
+        raise _NameTwiceError(f"it has the name {name!r} twice in one object")
+    return found
 
 
 def _no_constant(name: str) -> NoReturn:
