@@ -31,10 +31,8 @@ BY_USE = (
     "interbed.storage.lsm.merge_function.from_options",
     "interbed.storage.lsm.merge_function.lookup",
     "interbed.storage.read.change_read",
-    "interbed.storage.scan.pruning",
     "interbed.storage.upkeep.changed_rows",
     "interbed.storage.upkeep.maintenance",
-    "interbed.storage.upkeep.changed_rows",
     "numpy.ma",
     "numpy.random",
 )

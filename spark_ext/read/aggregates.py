@@ -11,7 +11,7 @@ from interbed.spark_ext.read.reader import as_read, planned
 from interbed.spark_ext.values.literals import has_literal, literals
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
 from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, TypeRoot
-from interbed.storage.read.row_count import quick_count
+from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
 from interbed.thrift_idl.planner.ttypes import AggregateFunction as Asked
 

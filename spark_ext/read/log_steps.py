@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.read.change_read import AuditRead
 from interbed.storage.views.change_view import ChangeView
 from interbed.storage.views.stream.log_step import LogStep, LogStepRead
 from interbed.thrift_idl.planner.ttypes import ScanSplit

@@ -25,7 +25,7 @@ from interbed.spark_ext.values.spark_types import arrow_schema_for_spark, batch_
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
-from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.read.change_read import AuditRead
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.summary.aggregates import Top, splits_of_top

@@ -1,4 +1,7 @@
-"""Reading the splits of a plan: projection, merge, exact filter, Arrow batches."""
+"""Read the splits of a plan: projection, merge, exact filter, Arrow batches.
+
+`with_reading` carries a plan out in order to explain what a read decodes.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -23,6 +26,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.parallel import read_ahead
+from interbed.storage.scan.explain import DecodedExplanation, Explanation, ReadExplanation
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.key_spread import KeySpread
@@ -218,3 +222,16 @@ def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positi
     if positions is None:
         return np.arange(*rows)
     return positions[slice(*np.searchsorted(positions, rows))]
+
+
+def with_reading(
+    explanation: Explanation, store: TableStore, splits: Sequence[Split], predicate: Predicate | None
+) -> Explanation:
+    """The explanation of a plan with what reading its splits has decoded; raises what reading raises."""
+    tally = DecodeTally()
+    rows = sum(batch.num_rows for batch in TableRead(store, predicate=predicate, tally=tally).to_reader(splits))
+    decoded = tuple(
+        DecodedExplanation(reason=reason, rows=values // max(columns, 1), columns=columns, bytes=nbytes)
+        for reason, (values, columns, nbytes) in sorted(tally.by_reason().items())
+    )
+    return replace(explanation, reading=ReadExplanation(rows=rows, decoded=decoded))

@@ -1,10 +1,13 @@
-"""Opening the store of a table with what the floors of storage supply to it: the rules for options, the log, and
-upkeep.
+"""Open a table's file store with what the layers of storage supply to it: the rules for options, the log, and upkeep.
+
+A table can switch to deletion vectors only when it is compacted: a read with them merges nothing and skips level 0.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from interbed.storage.base.bucket_id import by_bucket
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta import store
 from interbed.storage.meta.options.log import LogConsistency
@@ -25,11 +28,9 @@ def _check_options(
     check_options(schema, before)
     if before is None or at is None:
         return
-    from interbed.storage.table.vector_switch import check_compacted, switches_on
-
-    if switches_on(before, schema):
+    if _switches_on(before, schema):
         file_io, paths = at
-        check_compacted(open_store(paths.location, file_io, schema=before, dynamic_options={"branch": paths.branch}))
+        _check_compacted(open_store(paths.location, file_io, schema=before, dynamic_options={"branch": paths.branch}))
 
 
 def _maintain(of: TableStore) -> None:
@@ -103,3 +104,30 @@ def find_store(location: str, file_io: FileIO) -> TableStore | None:
 def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
     """The schema manager of a location, whether or not there is a table."""
     return store.schema_manager(location, file_io, rules=_check_options)
+
+
+def _switches_on(before: TableSchema, after: TableSchema) -> bool:
+    """Whether the change makes reads of the files that are there pass over some of them."""
+    return before.has_primary_key and after.core.deletion_vectors_enabled and not before.core.deletion_vectors_enabled
+
+
+def _check_compacted(store: TableStore) -> None:
+    """Raise InvalidOptionError unless each bucket of the newest snapshot is one sorted run above level 0.
+
+    Source: Paimon's documentation, "Table Mode", merge on write.
+    """
+    snapshot = store.snapshots.latest()
+    if snapshot is None:
+        return
+    from interbed.storage.scan.live_files import LiveFiles
+
+    entries, _ = LiveFiles(store).entries(snapshot)
+    levels = [{entry.file.level for entry in found} for found in by_bucket(entries).values()]
+    apart = sum(0 in found or len(found) > 1 for found in levels)
+    if apart:
+        raise InvalidOptionError(
+            f"Option 'deletion-vectors.enabled' can't be switched on yet: {apart} of {len(levels)} buckets of the "
+            f"table at {store.location} are not compacted into one run, and reads with deletion vectors would miss "
+            "rows of them, or show old ones. Stop its writers, compact it fully (interbed table compact --full, "
+            "table.compact(full=True)), then switch."
+        )

@@ -277,7 +277,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         explanation = explain_plan(self.name, plan)
         if not analyze:
             return explanation
-        from interbed.storage.read.measured_read import with_reading
+        from interbed.storage.read.table_read import with_reading
 
         return with_reading(explanation, store, plan.splits, predicate)
 

@@ -1,6 +1,6 @@
 """A table's changes as a table of their own: its audit log and its binlog, read as a batch or as a stream.
 
-`catalog.get_table("db.t$audit_log")` and `"db.t$binlog"`. What the columns are is said at storage.read.audit_read. A
+`catalog.get_table("db.t$audit_log")` and `"db.t$binlog"`. What the columns are is said at storage.read.change_read. A
 batch shows the newest snapshot, where rows have the kinds that they were written with; with `incremental-between` it
 shows what changed. Source: documentation page `concepts/system-tables`.
 """
@@ -17,7 +17,7 @@ from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
-from interbed.storage.read.audit_read import AuditRead, audit_fields
+from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import at_snapshot

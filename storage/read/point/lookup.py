@@ -1,11 +1,13 @@
-"""Looking rows up by primary key: partition and bucket, key ranges of files, bloom filters, groups, pages, merge.
+"""Look rows up by primary key: partition and bucket, key ranges of files, bloom filters, groups, pages, merge.
 
-The plan of a snapshot is kept, and so is what was decoded of files; a lookup of a key that lies in decoded pages reads
-nothing but the snapshot's file.
+The plan of a snapshot is cached, and so is what was decoded of files; a lookup of a key that lies in decoded pages
+reads nothing but the snapshot's file. `keyed_read` finds the keys that a query's filter names, so that they are looked
+up and no file is scanned.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,15 @@ import pyarrow as pa
 
 from interbed.storage.base.ahead import at_once
 from interbed.storage.base.arrays import Ints, distinct
-from interbed.storage.base.arrow_values import from_numpy, rows_taken, taken
+from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.recent import Recent
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
+from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
@@ -29,14 +33,17 @@ from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
+from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.point.files import FileLookup
 from interbed.storage.read.point.keys import key_batch
 from interbed.storage.scan.live_files import check_not_replaced
+from interbed.storage.scan.pruning import key_values
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.scan.starting_point import PINNED, starting_snapshot
 from interbed.storage.scan.support import check_readable
 
 KeyColumns = Sequence["pa.Array[Any]"]
@@ -282,3 +289,68 @@ def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     if len(numbers) == len(column) and len(numbers) == 1:
         return column
     return taken(column, numbers)
+
+
+MOST_KEYS = 16
+"""More keys are found by a scan, which decodes nothing twice and keeps nothing."""
+_ROOTS = (*INTEGERS, *STRINGS, TypeRoot.DATE)
+"""Types of keys whose pages are chosen by their bounds."""
+
+
+class KeyedRead:
+    """The rows of a snapshot that have one of some keys and for which a predicate is true."""
+
+    def __init__(self, store: TableStore, columns: ReadColumns, keys: pa.RecordBatch, snapshot: Snapshot) -> None:
+        self._store = store
+        self._columns = columns
+        self._keys = keys
+        self.snapshot = snapshot
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows with the columns asked for, read on first use. Raises as TableRead does."""
+        return pa.RecordBatchReader.from_batches(self._columns.schema, self._batches())
+
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(batch.num_rows for batch in self._rows)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._rows:
+            yield batch.select(list(self._columns.names))
+
+    @cached_property
+    def _rows(self) -> Sequence[pa.RecordBatch]:
+        lookup = PointLookup(self._store, [f.name for f in self._columns.fields])
+        kept = (self._columns.kept(batch) for batch in lookup.rows_at(self.snapshot, self._keys).to_batches())
+        return [batch for batch in kept if batch.num_rows]
+
+
+def keyed_read(
+    store: TableStore, columns: Sequence[str] | None, predicate: Predicate, snapshot_id: int | None
+) -> KeyedRead | None:
+    """How the rows of a scan are looked up; None where its filter does not name a few primary keys.
+
+    Arguments and errors as those of Scan.
+    """
+    schema, options = store.schema, store.options
+    if not schema.has_primary_key or options.fallback_branch is not None or options.file_format != "parquet":
+        return None
+    if snapshot_id is None and options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
+        return None
+    fields = schema.fields_named(schema.primary_keys)
+    if not all(is_atomic(f.type, *_ROOTS) for f in fields):
+        return None
+    read = ReadColumns.of(schema, columns, predicate)
+    if read.predicate is None:
+        return None
+    found = key_values(schema.primary_keys, conjuncts(read.predicate), most=MOST_KEYS)
+    if found is None:
+        return None
+    begin_loading(store.file_io, options.file_format)
+    snapshot = starting_snapshot(store, snapshot_id)
+    if snapshot is None:
+        return None
+    arrow = fields_to_schema(fields)
+    rows = list(dict.fromkeys(found))
+    keys = [array_of([row[i] for row in rows], field.type) for i, field in enumerate(arrow)]
+    return KeyedRead(store, read, pa.RecordBatch.from_arrays(keys, schema=arrow), snapshot)

@@ -30,7 +30,7 @@ from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
-from interbed.storage.read.audit_read import AuditRead, audit_fields
+from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan

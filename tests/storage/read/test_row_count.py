@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.storage.read.row_count import quick_count
+from interbed.storage.read.pushdown import quick_count
 from interbed.storage.table.table import Table
 
 MANY = 1 << 30

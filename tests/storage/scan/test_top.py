@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interbed import load_catalog
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.decode_tally import DecodeTally
-from interbed.storage.read import top_read
+from interbed.storage.read import pushdown
 from interbed.storage.scan.summary.aggregates import Top, splits_of_top
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
@@ -102,8 +102,8 @@ def test_the_first_keys_are_among_what_is_read(
     commits: list[dict[int, int | None]], deleted: list[int], count: int, descending: bool, text: str | None
 ) -> None:
     with tempfile.TemporaryDirectory() as warehouse, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(top_read, "_LEAST_ROWS", 2)
-        patched.setattr(top_read, "_GROWTH", 2)
+        patched.setattr(pushdown, "_LEAST_ROWS", 2)
+        patched.setattr(pushdown, "_GROWTH", 2)
         catalog = load_catalog(warehouse=warehouse)
         catalog.create_database("db")
         schema = pa.schema((("k", pa.int32()), ("v", pa.int64())))
@@ -115,7 +115,7 @@ def test_the_first_keys_are_among_what_is_read(
             table.delete(f"k in ({', '.join(map(str, deleted))})")
         top = Top(column="k", count=count, descending=descending)
         predicate = None if text is None else parse_filter(text, table.fields)
-        read = top_read.TopRead(table.store, ["k", "v"], predicate, top)
+        read = pushdown.TopRead(table.store, ["k", "v"], predicate, top)
         found = [
             row for s in table.plan(predicate=predicate).splits for b in read.to_batches(s) for row in b.to_pylist()
         ]
@@ -137,7 +137,7 @@ def test_of_a_large_table_the_ends_of_runs_are_read(tmp_path: Path, descending: 
         keys = list(range(0, 60_000, step))
         table.upsert(pa.table({"k": keys, "v": [str(k) for k in keys]}, schema=schema))
     tally = DecodeTally()
-    read = top_read.TopRead(table.store, None, None, Top(column="k", count=10, descending=descending), tally=tally)
+    read = pushdown.TopRead(table.store, None, None, Top(column="k", count=10, descending=descending), tally=tally)
     found: list[Any] = [k for s in table.plan().splits for b in read.to_batches(s) for k in b["k"].to_pylist()]
     assert sorted(found, reverse=descending)[:10] == sorted(range(60_000), reverse=descending)[:10]
     assert sum(values for values, _, _ in tally.by_reason().values()) <= 2 * 2 * 2 * 2_000

@@ -17,7 +17,7 @@ from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn
 from interbed.storage.read.point import files
-from interbed.storage.read.point.cache import CACHE
+from interbed.storage.read.point.files import CACHE
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
 
