@@ -94,7 +94,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "metadata of a table": (
         "meta.bucket_mode",
         "meta.further_hook",
-        "meta.manifest.data_file",
         "meta.manifest.entry",
         "meta.manifest.index_manifest",
         "meta.merge_schema",
@@ -123,8 +122,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "files.deletion.vector",
         "lsm.file_read",
         "read.change_read",
-        "read.deletions",
-        "read.located_read",
+        "read.positions",
         "read.pushdown",
         "scan.live_files",
         "scan.manifest_reader",

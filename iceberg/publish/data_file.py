@@ -21,7 +21,7 @@ from interbed.iceberg.meta.new_manifests import NEWEST_VERSION
 from interbed.iceberg.publish.columns import iceberg_schema
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField, DataType
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 

@@ -15,7 +15,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import MAX_LENGTH, AtomicType, DataField, RowType, TypeRoot
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX, LocatedRead
+from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.pushdown import TopRead
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.aggregates import Top

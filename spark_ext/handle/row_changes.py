@@ -15,7 +15,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomi
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
+from interbed.storage.read.positions import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
 from interbed.storage.write.kept_updates import keep_rules, kept_for_null
 from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, UPDATE, delete_refusal, refusals

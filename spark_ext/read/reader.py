@@ -26,7 +26,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.read.change_read import AuditRead
-from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.summary.aggregates import Top, splits_of_top
 from interbed.storage.table.read_optimized import ReadOptimizedTable

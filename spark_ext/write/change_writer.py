@@ -17,9 +17,8 @@ from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion.vector import DeletionVector, decode
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.read.deletions import DeletionReader
-from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
+from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages

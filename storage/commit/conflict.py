@@ -6,8 +6,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.commit.changes import overlapping_pair, pair_across
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileIdentifier, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 

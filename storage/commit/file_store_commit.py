@@ -25,8 +25,14 @@ from interbed.storage.commit.changes import (
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import PartIdentity
-from interbed.storage.commit.overwrite import OneStep, OverwriteChanges, check_keys_once, in_one_step
-from interbed.storage.commit.pending_snapshot import BaseFiles, PendingSnapshot
+from interbed.storage.commit.pending_snapshot import (
+    BaseFiles,
+    OneStep,
+    OverwriteChanges,
+    PendingSnapshot,
+    check_keys_once,
+    in_one_step,
+)
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts, can_merge_fully

@@ -22,7 +22,7 @@ from interbed.storage.files.format.api import ReadChecks, data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.evolution import FileMapping, map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore

@@ -15,7 +15,7 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 
 def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[list[SortedRun]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from interbed.storage.base.clock import from_local
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

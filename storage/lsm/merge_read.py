@@ -33,7 +33,7 @@ from interbed.storage.lsm.sort_merge import (
     merge_runs,
 )
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
 

@@ -32,11 +32,11 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import DeletionReader
+from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.split import DeletionFile, Split
 
 ROW_KIND = "_row_kind"

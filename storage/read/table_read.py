@@ -21,11 +21,11 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, fi
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import DeletionReader
 from interbed.storage.read.parallel import read_ahead
+from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.explain import DecodedExplanation, Explanation, ReadExplanation
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split

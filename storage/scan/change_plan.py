@@ -12,8 +12,7 @@ from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore

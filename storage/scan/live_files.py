@@ -12,8 +12,7 @@ from typing import TypeVar
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore

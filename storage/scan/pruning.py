@@ -35,7 +35,7 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
-from interbed.storage.meta.manifest.data_file import DataFileMeta, SimpleStats
+from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.evolution import is_widening, map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema

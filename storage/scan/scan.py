@@ -8,8 +8,7 @@ from typing import TypeAlias
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot

@@ -13,7 +13,7 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.frozen import plain_errors
-from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
+from interbed.storage.meta.manifest.entry import DataFileMeta, data_file_from_json, data_file_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

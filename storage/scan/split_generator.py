@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import sections_by_key
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 _T = TypeVar("_T")
 

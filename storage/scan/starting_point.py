@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from interbed.storage.base.clock import instant_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import DELETION_VECTORS, CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode

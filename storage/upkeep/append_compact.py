@@ -11,7 +11,7 @@ from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.data_file_place import DataFilePlace
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage

@@ -16,7 +16,7 @@ from interbed.storage.lsm.compact.strategy import pick_full
 from interbed.storage.lsm.compact.unit import Rewrite, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.interval_partition import key_ranks, partition_intervals
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.store import TableStore
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 

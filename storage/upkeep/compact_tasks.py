@@ -18,8 +18,7 @@ from enum import StrEnum
 from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore

@@ -17,7 +17,7 @@ from interbed.storage.files.file_index.writer import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan

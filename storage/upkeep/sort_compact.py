@@ -17,7 +17,7 @@ from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice

@@ -14,7 +14,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
 from interbed.storage.meta.store import TableStore

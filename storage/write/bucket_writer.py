@@ -17,7 +17,7 @@ from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
 from interbed.storage.meta.data_file_place import DataFilePlace
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
 from interbed.storage.write.append.writer import write_in_order
 from interbed.storage.write.commit_message import DataIncrement

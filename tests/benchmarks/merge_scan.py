@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW, DataFileMeta
+from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead

@@ -11,7 +11,7 @@ import pyarrow as pa
 import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW
+from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

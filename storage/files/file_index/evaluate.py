@@ -14,7 +14,7 @@ from interbed.storage.base.predicate.reference import Inner, Reference, column_o
 from interbed.storage.base.types.data_type import DataField, MapType
 from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
 from interbed.storage.files.file_index.container import IndexContainer, name_of_key
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 _T = TypeVar("_T")
 

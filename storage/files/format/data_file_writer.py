@@ -21,7 +21,7 @@ from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.stats import StatsCollector
 from interbed.storage.files.format.writers import open_writer
 from interbed.storage.meta.data_file_place import NewFile
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 

@@ -35,7 +35,7 @@ from interbed.storage.base.types.data_type import (
     DataType,
     is_atomic,
 )
-from interbed.storage.meta.manifest.data_file import EMPTY_STATS, SimpleStats
+from interbed.storage.meta.manifest.entry import EMPTY_STATS, SimpleStats
 from interbed.storage.meta.options.core import CoreOptions
 
 KEY_TRUNCATE = 128

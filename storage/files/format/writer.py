@@ -14,7 +14,7 @@ from interbed.storage.files.file_index.writer import TableFileIndexWriter
 from interbed.storage.files.format.data_file_writer import DataFileWriter
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.meta.data_file_place import DataFilePlace
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 
 
 class RollingFileWriter:

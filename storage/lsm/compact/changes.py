@@ -21,7 +21,7 @@ from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.lookup.older_rows import OlderRows
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_read import merge_function_for
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
 from interbed.storage.meta.store import TableStore

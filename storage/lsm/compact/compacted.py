@@ -1,7 +1,7 @@
 """Several compactions of one bucket, one after the other, as the one change that their commit makes."""
 
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 

@@ -22,7 +22,7 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.merge_read import RowSource
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.store import TableStore
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 

@@ -16,7 +16,7 @@ from interbed.storage.lsm.compact.run import discard, run_compaction
 from interbed.storage.lsm.compact.strategy import Moment, pick_full
 from interbed.storage.lsm.compact.unit import CompactionUnit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 

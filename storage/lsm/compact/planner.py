@@ -11,7 +11,7 @@ from interbed.storage.lsm.compact.rewriter_factory import RewriterFactory
 from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import CompactionUnit, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 

@@ -17,7 +17,7 @@ from interbed.storage.lsm.merge_read import MergeRead, RowSource
 from interbed.storage.lsm.records import as_records, kv_batches
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.data_file_place import DataFilePlace
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 

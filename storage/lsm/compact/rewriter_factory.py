@@ -15,7 +15,7 @@ from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, C
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import shared_lookup_files
 from interbed.storage.lsm.lookup.older_rows import OlderRows
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.store import TableStore

@@ -6,7 +6,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.store import TableStore
 
 

@@ -12,7 +12,7 @@ from interbed.storage.lsm.compact.strategy import Pick, pick_full
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 Section = tuple[SortedRun, ...]
 

@@ -21,7 +21,7 @@ from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
 

@@ -17,7 +17,7 @@ from interbed.storage.lsm.key_bounds import comparable_key
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import LookupFiles
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

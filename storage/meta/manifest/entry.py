@@ -1,13 +1,170 @@
-"""Entries of manifests and of manifest lists (specification page `spec/manifest`)."""
+"""What manifests say of data files: a file's metadata with the statistics of its columns, and entries of manifests.
 
+Specification page `spec/manifest`: data file meta, SimpleStats, manifest entry, manifest file meta. The JSON form of a
+data file's metadata is our own: commit messages and splits carry it between processes.
+"""
+
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.meta.manifest.data_file import DataFileMeta, SimpleStats
+from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.path_name import entry_name
+
+EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
+"""A serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleStats:
+    """Least and greatest values and null counts of a list of columns.
+
+    `min_values` and `max_values` are serialised BinaryRows (4 bytes of arity, big-endian, then the row), one field
+    per column, null where unknown; `null_counts` has one entry per column, None where unknown.
+    """
+
+    min_values: bytes
+    max_values: bytes
+    null_counts: tuple[int | None, ...]
+
+
+EMPTY_STATS = SimpleStats(min_values=EMPTY_ROW, max_values=EMPTY_ROW, null_counts=())
+
+
+class FileSource(IntEnum):
+    """Whether a data file came from writing or from compaction."""
+
+    APPEND = 0
+    COMPACT = 1
+
+
+@plain_errors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFileMeta:
+    """One data file. Sizes in bytes, `creation_time_millis` is wall-clock time without zone, as Paimon writes it.
+
+    `min_key` and `max_key` are serialised BinaryRows of the trimmed primary key (empty rows for append tables).
+    `value_stats` covers `value_stats_cols`, or all columns of the file's schema when that is None.
+    """
+
+    file_name: str
+    file_size: int
+    row_count: int
+    min_key: bytes = EMPTY_ROW
+    max_key: bytes = EMPTY_ROW
+    key_stats: SimpleStats = EMPTY_STATS
+    value_stats: SimpleStats = EMPTY_STATS
+    min_sequence_number: int
+    max_sequence_number: int
+    schema_id: int
+    level: int
+    extra_files: tuple[str, ...] = ()
+    creation_time_millis: int
+    delete_row_count: int | None = None
+    embedded_file_index: bytes | None = None
+    file_source: FileSource | None = None
+    value_stats_cols: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_cols: tuple[str, ...] | None = None
+
+    @property
+    def format(self) -> str:
+        """The file's format by its name's suffix: parquet, orc or avro."""
+        return self.file_name.rsplit(".", 1)[-1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The file's name and those of the files that belong to it, in the same directory (file indexes)."""
+        return (self.file_name, *self.extra_files)
+
+    def path_in(self, directory: str) -> str:
+        """Where the file is; `directory` is its bucket's. Raises CorruptFileError for a name with directories."""
+        if self.external_path is not None:
+            # As its writer spells it, most often with `file:`.
+            return normalize_path(self.external_path)
+        return f"{directory}/{entry_name(self.file_name, directory)}"
+
+    def paths_in(self, directory: str) -> list[str]:
+        """Where the file is, and those that belong to it; raises CorruptFileError for a name with directories."""
+        path = self.path_in(directory)
+        if not self.extra_files:
+            return [path]
+        beside = path.rpartition("/")[0]
+        return [path, *(f"{beside}/{entry_name(name, beside)}" for name in self.extra_files)]
+
+    def upgraded(self, level: int) -> "DataFileMeta":
+        """The same file moved to another level without a rewrite."""
+        return replace(self, level=level)
+
+
+def data_file_to_json(file: DataFileMeta) -> dict[str, Any]:
+    """A data file's metadata as a JSON object."""
+    return {
+        "name": file.file_name,
+        "size": file.file_size,
+        "rows": file.row_count,
+        "minKey": _base64(file.min_key),
+        "maxKey": _base64(file.max_key),
+        "keyStats": _stats_to_json(file.key_stats),
+        "valueStats": _stats_to_json(file.value_stats),
+        "minSequence": file.min_sequence_number,
+        "maxSequence": file.max_sequence_number,
+        "schemaId": file.schema_id,
+        "level": file.level,
+        "extraFiles": list(file.extra_files),
+        "created": file.creation_time_millis,
+        "deletes": file.delete_row_count,
+        "index": None if file.embedded_file_index is None else _base64(file.embedded_file_index),
+        "source": file.file_source,
+        "valueStatsCols": None if file.value_stats_cols is None else list(file.value_stats_cols),
+        "externalPath": file.external_path,
+        "firstRowId": file.first_row_id,
+        "writeCols": None if file.write_cols is None else list(file.write_cols),
+    }
+
+
+def data_file_from_json(value: dict[str, Any]) -> DataFileMeta:
+    """A data file's metadata from a JSON object made by data_file_to_json."""
+    return DataFileMeta(
+        file_name=value["name"],
+        file_size=value["size"],
+        row_count=value["rows"],
+        min_key=b64decode(value["minKey"]),
+        max_key=b64decode(value["maxKey"]),
+        key_stats=_stats_from_json(value["keyStats"]),
+        value_stats=_stats_from_json(value["valueStats"]),
+        min_sequence_number=value["minSequence"],
+        max_sequence_number=value["maxSequence"],
+        schema_id=value["schemaId"],
+        level=value["level"],
+        extra_files=tuple(value["extraFiles"]),
+        creation_time_millis=value["created"],
+        delete_row_count=value["deletes"],
+        embedded_file_index=None if value["index"] is None else b64decode(value["index"]),
+        file_source=None if value["source"] is None else FileSource(value["source"]),
+        value_stats_cols=None if value["valueStatsCols"] is None else tuple(value["valueStatsCols"]),
+        external_path=value["externalPath"],
+        first_row_id=value["firstRowId"],
+        write_cols=None if value["writeCols"] is None else tuple(value["writeCols"]),
+    )
+
+
+def _stats_to_json(stats: SimpleStats) -> list[Any]:
+    return [_base64(stats.min_values), _base64(stats.max_values), list(stats.null_counts)]
+
+
+def _stats_from_json(value: list[Any]) -> SimpleStats:
+    return SimpleStats(min_values=b64decode(value[0]), max_values=b64decode(value[1]), null_counts=tuple(value[2]))
+
+
+def _base64(content: bytes) -> str:
+    return b64encode(content).decode()
 
 
 class FileKind(IntEnum):

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.columnar.records import read_columns
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource, SimpleStats
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry, SimpleStats
 
 T = TypeVar("T")
 CheckVersion = Callable[[int], None]

@@ -19,8 +19,15 @@ from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.meta.manifest.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.entry import (
+    EMPTY_STATS,
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
 from interbed.storage.meta.manifest.entry_decoder import decode_entries, entries_of_columns
 from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
 

@@ -29,7 +29,7 @@ from interbed.storage.files.format.pages.index import GroupPages
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.store import TableStore
 
 CACHE = MemoryCache()

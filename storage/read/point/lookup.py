@@ -32,14 +32,14 @@ from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.point.files import FileLookup
 from interbed.storage.read.point.keys import key_batch
+from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.pruning import key_values
 from interbed.storage.scan.scan import TableScan

@@ -21,7 +21,7 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split

@@ -19,7 +19,7 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Plan

@@ -14,7 +14,7 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 
 _Numbers = npt.NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 

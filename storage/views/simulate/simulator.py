@@ -22,7 +22,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, UpgradeRule, plan_unit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.views.simulate.simulation import SimulatedCompaction, Simulation, Step

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.binary_row import decode_row
-from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
+from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry, merge_entries
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import sum_files

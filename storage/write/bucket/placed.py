@@ -10,7 +10,7 @@ from interbed.storage.base.arrays import Ints
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.lsm.write_buffer import Kinds
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW
+from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.choose import Numbers
 

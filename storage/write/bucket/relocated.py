@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 

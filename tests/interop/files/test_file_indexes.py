@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.files.file_index.container import IndexContainer
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.support.peers.interbed import InterbedTable, interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
 

@@ -14,7 +14,7 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader

@@ -16,7 +16,7 @@ from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot

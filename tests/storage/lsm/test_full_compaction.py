@@ -14,7 +14,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead

@@ -9,7 +9,7 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.interval_partition import interval_partition, partition_intervals
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.support.examples import examples
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda t: (t[0], t[0] + t[1])), max_size=25)

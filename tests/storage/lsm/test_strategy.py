@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interbed.storage.lsm.compact.strategy import Moment, Pick, PickReason, UniversalStrategy, pick_full
 from interbed.storage.lsm.levels import LevelRun, Levels
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import LsmOptions
 
 AT_ONCE = 10**9

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from interbed.storage.base.row.binary_row import encode_row
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW, DataFileMeta
+from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split

@@ -15,8 +15,7 @@ from interbed.storage.base.fileio.faults import FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.deletion.index_file import write_vectors
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.read.deletions import DeletionReader
-from interbed.storage.read.located_read import LocatedRead
+from interbed.storage.read.positions import DeletionReader, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.table.opening import open_store

@@ -19,7 +19,7 @@ from interbed.storage.lsm.merge_read import MergeRead, file_ages, merge_function
 from interbed.storage.lsm.records import kv_batches
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.read.table_read import TableRead
 from tests.storage.read.kv_table import KeyValueTable, Record, Row

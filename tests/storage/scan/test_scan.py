@@ -22,7 +22,7 @@ from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.manifest.data_file import DataFileMeta, SimpleStats
+from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore

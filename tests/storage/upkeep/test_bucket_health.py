@@ -13,7 +13,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.strategy import pick_full
 from interbed.storage.lsm.compact.unit import Rewrite, plan_unit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 from interbed.storage.upkeep.bucket_health import BucketHealth, BucketRules, bucket_health
 from interbed.storage.upkeep.health import TableHealth, reasons_of, score_of

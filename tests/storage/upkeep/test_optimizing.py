@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW
+from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.upkeep.compact_tasks import BUNDLES_OF_A_WORKER, CompactionTask, TaskKind, balanced_tasks
 

@@ -18,7 +18,7 @@ from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW
+from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store

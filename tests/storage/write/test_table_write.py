@@ -22,7 +22,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.manifest.data_file import EMPTY_ROW, DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore

@@ -13,7 +13,7 @@ from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.files.format.stats import StatsCollector, StatsMode, stats_modes, truncate_up
-from interbed.storage.meta.manifest.data_file import EMPTY_STATS
+from interbed.storage.meta.manifest.entry import EMPTY_STATS
 from interbed.storage.meta.options.core import CoreOptions
 
 STRING = AtomicType(TypeRoot.VARCHAR, length=2**31 - 1)

@@ -15,8 +15,15 @@ from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, U
 from interbed.storage.base.row.binary_row import decode_row, encode_row
 from interbed.storage.base.types.json import type_from_json
 from interbed.storage.meta.manifest import index_manifest, manifest_file
-from interbed.storage.meta.manifest.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.entry import (
+    EMPTY_STATS,
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
 from interbed.storage.meta.manifest.index_manifest import (
     DeletionVectorRange,
     GlobalIndexMeta,

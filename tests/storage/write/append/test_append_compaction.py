@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
