@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PartitionSpecs: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
+"""What the methods of a catalog take as `partitions`: one specification, or a list of them."""
+
+ACTIONS = "partition.mark-done-action"
+SUCCESS_FILE_NAME = "_SUCCESS"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatistics:
@@ -44,10 +50,6 @@ class Partition(PartitionStatistics):
     """A partition; `done` is for catalogs that mark partitions, which none of interbed's does."""
 
     done: bool = False
-
-
-PartitionSpecs: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
-"""What the methods of a catalog take as `partitions`: one specification, or a list of them."""
 
 
 def partition_specs(given: PartitionSpecs) -> list[Mapping[str, object]]:
@@ -101,9 +103,6 @@ def epoch_millis(wall_millis: int) -> int:
 
 if TYPE_CHECKING:
     from interbed.storage.table.table import Table
-
-ACTIONS = "partition.mark-done-action"
-SUCCESS_FILE_NAME = "_SUCCESS"
 
 
 class MarkDoneAction(StrEnum):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.table import Table
 
+BUCKETS_SHOWN = 5
+"""How many of the buckets that need a compaction are shown, those with the most to read first."""
+
 
 @click.command("list")
 @click.argument("database", required=False, metavar="[DATABASE]")
@@ -193,8 +196,6 @@ if TYPE_CHECKING:
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.health import TableHealth
 
-BUCKETS_SHOWN = 5
-"""How many of the buckets that need a compaction are shown, those with the most to read first."""
 
 _GOOD, _FAIR = 90, 60
 

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=click.Command)
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+table_name = click.argument("name", metavar="DATABASE.TABLE")
+"""Adds the table's name, as `name`."""
+
+FORMATS = ("table", "json", "csv", "parquet")
+ROWS_SHOWN = 100
+"""Rows that a person is shown unless more are asked for."""
+_BY_SUFFIX = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
+
 
 @dataclass(slots=True)
 class CatalogChoice:
@@ -178,12 +188,6 @@ def _show_requests(*, as_json: bool) -> None:
         print_line(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)
 
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-table_name = click.argument("name", metavar="DATABASE.TABLE")
-"""Adds the table's name, as `name`."""
-
-
 class Printable(Protocol):
     """What is shown: as text by `str`, and as JSON."""
 
@@ -233,12 +237,6 @@ def done(what: str, result: dict[str, object], as_json: bool) -> None:
         show_json(result)
     else:
         print_text(what)
-
-
-FORMATS = ("table", "json", "csv", "parquet")
-ROWS_SHOWN = 100
-"""Rows that a person is shown unless more are asked for."""
-_BY_SUFFIX = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 
 
 def output_options(command: _Function) -> _Function:

@@ -37,6 +37,11 @@ from interbed.storage.version.own_paths import shortened
 
 _TRIES = 5
 
+_log = logging.getLogger(__name__)
+
+_OF_TABLES = (DROPPED, ".staged", ".unfinished")
+"""Directories beside the tables whose entries are like tables' directories."""
+
 
 def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:
     """Delete the directory of a database without tables; the names of what else is there, none when it is gone.
@@ -97,12 +102,6 @@ def _content(file_io: FileIO, path: str) -> bytes | None:
         return file_io.read_bytes(path)
     except FileNotFoundError:
         return None
-
-
-_log = logging.getLogger(__name__)
-
-_OF_TABLES = (DROPPED, ".staged", ".unfinished")
-"""Directories beside the tables whose entries are like tables' directories."""
 
 
 def drop_with_tables(file_io: FileIO, directory: str, tables: Sequence[str]) -> None:

@@ -77,9 +77,6 @@ def _scheme(path: str) -> str:
     return path.partition("://")[0] if "://" in path else "file"
 
 
-_log = logging.getLogger(__name__)
-
-
 def table_with_log(file_io: FileIO, location: str) -> TableStore | None:
     """The table at the location if it has a log; None as well for a link, and when it can't be
     read, which others log.

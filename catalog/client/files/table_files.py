@@ -32,6 +32,16 @@ from interbed.storage.version.own_paths import OF_TABLE, shortened
 
 _TRIES = 5
 
+_log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_FIRST_SCHEMA = "schema/schema-0"
+DROPPED = ".dropped"
+"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
+
+In the directory of a table: it is being deleted in its place.
+"""
+
 
 def delete_own_directory(
     file_io: FileIO, directory: str, survey: Callable[[], OwnFiles], *, last: Callable[[str], bool] | None = None
@@ -77,17 +87,6 @@ def _above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
-
-
-_log = logging.getLogger(__name__)
-
-_BATCH = 1000
-_FIRST_SCHEMA = "schema/schema-0"
-DROPPED = ".dropped"
-"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
-
-In the directory of a table: it is being deleted in its place.
-"""
 
 
 def delete_table_files(file_io: FileIO, location: str) -> None:

@@ -34,6 +34,52 @@ from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
 
 LOCATION_PARAMETER = "paimon_location"
 
+_MAX_CHAR = 255
+_MAX_VARCHAR = 65535
+
+_PLAIN = {
+    TypeRoot.BOOLEAN: "boolean",
+    TypeRoot.TINYINT: "tinyint",
+    TypeRoot.SMALLINT: "smallint",
+    TypeRoot.INT: "int",
+    TypeRoot.BIGINT: "bigint",
+    TypeRoot.FLOAT: "float",
+    TypeRoot.DOUBLE: "double",
+    TypeRoot.BINARY: "binary",
+    TypeRoot.VARBINARY: "binary",
+    TypeRoot.DATE: "date",
+    # Hive has no type for a time of day; Paimon's SerDe hands it out as text.
+    TypeRoot.TIME: "string",
+    TypeRoot.TIMESTAMP: "timestamp",
+    TypeRoot.TIMESTAMP_LTZ: "timestamp with local time zone",
+}
+
+INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
+OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
+SERDE = "org.apache.paimon.hive.PaimonSerDe"
+STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
+
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
+
+_TRANSLATED = "TRANSLATED_TO_EXTERNAL"
+
+CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
+"""Parameter that holds the id of the newest snapshot that an interbed writer made."""
+
+MANAGED_AS = "interbed.managed-as"
+"""Parameter of an entry that is an external one for as long as it gets another name: what it is otherwise."""
+
+PARTITIONED_IN_METASTORE = "metastore.partitioned-table"
+
+_RETENTION = 2**31 - 1
+_COLUMN_COMMENT_MAX = 255
+"""Metastores keep a column's comment in 256 characters; those of partition keys and tables have more room."""
+
+_HIVE_PREFIX = "hive."
+_ALWAYS_SYNCED = ("partition.expiration-time", "data-file.path-directory")
+"""Options that other engines look for in the metastore even where the rest is not copied."""
+_FIXED_PARAMETERS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
+
 
 @dataclass(frozen=True, slots=True)
 class Locations:
@@ -81,27 +127,6 @@ def _plain(location: str) -> str:
     return f"{one_scheme(scheme)}:{rest}" if colon else path
 
 
-_MAX_CHAR = 255
-_MAX_VARCHAR = 65535
-
-_PLAIN = {
-    TypeRoot.BOOLEAN: "boolean",
-    TypeRoot.TINYINT: "tinyint",
-    TypeRoot.SMALLINT: "smallint",
-    TypeRoot.INT: "int",
-    TypeRoot.BIGINT: "bigint",
-    TypeRoot.FLOAT: "float",
-    TypeRoot.DOUBLE: "double",
-    TypeRoot.BINARY: "binary",
-    TypeRoot.VARBINARY: "binary",
-    TypeRoot.DATE: "date",
-    # Hive has no type for a time of day; Paimon's SerDe hands it out as text.
-    TypeRoot.TIME: "string",
-    TypeRoot.TIMESTAMP: "timestamp",
-    TypeRoot.TIMESTAMP_LTZ: "timestamp with local time zone",
-}
-
-
 def hive_type_name(data_type: DataType) -> str:
     """The name by which Hive knows the type, such as `array<struct<a:int,b:varchar(10)>>`."""
     match data_type:
@@ -126,31 +151,7 @@ def hive_type_name(data_type: DataType) -> str:
             raise TypeError(f"Hive has no name for {data_type}.")
 
 
-INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
-OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
-SERDE = "org.apache.paimon.hive.PaimonSerDe"
-STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
-
-VIRTUAL_VIEW = "VIRTUAL_VIEW"
 _EXTERNAL, _MANAGED = "EXTERNAL_TABLE", "MANAGED_TABLE"
-_TRANSLATED = "TRANSLATED_TO_EXTERNAL"
-
-CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
-"""Parameter that holds the id of the newest snapshot that an interbed writer made."""
-
-MANAGED_AS = "interbed.managed-as"
-"""Parameter of an entry that is an external one for as long as it gets another name: what it is otherwise."""
-
-PARTITIONED_IN_METASTORE = "metastore.partitioned-table"
-
-_RETENTION = 2**31 - 1
-_COLUMN_COMMENT_MAX = 255
-"""Metastores keep a column's comment in 256 characters; those of partition keys and tables have more room."""
-
-_HIVE_PREFIX = "hive."
-_ALWAYS_SYNCED = ("partition.expiration-time", "data-file.path-directory")
-"""Options that other engines look for in the metastore even where the rest is not copied."""
-_FIXED_PARAMETERS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
 
 
 def check_columns(schema: TableSchema) -> None:

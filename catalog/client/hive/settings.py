@@ -25,6 +25,32 @@ _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
 _SUBSTITUTIONS_MAX = 20
 """Hadoop's own bound; references that go in circles end there."""
 
+DEFAULT_TIMEOUT_SECONDS = 60.0
+DEFAULT_LIST_BATCH = 300
+
+_DURATION = re.compile(r"^\s*(\d+)\s*([A-Za-z]*)\s*$")
+_SECONDS = {
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minutes": 60.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "seconds": 1.0,
+    "": 1.0,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "us": 1e-6,
+    "usec": 1e-6,
+    "ns": 1e-9,
+    "nsec": 1e-9,
+}
+
 
 def read_hive_site(option: str | None, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The properties of the `hive-site.xml` that the option or the environment names; none where neither does.
@@ -69,33 +95,6 @@ def _substituted(value: str, properties: Mapping[str, str], environ: Mapping[str
             break
         value = replaced
     return value
-
-
-DEFAULT_TIMEOUT_SECONDS = 60.0
-DEFAULT_LIST_BATCH = 300
-
-_DURATION = re.compile(r"^\s*(\d+)\s*([A-Za-z]*)\s*$")
-_SECONDS = {
-    "d": 86400.0,
-    "day": 86400.0,
-    "days": 86400.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-    "hours": 3600.0,
-    "m": 60.0,
-    "min": 60.0,
-    "minutes": 60.0,
-    "s": 1.0,
-    "sec": 1.0,
-    "seconds": 1.0,
-    "": 1.0,
-    "ms": 1e-3,
-    "msec": 1e-3,
-    "us": 1e-6,
-    "usec": 1e-6,
-    "ns": 1e-9,
-    "nsec": 1e-9,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,24 +28,6 @@ from interbed.storage.base.shown_text import without_credentials
 
 CONNECT_SECONDS_MAX = 10
 
-
-def postgres_conninfo(url: URL, application: str) -> str:
-    """What libpq is told to connect, read from the url as the engine of the other connections reads it: what stands
-    after the `?` wins, and hosts may be several. psycopg.ProgrammingError for an option that libpq does not know.
-    """
-    # Only servers on PostgreSQL need its driver.
-    from psycopg.conninfo import make_conninfo
-
-    _, options = url.get_dialect()().create_connect_args(url)
-    return make_conninfo("", **postgres_defaults(url, application), **options)
-
-
-def postgres_defaults(url: URL, application: str) -> dict[str, Any]:
-    """What connections are told unless the url says it."""
-    defaults: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS_MAX, "application_name": application}
-    return {name: value for name, value in defaults.items() if name not in url.query}
-
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -67,6 +49,23 @@ POOL_TIMEOUT_SECONDS = 60
 # PostgreSQL's classes of errors after which the same transaction may succeed: serialization failure, deadlock, cannot
 # connect now.
 _RETRYABLE_SQLSTATES = ("40001", "40P01", "57P01", "57P03", "08")
+
+
+def postgres_conninfo(url: URL, application: str) -> str:
+    """What libpq is told to connect, read from the url as the engine of the other connections reads it: what stands
+    after the `?` wins, and hosts may be several. psycopg.ProgrammingError for an option that libpq does not know.
+    """
+    # Only servers on PostgreSQL need its driver.
+    from psycopg.conninfo import make_conninfo
+
+    _, options = url.get_dialect()().create_connect_args(url)
+    return make_conninfo("", **postgres_defaults(url, application), **options)
+
+
+def postgres_defaults(url: URL, application: str) -> dict[str, Any]:
+    """What connections are told unless the url says it."""
+    defaults: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS_MAX, "application_name": application}
+    return {name: value for name, value in defaults.items() if name not in url.query}
 
 
 class DatabaseError(MetastoreError):

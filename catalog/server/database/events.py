@@ -31,6 +31,22 @@ from interbed.catalog.server.service.model import Function, MetastoreCatalog, Me
 _PACKING = 1
 """zlib's quickest level: the log is written with every change and mostly never read."""
 
+EVENT_SEQUENCE = "event"
+
+_TAKE = Statement(
+    update(SequenceRow)
+    .where(SequenceRow.name == EVENT_SEQUENCE)
+    .values(value=SequenceRow.value + bindparam("count"))
+    .returning(SequenceRow.value)
+)
+_CURRENT = Statement(select(SequenceRow.value).where(SequenceRow.name == EVENT_SEQUENCE))
+_INSERT = Statement(insert(EventRow))
+_TOUCHED = (
+    select(EventRow.id, EventRow.type, EventRow.catalog, EventRow.database, EventRow.table, EventRow.previous)
+    .where(EventRow.id > bindparam("after"))
+    .order_by(EventRow.id)
+)
+
 
 def packed_body(body: EventBody) -> bytes:
     """The bytes of an event's row."""
@@ -103,23 +119,6 @@ def _table(fields: Any) -> MetastoreTable | None:
 
 def _function(fields: Any) -> Function | None:
     return None if fields is None else function_from(*fields)
-
-
-EVENT_SEQUENCE = "event"
-
-_TAKE = Statement(
-    update(SequenceRow)
-    .where(SequenceRow.name == EVENT_SEQUENCE)
-    .values(value=SequenceRow.value + bindparam("count"))
-    .returning(SequenceRow.value)
-)
-_CURRENT = Statement(select(SequenceRow.value).where(SequenceRow.name == EVENT_SEQUENCE))
-_INSERT = Statement(insert(EventRow))
-_TOUCHED = (
-    select(EventRow.id, EventRow.type, EventRow.catalog, EventRow.database, EventRow.table, EventRow.previous)
-    .where(EventRow.id > bindparam("after"))
-    .order_by(EventRow.id)
-)
 
 
 class SqlEvents:

@@ -37,6 +37,10 @@ STORED_COLUMNS = "name, storage_id, value_list, location, create_time, last_acce
 
 StoredFields = Sequence[Any]
 
+_BOUNDS = ("<", "<=", ">", ">=")
+_GLOB_SPECIAL = str.maketrans({char: f"[{char}]" for char in "*?["})
+_LIKE_SPECIAL = str.maketrans({char: f"\\{char}" for char in "%_\\"})
+
 
 class PartitionSequence(Sequence[MetastorePartition]):
     """Partitions that are made of their rows as they are asked for: a list of a million of them stays small."""
@@ -168,11 +172,6 @@ def with_location(storage: StorageDescriptor, location: str | None) -> StorageDe
         stored_as_sub_directories=storage.stored_as_sub_directories,
         has_columns=storage.has_columns,
     )
-
-
-_BOUNDS = ("<", "<=", ">", ">=")
-_GLOB_SPECIAL = str.maketrans({char: f"[{char}]" for char in "*?["})
-_LIKE_SPECIAL = str.maketrans({char: f"\\{char}" for char in "%_\\"})
 
 
 class FilterSql:

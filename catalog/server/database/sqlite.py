@@ -29,6 +29,20 @@ from sqlalchemy.exc import SQLAlchemyError
 MODE = 0o600
 """Metadata may name what not everybody is to know, and parameters of tables may hold secrets."""
 
+MANAGED = "interbed_managed"
+"""The execution option of connections whose transactions are begun and ended here."""
+
+FILE = "interbed_file"
+"""The execution option of an engine that has the DatabaseFile of its database."""
+
+UNITS_MAX = 64
+"""Units of work in one transaction: a bound on what a crash in the middle takes away from clients that wait."""
+
+WAIT_SECONDS = 60.0
+
+T = TypeVar("T")
+S = TypeVar("S")
+
 
 class LostFileError(sqlite3.Error):
     """The file that was opened is no longer there under its name. Nothing was committed."""
@@ -88,21 +102,6 @@ def readable_by_others(path: str) -> str | None:
 def _identity(path: str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
-
-
-MANAGED = "interbed_managed"
-"""The execution option of connections whose transactions are begun and ended here."""
-
-FILE = "interbed_file"
-"""The execution option of an engine that has the DatabaseFile of its database."""
-
-UNITS_MAX = 64
-"""Units of work in one transaction: a bound on what a crash in the middle takes away from clients that wait."""
-
-WAIT_SECONDS = 60.0
-
-T = TypeVar("T")
-S = TypeVar("S")
 
 
 class LateError(Exception):

@@ -74,6 +74,29 @@ _NEW: dict[str, Any] = {
 }
 _INSERT = insert_statement(TableRow, _NEW, TableRow.id)
 
+_parent_table = aliased(TableRow)
+_parent_database = aliased(DatabaseRow)
+
+_ALL = (
+    select(
+        ConstraintRow.id,
+        ConstraintRow.kind,
+        ConstraintRow.name,
+        ConstraintRow.document,
+        DatabaseRow.catalog,
+        DatabaseRow.name.label("database"),
+        TableRow.name.label("table"),
+        _parent_database.catalog.label("parent_catalog"),
+        _parent_database.name.label("parent_database"),
+        _parent_table.name.label("parent_table"),
+    )
+    .join(TableRow, TableRow.id == ConstraintRow.table_id)
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .outerjoin(_parent_table, _parent_table.id == ConstraintRow.parent_table_id)
+    .outerjoin(_parent_database, _parent_database.id == _parent_table.database_id)
+    .order_by(ConstraintRow.id)
+)
+
 
 class SqlTables:
     """Tables by catalog, database and name."""
@@ -179,30 +202,6 @@ class SqlTables:
 
 def _place(table: MetastoreTable) -> str | None:
     return indexed_place(table.location)
-
-
-_parent_table = aliased(TableRow)
-_parent_database = aliased(DatabaseRow)
-
-_ALL = (
-    select(
-        ConstraintRow.id,
-        ConstraintRow.kind,
-        ConstraintRow.name,
-        ConstraintRow.document,
-        DatabaseRow.catalog,
-        DatabaseRow.name.label("database"),
-        TableRow.name.label("table"),
-        _parent_database.catalog.label("parent_catalog"),
-        _parent_database.name.label("parent_database"),
-        _parent_table.name.label("parent_table"),
-    )
-    .join(TableRow, TableRow.id == ConstraintRow.table_id)
-    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-    .outerjoin(_parent_table, _parent_table.id == ConstraintRow.parent_table_id)
-    .outerjoin(_parent_database, _parent_database.id == _parent_table.database_id)
-    .order_by(ConstraintRow.id)
-)
 
 
 class SqlConstraints:

@@ -23,6 +23,18 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 _COMPOSED = frozenset((TType.STRUCT, TType.LIST, TType.SET, TType.MAP))
 
+FOREIGN_KEYS = "foreignKeys "
+"""How the name of a foreign key begins, see constraints_by_name."""
+
+_NAMES = ("catName", "catalogName", "dbName", "tableName", "functionName", "table_db", "table_name", "fktable_db")
+_MADE_BY_SERVERS = (
+    *("privileges", "temporary", "writeId", "isStatsCompliant", "colStats", "accessType", "id", "txnId"),
+    *("fileMetadata", "dictionary"),
+)
+
+_USER = ttypes.PrincipalType.USER
+_NATIVE = ttypes.DatabaseType.NATIVE
+
 
 def to_json(struct: Any, *, empty: bool = True) -> dict[str, Any]:
     """The set fields of a structure; without those that hold nothing, at any depth, unless `empty`."""
@@ -196,14 +208,7 @@ CONSTRAINTS: Mapping[str, ConstraintFields] = {
 }
 """By the name of their list in the interface's SQLAllTableConstraints."""
 
-FOREIGN_KEYS = "foreignKeys "
-"""How the name of a foreign key begins, see constraints_by_name."""
 
-_NAMES = ("catName", "catalogName", "dbName", "tableName", "functionName", "table_db", "table_name", "fktable_db")
-_MADE_BY_SERVERS = (
-    *("privileges", "temporary", "writeId", "isStatsCompliant", "colStats", "accessType", "id", "txnId"),
-    *("fileMetadata", "dictionary"),
-)
 _LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
     RecordKind.CATALOG: frozenset(("name",)),
     RecordKind.DATABASE: frozenset(("name", *_NAMES, *_MADE_BY_SERVERS)),
@@ -214,9 +219,6 @@ _LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
     RecordKind.PARTITION_STATISTICS: frozenset(("colName",)),
     RecordKind.CONSTRAINT: frozenset((*_NAMES, "fktable_name", *(about.name for about in CONSTRAINTS.values()))),
 }
-
-_USER = ttypes.PrincipalType.USER
-_NATIVE = ttypes.DatabaseType.NATIVE
 
 
 def fields_of(kind: RecordKind, struct: Any) -> dict[str, Any]:

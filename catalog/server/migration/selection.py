@@ -24,6 +24,10 @@ from interbed.storage.base.errors import InvalidOptionError
 
 _CACHE_KIB = 8192
 
+_ANY = pattern_matcher("*").pattern
+
+T = TypeVar("T")
+
 
 class NameSet:
     """A set of names that is read in order. It lies in a file without a name, which SQLite makes when its cache is full
@@ -125,9 +129,6 @@ class ObjectSelection:
         }
 
 
-_ANY = pattern_matcher("*").pattern
-
-
 def _parsed(text: str) -> _Pattern:
     parts = text.strip().split(".")
     if not 1 <= len(parts) <= 3 or not all(parts):
@@ -141,9 +142,6 @@ def _parsed(text: str) -> _Pattern:
         database=pattern_matcher(database),
         table=None if table is None else pattern_matcher(table),
     )
-
-
-T = TypeVar("T")
 
 
 def objects(source: Source, selection: ObjectSelection) -> Iterator[tuple[Key, dict[str, Any]]]:

@@ -42,6 +42,12 @@ STOP_SECONDS_MAX = 15.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 60.0
 """One that ends is started again after a pause, twice as long each time that it did not live for as long."""
 
+DISK_BYTES_MIN = 16 << 20
+"""With less than this on the disk of the warehouse, or of a database in a file, the server is not ready."""
+
+HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metrics"
+"""What is logged when the second port is open."""
+
 
 class OptimizerBeside:
     """Keeps the process alive from `start` to `stop`. `address` is where the server listens."""
@@ -130,15 +136,6 @@ def _arguments(settings: ServerSettings, address: tuple[str, int]) -> list[str]:
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
         pipe.close()
-
-
-logger = logging.getLogger(__name__)
-
-DISK_BYTES_MIN = 16 << 20
-"""With less than this on the disk of the warehouse, or of a database in a file, the server is not ready."""
-
-HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metrics"
-"""What is logged when the second port is open."""
 
 
 def metrics_for(settings: ServerSettings, directory: Path | None) -> ServerMetrics | None:

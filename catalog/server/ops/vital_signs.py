@@ -26,6 +26,15 @@ RESERVE = 4
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 _OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 
+SILENT_SECONDS_MAX = 5.0
+"""How long a process may say nothing; it does every second."""
+
+WAIT_SECONDS_MAX = 5.0
+"""How long requests may wait without one being begun."""
+
+NO_LIMIT = -1
+"""Where the system limits no handles."""
+
 
 def handles_left() -> int | None:
     """How many files this process may open until it comes to its limit; None where the system does not say."""
@@ -73,16 +82,6 @@ class HandleReserve:
         with self._guard:
             while self._kept:
                 os.close(self._kept.pop())
-
-
-SILENT_SECONDS_MAX = 5.0
-"""How long a process may say nothing; it does every second."""
-
-WAIT_SECONDS_MAX = 5.0
-"""How long requests may wait without one being begun."""
-
-NO_LIMIT = -1
-"""Where the system limits no handles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,11 @@ logger = logging.getLogger(__name__)
 OTHER_FILES = 256
 """Descriptors for everything but clients: the database's connections, log files, file systems."""
 
+PROCESS_SECONDS_MAX = SHUTDOWN_SECONDS_MAX + 1.0
+"""How long a process may take to end after it was asked to: running requests have their time, and a little remains."""
+
+_started = threading.Event()
+
 
 def allow_connections(connections: int) -> None:
     """Raise the limit of open files, as far as the system allows it, to what so many clients need. Most systems start
@@ -40,14 +45,6 @@ def allow_connections(connections: int) -> None:
             max(allowed - OTHER_FILES, 0),
             connections,
         )
-
-
-logger = logging.getLogger(__name__)
-
-PROCESS_SECONDS_MAX = SHUTDOWN_SECONDS_MAX + 1.0
-"""How long a process may take to end after it was asked to: running requests have their time, and a little remains."""
-
-_started = threading.Event()
 
 
 def end_at_last(seconds: float = PROCESS_SECONDS_MAX) -> None:

@@ -33,6 +33,19 @@ LISTED_MAX = 10_000
 
 _VALID_NAME = re.compile(r"\w+", re.ASCII)
 
+DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
+"""The name of a null or empty value."""
+
+NAME_BYTES_MAX = 2000
+"""Bytes of a name: Hive's own database ends at 767 characters, PostgreSQL's index not far beyond 2,600 bytes."""
+
+NAME_CHARACTERS_MAX = 3 * NAME_BYTES_MAX
+"""Characters of a name as a client writes it: it may escape more of them than is needed."""
+
+_ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\{[]^\x7f")
+_ESCAPE = re.compile("%([0-9a-fA-F]{2})")
+_ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
+
 
 def is_valid_name(name: str | None, *, length_max: int = NAME_LENGTH_MAX) -> bool:
     """Whether a catalog, database or function may have this name."""
@@ -130,20 +143,6 @@ def check_pattern_length(pattern: str) -> None:
 
 def _has_wildcard(alternative: str) -> bool:
     return "*" in alternative or "." in alternative
-
-
-DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""The name of a null or empty value."""
-
-NAME_BYTES_MAX = 2000
-"""Bytes of a name: Hive's own database ends at 767 characters, PostgreSQL's index not far beyond 2,600 bytes."""
-
-NAME_CHARACTERS_MAX = 3 * NAME_BYTES_MAX
-"""Characters of a name as a client writes it: it may escape more of them than is needed."""
-
-_ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\{[]^\x7f")
-_ESCAPE = re.compile("%([0-9a-fA-F]{2})")
-_ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 
 
 def partition_name(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> str:

@@ -41,6 +41,9 @@ TIME_MAX = 2**31 - 1
 
 ERROR_LENGTH_MAX = 1000
 
+AGE_SECONDS_MAX = 3 * 86400
+"""Older ones are forgotten: Hive's `metastore.runtime.stats.max.age`."""
+
 
 class ScheduledQueryService:
     """The calls about scheduled queries. `clock` gives seconds since the epoch."""
@@ -181,10 +184,6 @@ def _shown(namespace: str, name: str) -> str:
 
 def _not_found(namespace: str, name: str) -> NoSuchObjectError:
     return NoSuchObjectError(f"Scheduled query with name: {_shown(namespace, name)} doesn't exist.")
-
-
-AGE_SECONDS_MAX = 3 * 86400
-"""Older ones are forgotten: Hive's `metastore.runtime.stats.max.age`."""
 
 
 class RuntimeStatisticsService:

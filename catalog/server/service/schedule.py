@@ -23,6 +23,29 @@ from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from typing import Protocol
 
+CHARACTERS_MAX = 256
+"""Characters in a schedule, as Hive's own database has it: the rules for days are tried on each day until one fits."""
+
+_MONTHS = {
+    "JAN": 1,
+    "FEB": 2,
+    "MAR": 3,
+    "APR": 4,
+    "MAY": 5,
+    "JUN": 6,
+    "JUL": 7,
+    "AUG": 8,
+    "SEP": 9,
+    "OCT": 10,
+    "NOV": 11,
+    "DEC": 12,
+}
+_WEEKDAYS = {"SUN": 1, "MON": 2, "TUE": 3, "WED": 4, "THU": 5, "FRI": 6, "SAT": 7}
+
+_PART = re.compile(r"(\*|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
+
+DayRule = Callable[[date], bool]
+
 
 class QueryState(IntEnum):
     """How an execution goes; the numbers are Hive's."""
@@ -128,29 +151,6 @@ class RunStatistics(Protocol):
 
 
 YEAR_MIN, YEAR_MAX = 1970, 2099
-
-CHARACTERS_MAX = 256
-"""Characters in a schedule, as Hive's own database has it: the rules for days are tried on each day until one fits."""
-
-_MONTHS = {
-    "JAN": 1,
-    "FEB": 2,
-    "MAR": 3,
-    "APR": 4,
-    "MAY": 5,
-    "JUN": 6,
-    "JUL": 7,
-    "AUG": 8,
-    "SEP": 9,
-    "OCT": 10,
-    "NOV": 11,
-    "DEC": 12,
-}
-_WEEKDAYS = {"SUN": 1, "MON": 2, "TUE": 3, "WED": 4, "THU": 5, "FRI": 6, "SAT": 7}
-
-_PART = re.compile(r"(\*|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
-
-DayRule = Callable[[date], bool]
 
 
 class ScheduleError(ValueError):

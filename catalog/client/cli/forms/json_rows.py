@@ -23,6 +23,9 @@ from interbed.storage.base.types.data_type import DataField, DataType
 
 _DIGITS = 38
 
+BATCH_ROWS = 10_000
+"""Lines that make a batch."""
+
 
 class GuessedJson:
     """What the values of a column that were seen have in common; `text` is what JsonNumber keeps of a number."""
@@ -100,10 +103,6 @@ def _kind_of(value: Any) -> str:
         case list():
             return "lists"
     return "texts"
-
-
-BATCH_ROWS = 10_000
-"""Lines that make a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from interbed.storage.base.terminal import print_line, readable
 from interbed.storage.base.types.column_names import numbered_names
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
+_WITH_PARTS = frozenset({dict, list, tuple, FarDate, FarTimestamp})
+
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
     """Print the rows as they come; at most `limit`, by default ROWS_SHOWN, or all of them as JSON."""
@@ -82,9 +84,6 @@ def _plain(value: Any) -> Any:
     if kind is list or kind is tuple:
         return [_plain(item) if type(item) in _WITH_PARTS else item for item in value]
     return str(value) if kind is FarDate or kind is FarTimestamp else value
-
-
-_WITH_PARTS = frozenset({dict, list, tuple, FarDate, FarTimestamp})
 
 
 def _text(value: object) -> str:

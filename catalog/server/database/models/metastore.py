@@ -38,6 +38,12 @@ _NAMING = {
     "pk": "pk_%(table_name)s",
 }
 
+# Names and values are ordered by code points, as Hive orders them, whatever the collation of the database.
+OrderedText = Text().with_variant(Text(collation="C"), "postgresql")
+
+KEY_COLUMNS = 4
+"""Partition keys that have a column and an index; those of further keys stand together in one column."""
+
 
 class Base(DeclarativeBase):
     """The metadata that migrations are compared with."""
@@ -125,13 +131,6 @@ class ConstraintRow(Base):
     kind: Mapped[int] = mapped_column(SmallInteger)
     name: Mapped[str] = mapped_column(String(256))
     document: Mapped[str] = mapped_column(Text)
-
-
-# Names and values are ordered by code points, as Hive orders them, whatever the collation of the database.
-OrderedText = Text().with_variant(Text(collation="C"), "postgresql")
-
-KEY_COLUMNS = 4
-"""Partition keys that have a column and an index; those of further keys stand together in one column."""
 
 
 class PartitionSetRow(Base):

@@ -39,6 +39,11 @@ _ON_THE_WAY = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _MOUNTS = "/proc/self/mountinfo"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
+WAREHOUSE = "warehouse"
+"""The root that is the warehouse, in the setting `deletion_roots`."""
+DATABASES = "databases"
+"""The roots that are the directories that the server made for databases, there."""
+
 
 def identity_of(path: str) -> Identity | None:
     """Device and inode of a path, links followed; None if it cannot be looked at."""
@@ -112,12 +117,6 @@ def _parent_of(path: str) -> Iterator[tuple[int, str]]:
 def _check(path: str, found: os.stat_result, identity: Identity) -> None:
     if (found.st_dev, found.st_ino) != identity:
         raise OSError(f"{path} was replaced meanwhile")
-
-
-WAREHOUSE = "warehouse"
-"""The root that is the warehouse, in the setting `deletion_roots`."""
-DATABASES = "databases"
-"""The roots that are the directories that the server made for databases, there."""
 
 
 class DirectoryKeptError(MetastoreError):

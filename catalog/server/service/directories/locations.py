@@ -19,6 +19,48 @@ from interbed.storage.base.fileio.resolve import one_scheme
 _PATH_ONLY = getattr(os, "O_PATH", None)
 _DESCRIPTORS = "/proc/self/fd"
 
+LENGTH_MAX = 4000
+"""Characters of a location, as Hive's own database has room for."""
+
+DEPTH_MAX = 250
+"""Directories in a location."""
+
+NAME_BYTES_MAX = 255
+"""Bytes in the name of a local directory, as file systems have room for."""
+
+KEY_LENGTH_MAX = 600
+"""Characters of a place that are indexed. PostgreSQL limits the bytes of an index entry to about 2,700."""
+
+SCHEMES = (
+    *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs"),
+    *("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "adl"),
+    *("oss", "cos", "cosn", "obs", "alluxio", "maprfs", "dbfs", "jfs"),
+)
+"""Schemes that are allowed where the settings name none."""
+
+_WITHOUT_AUTHORITY = ("hdfs", "viewfs", "maprfs", "dbfs", "alluxio")
+"""Schemes whose URIs may leave the host to Hadoop's configuration."""
+
+_AZURE = ("abfs", "abfss", "wasb", "wasbs")
+"""Schemes with a container before the @."""
+
+_DEFAULT_PORTS = {"hdfs": ("8020", "9000"), "webhdfs": ("9870", "50070"), "alluxio": ("19998",)}
+"""Default ports of name nodes. Two locations that differ in them alone are one."""
+
+_ONE_STORE = {"abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
+"""Schemes that are other names of one, beside those of one_scheme."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*", re.ASCII)
+
+_LOCAL_HOSTS = ("", "localhost")
+
+_KERNEL = ("/proc", "/sys", "/dev")
+"""Directories of the kernel, whose entries are other names for every file."""
+
+_SHARED_MEMORY = "/dev/shm"
+
+_SHOWN_MAX = 200
+
 
 def real_path(path: str) -> str:
     """Return an absolute path with its symbolic links followed, as `os.path.realpath` does, which looks at each
@@ -63,49 +105,6 @@ def _name_of(descriptor: int) -> str | None:
     found = os.readlink(f"{_DESCRIPTORS}/{descriptor}")
     # What is deleted, or outside of the root of the process, has a name that is no path.
     return found if found.startswith("/") and not found.endswith(" (deleted)") else None
-
-
-LENGTH_MAX = 4000
-"""Characters of a location, as Hive's own database has room for."""
-
-DEPTH_MAX = 250
-"""Directories in a location."""
-
-NAME_BYTES_MAX = 255
-"""Bytes in the name of a local directory, as file systems have room for."""
-
-KEY_LENGTH_MAX = 600
-"""Characters of a place that are indexed. PostgreSQL limits the bytes of an index entry to about 2,700."""
-
-SCHEMES = (
-    *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs"),
-    *("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "adl"),
-    *("oss", "cos", "cosn", "obs", "alluxio", "maprfs", "dbfs", "jfs"),
-)
-"""Schemes that are allowed where the settings name none."""
-
-_WITHOUT_AUTHORITY = ("hdfs", "viewfs", "maprfs", "dbfs", "alluxio")
-"""Schemes whose URIs may leave the host to Hadoop's configuration."""
-
-_AZURE = ("abfs", "abfss", "wasb", "wasbs")
-"""Schemes with a container before the @."""
-
-_DEFAULT_PORTS = {"hdfs": ("8020", "9000"), "webhdfs": ("9870", "50070"), "alluxio": ("19998",)}
-"""Default ports of name nodes. Two locations that differ in them alone are one."""
-
-_ONE_STORE = {"abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
-"""Schemes that are other names of one, beside those of one_scheme."""
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*", re.ASCII)
-
-_LOCAL_HOSTS = ("", "localhost")
-
-_KERNEL = ("/proc", "/sys", "/dev")
-"""Directories of the kernel, whose entries are other names for every file."""
-
-_SHARED_MEMORY = "/dev/shm"
-
-_SHOWN_MAX = 200
 
 
 class InvalidLocationError(MetastoreError):

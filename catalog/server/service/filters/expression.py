@@ -32,6 +32,12 @@ COMPARISONS_MAX = 5_000
 PATTERNS_MAX = 100
 """LIKEs in a filter: no index helps with them, so that each is tried on each partition."""
 
+OPAQUE = (
+    "The partitions are given by a serialized Java expression that only Hive can read: nothing was dropped. Name the "
+    "partitions instead (drop_partition, or drop_partitions_req with names), or send the expression as the text of a "
+    "filter, as Hive's MsckPartitionExpressionProxy reads it."
+)
+
 
 def parse_filter(
     text: str | None, keys: Sequence[MetastoreColumn], *, escaped_literals: bool = False
@@ -58,13 +64,6 @@ def parse_filter(
     if patterns > PATTERNS_MAX:
         raise BadFilterError(f"Error parsing partition filter; it has {patterns} LIKEs: {PATTERNS_MAX} are allowed")
     return tree
-
-
-OPAQUE = (
-    "The partitions are given by a serialized Java expression that only Hive can read: nothing was dropped. Name the "
-    "partitions instead (drop_partition, or drop_partitions_req with names), or send the expression as the text of a "
-    "filter, as Hive's MsckPartitionExpressionProxy reads it."
-)
 
 
 def parse_expression(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter | None:

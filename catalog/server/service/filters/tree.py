@@ -38,6 +38,13 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?", re.DOTALL)
 _TIMESTAMP = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}:\d{1,2}:\d{1,2})(?:\.(\d{1,9}))?)?")
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
+ANY_TEXT = "%"
+ANY_CHARACTER = "_"
+"""Parts of a Like's pattern; a literal part that is one of these stands in front of a backslash."""
+
+_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
+
 
 class KeyKind(StrEnum):
     """How values of a partition key compare."""
@@ -168,13 +175,6 @@ class AnyOf:
 PartitionFilter = Compared | OneOf | LikePattern | Absent | Named | AllOf | AnyOf
 
 EVERYTHING = AllOf()
-
-ANY_TEXT = "%"
-ANY_CHARACTER = "_"
-"""Parts of a Like's pattern; a literal part that is one of these stands in front of a backslash."""
-
-_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
 
 
 def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> PartitionFilter:

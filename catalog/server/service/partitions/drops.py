@@ -36,6 +36,19 @@ from interbed.catalog.server.service.warehouse import contains
 NAMES_IN_TRANSACTION_MAX = 1000
 """Partitions emptied in one transaction: writers of other tables get their turn in between."""
 
+logger = logging.getLogger(__name__)
+
+ORIGINAL_LOCATION = "original_location"
+"""The parameter of a partition that Hive has archived: where its files were."""
+
+LOCATIONS_JUDGED_AT_ONCE = 1000
+"""Directories of dropped partitions that are deleted after one look at the partitions that there are by then."""
+
+EXPRESSIONS_MAX = 5_000
+"""Expressions of one request to drop partitions. Hive's MSCK sends one for each partition, 3,000 at a time."""
+EXPRESSIONS_BYTES_MAX = 1_000_000
+"""Their bytes, which are read while other writers wait."""
+
 
 def truncate_partitions(
     store: Store, deletions: Deletions, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
@@ -114,21 +127,6 @@ def _check_shared(
         for location in shared:
             if contains(location, place):
                 raise MetastoreError(f"the data in {location} is that of the partition {shortened(name)}, too")
-
-
-logger = logging.getLogger(__name__)
-
-ORIGINAL_LOCATION = "original_location"
-"""The parameter of a partition that Hive has archived: where its files were."""
-
-LOCATIONS_JUDGED_AT_ONCE = 1000
-"""Directories of dropped partitions that are deleted after one look at the partitions that there are by then."""
-
-
-EXPRESSIONS_MAX = 5_000
-"""Expressions of one request to drop partitions. Hive's MSCK sends one for each partition, 3,000 at a time."""
-EXPRESSIONS_BYTES_MAX = 1_000_000
-"""Their bytes, which are read while other writers wait."""
 
 
 class PartitionDrops(PartitionReads):

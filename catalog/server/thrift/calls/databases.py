@@ -13,6 +13,11 @@ from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
 
+_NAME = "name of a database"
+
+_DATABASE = "name of a database"
+_FUNCTION = "name of a function"
+
 
 class CatalogHandler:
     """Catalogs."""
@@ -42,9 +47,6 @@ class CatalogHandler:
 
     def drop_catalog(self, catName: Any) -> None:
         self._catalogs.drop(catName.name, if_exists=bool(catName.ifExists))
-
-
-_NAME = "name of a database"
 
 
 class DatabaseHandler:
@@ -104,10 +106,6 @@ class DatabaseHandler:
             cascade=bool(req.cascade),
             if_exists=bool(req.ignoreUnknownDb),
         )
-
-
-_DATABASE = "name of a database"
-_FUNCTION = "name of a function"
 
 
 class FunctionHandler:

@@ -18,7 +18,7 @@ from interbed.catalog.server.thrift.structs.partitions import (
     privileges_of,
     table_key,
 )
-from interbed.catalog.server.thrift.structs.projection import Projection
+from interbed.catalog.server.thrift.structs.requests import Projection
 from interbed.catalog.server.thrift.structs.statistics import statistics_struct
 from interbed.thrift_idl.hive_metastore import ttypes
 

@@ -24,8 +24,12 @@ from interbed.catalog.server.thrift.structs.constraints import (
 )
 from interbed.catalog.server.thrift.structs.convert import creation_metadata_from_thrift, split_catalog
 from interbed.catalog.server.thrift.structs.errors import UndeclaredError
-from interbed.catalog.server.thrift.structs.projection import table_projection
-from interbed.catalog.server.thrift.structs.requests import check_only_the_owners, context_properties, is_purge
+from interbed.catalog.server.thrift.structs.requests import (
+    check_only_the_owners,
+    context_properties,
+    is_purge,
+    table_projection,
+)
 from interbed.thrift_idl.hive_metastore import ttypes
 
 # Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.

@@ -12,6 +12,14 @@ from collections.abc import Callable, Collection
 
 from interbed.catalog.server.thrift.edge.transport import NOT_YET, ClientConnection
 
+TURN_BYTES_MAX = 256 * 1024
+"""What one client gets in one turn of the loop."""
+
+STALLED_SECONDS = 0.5
+"""A client that took something within this time is not slow."""
+
+_BYTES_PER_EXTRA_TIME = 1024 * 1024
+
 
 class PartialMessages:
     """The connections of a loop that have begun a message. Safe for many threads."""
@@ -64,15 +72,6 @@ class PartialMessages:
             dropped.append(connection)
             left -= connection.partial_bytes
         return dropped
-
-
-TURN_BYTES_MAX = 256 * 1024
-"""What one client gets in one turn of the loop."""
-
-STALLED_SECONDS = 0.5
-"""A client that took something within this time is not slow."""
-
-_BYTES_PER_EXTRA_TIME = 1024 * 1024
 
 
 class UnsentReplies:

@@ -69,6 +69,14 @@ ANSWER_BYTES_SHARE = 8
 _ENTRY_OVERHEAD_BYTES = 600
 """About what an entry costs beside its bytes: objects, keys, the index."""
 
+logger = logging.getLogger(__name__)
+
+ASK_SECONDS_MAX = 5.0
+"""How long the database may take to return its generation before requests are run in full."""
+
+RECONNECT_SECONDS = 1.0
+"""Time between two tries to reach a database that did not return its generation."""
+
 
 class Entry:
     """An answer that is kept. `valid` becomes False when it is dropped."""
@@ -260,15 +268,6 @@ _SCOPES: dict[str, Callable[[Any], Scope]] = {
     "get_function": lambda call: _database(call.dbName),
     "get_all_functions": lambda call: (),
 }
-
-
-logger = logging.getLogger(__name__)
-
-ASK_SECONDS_MAX = 5.0
-"""How long the database may take to return its generation before requests are run in full."""
-
-RECONNECT_SECONDS = 1.0
-"""Time between two tries to reach a database that did not return its generation."""
 
 
 class Hit:

@@ -29,6 +29,8 @@ _SHORT = {
     "localityName": "L",
 }
 
+logger = logging.getLogger(__name__)
+
 
 def server_context(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
     """A context for servers; with `client_ca` clients have to show a certificate that it has signed.
@@ -63,9 +65,6 @@ def client_subject(link: Any) -> str | None:
         return None
     parts = [each for part in reversed(certificate.get("subject", ())) for each in part]
     return ",".join(f"{_SHORT.get(name, name)}={value}" for name, value in parts)
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

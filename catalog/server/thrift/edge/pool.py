@@ -26,6 +26,20 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 Job = Callable[[], None]
 
+CROWD = 16
+"""So many new clients are a crowd."""
+
+BUSY_SECONDS = 0.5
+"""A job that runs for longer waits for something, and does not keep others of its kind from running."""
+
+logger = logging.getLogger(__name__)
+
+THREADS_MAX = 64
+"""More than database connections: some requests wait for others that write."""
+
+IDLE_SECONDS_MAX = 60.0
+"""How long a thread stays without work."""
+
 
 class JobKind(IntEnum):
     """What is known of a job before it runs."""
@@ -37,12 +51,6 @@ class JobKind(IntEnum):
 
 RUNNING_MAX = {JobKind.NEW: 8, JobKind.HEAVY: 4}
 """Jobs of a kind that run at once."""
-
-CROWD = 16
-"""So many new clients are a crowd."""
-
-BUSY_SECONDS = 0.5
-"""A job that runs for longer waits for something, and does not keep others of its kind from running."""
 
 
 class AddressShare:
@@ -187,15 +195,6 @@ class FairQueue:
             return True
         since = self._clock() - BUSY_SECONDS
         return sum(job.began_at > since for job in running) < RUNNING_MAX[kind]
-
-
-logger = logging.getLogger(__name__)
-
-THREADS_MAX = 64
-"""More than database connections: some requests wait for others that write."""
-
-IDLE_SECONDS_MAX = 60.0
-"""How long a thread stays without work."""
 
 
 class ThreadPool:

@@ -21,6 +21,12 @@ from functools import partial
 from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.transport import ClientConnection
 
+CROWD = 16
+"""The number of ready sockets from which on they are ordered, and served for a limited time."""
+
+TURN_SECONDS_MAX = 0.01
+"""How long a crowd is served before the loop looks again for ready sockets."""
+
 
 class Watcher:
     """The connections of a loop in its selector. `lend`, `has_event` and what registers are for the loop's thread."""
@@ -119,13 +125,6 @@ class ParkedRequests:
         self._watcher.unwatch(connection)
         if has_ended:
             self._close(connection)
-
-
-CROWD = 16
-"""The number of ready sockets from which on they are ordered, and served for a limited time."""
-
-TURN_SECONDS_MAX = 0.01
-"""How long a crowd is served before the loop looks again for ready sockets."""
 
 
 def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> "Iterator[ClientConnection | Callable[[], None]]":

@@ -41,6 +41,17 @@ _NAMES = {
     TType.MAP: "map",
 }
 
+MESSAGE_FORMAT = "json-0.2"
+
+_CONSTRAINT_FIELDS = {
+    ConstraintKind.PRIMARY_KEY: "primaryKeyListJson",
+    ConstraintKind.FOREIGN_KEY: "foreignKeyListJson",
+    ConstraintKind.UNIQUE: "uniqueConstraintListJson",
+    ConstraintKind.NOT_NULL: "notNullConstraintListJson",
+    ConstraintKind.DEFAULT: "defaultConstraintListJson",
+    ConstraintKind.CHECK: "checkConstraintListJson",
+}
+
 
 def to_json(structure: Any) -> str:
     """The text of a structure."""
@@ -101,18 +112,6 @@ def _from_plain(kind: int, detail: Any, value: Any) -> Any:
     if kind == TType.STRING and detail != "UTF8":
         return base64.b64decode(value)
     return value
-
-
-MESSAGE_FORMAT = "json-0.2"
-
-_CONSTRAINT_FIELDS = {
-    ConstraintKind.PRIMARY_KEY: "primaryKeyListJson",
-    ConstraintKind.FOREIGN_KEY: "foreignKeyListJson",
-    ConstraintKind.UNIQUE: "uniqueConstraintListJson",
-    ConstraintKind.NOT_NULL: "notNullConstraintListJson",
-    ConstraintKind.DEFAULT: "defaultConstraintListJson",
-    ConstraintKind.CHECK: "checkConstraintListJson",
-}
 
 
 def event_to_thrift(event: NotificationEvent) -> Any:

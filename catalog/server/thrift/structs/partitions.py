@@ -9,7 +9,7 @@ from interbed.catalog.server.service.names import required
 from interbed.catalog.server.service.partitions.reads import Found, TableKey
 from interbed.catalog.server.service.warehouse import child
 from interbed.catalog.server.thrift.structs.convert import partition_from_thrift, split_catalog, storage_to_thrift
-from interbed.catalog.server.thrift.structs.projection import Projection
+from interbed.catalog.server.thrift.structs.requests import Projection
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SPEC_GROUPING = "hive.hcatalog.partition.spec.grouping.enabled"
