@@ -105,7 +105,7 @@ def _partitions(partition: Sequence[str], where: str | None) -> "Partitions | No
 
 @contextmanager
 def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
-    """Draws the progress, table by table; None where nobody looks."""
+    """Draws the progress, table by table; None without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -204,7 +204,7 @@ def _left_out(bad: "BadLines", rejects: Path | None) -> str:
 
 @contextmanager
 def shown_rows(what: str) -> "Iterator[Callable[[int], None]]":
-    """Counts rows on standard error while the block runs; nothing where nobody looks."""
+    """Counts rows on standard error while the block runs; nothing without a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -44,7 +44,7 @@ _OF_TABLES = (DROPPED, ".staged", ".unfinished")
 
 
 def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:
-    """Delete the directory of a database without tables; the names of what else is there, none when it is gone.
+    """Delete the directory of a database without tables; return the names of other entries, none when it was deleted.
 
     If there is something, the database is as it was. Raises StorageAccessError.
     """

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 1000
 _FIRST_SCHEMA = "schema/schema-0"
 DROPPED = ".dropped"
-"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table.
+"""Beside the tables of a database: what is being deleted. It has no schema, so that no catalog takes it for a table.
 
 In the directory of a table: it is being deleted in its place.
 """
@@ -148,7 +148,7 @@ def surveyed(file_io: FileIO, location: str) -> OwnFiles:
 
 
 def _delete_dropped(file_io: FileIO, location: str) -> None:
-    """Delete the own files of a directory whose table is gone, and the note that says so last.
+    """Delete the own files of a directory whose table was dropped, and the note of the drop last.
 
     Another process may do the same, come to the end, and make a new table here: only files that are there by now go,
     those whose names come again first, and it is looked again before each request.
@@ -195,7 +195,7 @@ def drop_directory(file_io: FileIO, location: str) -> bool:
     if file_io.scheme != "file" or is_link(file_io, hidden):
         return False
     moved = f"{hidden}/{uuid.uuid4()}"
-    # A writer that is still at work may make the directory anew; it finds no table there.
+    # A writer that is still running may create the directory again; it finds no table there.
     if file_io.rename(location, moved):
         _delete_tree(file_io, moved)
     remove_dropped(file_io, location)
@@ -220,7 +220,7 @@ def remove_dropped(file_io: FileIO, location: str) -> list[str]:
 
 
 def delete_tree(file_io: FileIO, directory: str) -> bool:
-    """Delete what a table has made in a directory that no table is in any more; whether the directory is gone."""
+    """Delete what a table has made in a directory without a table; return whether the directory was deleted."""
     return not is_link(file_io, directory) and _delete_tree(file_io, directory)
 
 
@@ -280,8 +280,8 @@ def remove_if_empty(file_io: FileIO, location: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file has not got its name yet, or never gets one: whoever is about to give it one finds it gone then,
-    and says so, or begins anew.
+    """Whether a file has not got its name yet, or never gets one: the process that would name it finds it deleted,
+    and reports that, or begins again.
     """
     return name.startswith(".") and name.endswith(".tmp")
 
@@ -304,7 +304,7 @@ def _delete_directories(file_io: FileIO, location: str) -> bool:
 
 
 def _delete_tree(file_io: FileIO, path: str) -> bool:
-    """Delete what a table has made in a directory into which somebody may still be writing; whether it is gone.
+    """Delete what a table has made in a directory into which a process may still be writing; whether it was deleted.
 
     The schemas go last, for they say how files are named. Raises StorageAccessError for what is the table's and stays.
     """

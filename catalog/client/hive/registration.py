@@ -229,7 +229,7 @@ def wants_external(schema: TableSchema) -> bool:
 
 
 def is_partitioned_in_metastore(schema: TableSchema) -> bool:
-    """Whether the table's partitions are to stand in the metastore."""
+    """Whether the table's partitions are to be registered in the metastore."""
     return bool(schema.partition_keys) and schema.core.boolean(PARTITIONED_IN_METASTORE, False)
 
 

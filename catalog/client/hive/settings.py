@@ -99,7 +99,7 @@ def _substituted(value: str, properties: Mapping[str, str], environ: Mapping[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveSettings:
-    """Where the metastore is and how to talk to it. `warehouse` is None when nobody names one."""
+    """Where the metastore is and how to talk to it. `warehouse` is None when it is not configured."""
 
     uri: str
     warehouse: str | None

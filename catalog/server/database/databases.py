@@ -17,7 +17,7 @@ from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.server.service.store import Stored
 
-# Statements are built once: with the driver's own work being so short, composing them anew would be half of a read.
+# Statements are built once: the driver's own work is so short that composing them would be half of a read.
 _NAMED = select(DatabaseRow.id, DatabaseRow.document).where(
     DatabaseRow.catalog == bindparam("catalog"), DatabaseRow.name == bindparam("name")
 )
@@ -115,7 +115,7 @@ class SqlDatabases:
         return self._connection.execute(statement).scalar_one_or_none()
 
     def replace(self, database_id: int, database: MetastoreDatabase) -> None:
-        """Store the database anew; its name stays."""
+        """Replace the database; its name stays."""
         self._connection.execute(
             update(DatabaseRow)
             .where(DatabaseRow.id == database_id)
@@ -169,7 +169,7 @@ class SqlFunctions:
         return self._connection.execute(statement).scalar_one_or_none()
 
     def replace(self, function_id: int, database_id: int, function: Function) -> bool:
-        """Store the function anew, perhaps under another name; False if that is taken, which ends the
+        """Replace the function, perhaps under another name; False if that is taken, which ends the
         transaction.
         """
         try:

@@ -52,7 +52,7 @@ _RETRYABLE_SQLSTATES = ("40001", "40P01", "57P01", "57P03", "08")
 
 
 def postgres_conninfo(url: URL, application: str) -> str:
-    """What libpq is told to connect, read from the url as the engine of the other connections reads it: what stands
+    """Return libpq's connection string, read from the url as the engine of the other connections reads it: what is
     after the `?` wins, and hosts may be several. psycopg.ProgrammingError for an option that libpq does not know.
     """
     # Only servers on PostgreSQL need its driver.
@@ -63,7 +63,7 @@ def postgres_conninfo(url: URL, application: str) -> str:
 
 
 def postgres_defaults(url: URL, application: str) -> dict[str, Any]:
-    """What connections are told unless the url says it."""
+    """Return the defaults of connections, without those that the url sets."""
     defaults: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS_MAX, "application_name": application}
     return {name: value for name, value in defaults.items() if name not in url.query}
 
@@ -131,7 +131,7 @@ class SqlUnits(Generic[S]):
                     transaction.commit()
                 except DBAPIError as error:
                     if error.connection_invalidated:
-                        # Nobody knows whether the commit came through: doing it again could do it twice.
+                        # The outcome of the commit is unknown: a retry could apply it twice.
                         raise DatabaseCommitError(
                             f"the database went away within the commit: {_summary(error)}"
                         ) from error

@@ -124,7 +124,7 @@ def name_values(name: str) -> tuple[str, ...]:
 
 
 def stored_location(root: str | None, name: str, location: str | None) -> str | None:
-    """A location as it stands in a row."""
+    """Return a location as it is stored in a row."""
     if root is None or location is None:
         return location
     if location == child(root, name):
@@ -134,7 +134,7 @@ def stored_location(root: str | None, name: str, location: str | None) -> str | 
 
 
 def read_location(root: str | None, name: str, stored: str | None) -> str | None:
-    """The location that a row stands for."""
+    """Return the location of a row."""
     if root is None:
         return stored
     if stored is None:
@@ -221,7 +221,7 @@ class FilterSql:
     def _range(self, column: str, bounds: Sequence[Compared]) -> str:
         conditions = [f"{column} {each.operator} {self._bound(each.operand)}" for each in bounds]
         if all(each.operator in ("<", "<=") for each in bounds):
-            # The empty text stands for no value, and sorts before all of them.
+            # The empty text means no value, and sorts before all values.
             conditions.append(f"{column} > ''")
         return _joined("AND", conditions)
 

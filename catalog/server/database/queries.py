@@ -32,7 +32,7 @@ class SqlQueries:
         return self._connection.execute(statement.values(**_columns(query))).one_or_none() is not None
 
     def replace(self, query_id: int, query: ScheduledQuery) -> None:
-        """Store the query anew; an execution that runs stays."""
+        """Replace the query; a running execution stays."""
         self._connection.execute(
             update(ScheduledQueryRow).where(ScheduledQueryRow.id == query_id).values(**_columns(query))
         )
@@ -84,7 +84,7 @@ class SqlQueries:
         return ScheduledExecution(**{**fields, "state": QueryState(fields["state"])})
 
     def store_execution(self, execution: ScheduledExecution) -> None:
-        """Store the execution anew; if it has ended, its query may run again."""
+        """Replace the execution; if it has ended, its query may run again."""
         self._connection.execute(
             update(ScheduledExecutionRow)
             .where(ScheduledExecutionRow.id == execution.id)

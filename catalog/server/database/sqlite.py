@@ -175,7 +175,7 @@ class Readers(Generic[S]):
             self._slots.release()
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -249,7 +249,7 @@ class Writer(Generic[S]):
 
     def _lead(self, unit: _Unit) -> Any:
         with self._guard:
-            # Whoever leads stands first.
+            # The leader is first.
             units = [self._queue.popleft() for _ in range(min(len(self._queue), UNITS_MAX))]
         try:
             if len(units) == 1 or not self._run_together(units):
@@ -313,7 +313,7 @@ class Writer(Generic[S]):
         return True
 
     def _check_file(self) -> None:
-        """LostFileError before the commit into a file that is gone, which would be acknowledged and lost."""
+        """Raise LostFileError before a commit into a deleted file, which would be acknowledged and lost."""
         if self._file is not None:
             self._file.check()
             self._file.check_log()

@@ -177,7 +177,7 @@ class SqlTables:
         return None if row is None else int(row[0])
 
     def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
-        """Store the table anew, perhaps elsewhere; False if that name is taken, which ends the transaction."""
+        """Replace the table, perhaps in another database; False if that name is taken, which ends the transaction."""
         try:
             _REPLACE.change(
                 self._connection,
@@ -256,7 +256,7 @@ class SqlConstraints:
         return self._connection.execute(statement).one_or_none() is not None
 
     def replace(self, constraint_id: int, constraint: Constraint) -> None:
-        """Store the constraint anew; its name and its tables stay."""
+        """Replace the constraint; its name and its tables stay."""
         self._connection.execute(
             update(ConstraintRow)
             .where(ConstraintRow.id == constraint_id)

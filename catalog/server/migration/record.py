@@ -145,10 +145,10 @@ class Key:
     catalog: str
     database: str | None = None
     name: str | None = None
-    """A table or a function."""
+    """The name of a table or a function."""
     partition: str | None = None
     column: str | None = None
-    """Of statistics."""
+    """The column of statistics."""
     constraint: str | None = None
     """`primaryKeys name`: the list of the interface and the constraint's name."""
 

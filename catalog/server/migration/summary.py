@@ -16,7 +16,7 @@ from interbed.catalog.server.migration.record import RecordKind
 
 
 class CopyOutcome(StrEnum):
-    """What became of an object."""
+    """The outcome of an object's import."""
 
     COPIED = "copied"
     UPDATED = "updated"
@@ -29,7 +29,7 @@ class CopyOutcome(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Counts, and what a person should know: notes, and (object, reason) of what failed."""
+    """Counts, and notes for a person, and (object, reason) of failures."""
 
     counts: dict[RecordKind, Counter[CopyOutcome]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -38,12 +38,12 @@ class Summary:
     dry_run: bool = False
 
     def count(self, kind: RecordKind, outcome: CopyOutcome, number: int = 1) -> None:
-        """Add to the counts."""
+        """Add `number` objects to the counts."""
         if number:
             self.counts.setdefault(kind, Counter())[outcome] += number
 
     def number(self, kind: RecordKind, outcome: CopyOutcome) -> int:
-        """How many."""
+        """Return the number of objects of a kind with an outcome."""
         return self.counts.get(kind, Counter())[outcome]
 
     @property
@@ -52,7 +52,7 @@ class Summary:
         return not any(counts[CopyOutcome.FAILED] for counts in self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the summary as `--json` prints it."""
         return {
             "dry_run": self.dry_run,
             "seconds": round(self.seconds, 3),

@@ -76,7 +76,7 @@ class OptimizerBeside:
             return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that keeps the process alive."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -139,7 +139,7 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def metrics_for(settings: ServerSettings, directory: Path | None) -> ServerMetrics | None:
-    """The counters, None where nobody can ask for them. `directory` is for several processes."""
+    """The counters, None without a port on which to query them. `directory` is for several processes."""
     return None if settings.health_port is None else ServerMetrics(directory)
 
 
@@ -208,7 +208,7 @@ class Operating:
         return None if self._health is None else self._health.address
 
     def not_ready_because(self) -> list[str]:
-        """Why the server is not ready; nothing if it is, or if nobody can ask."""
+        """Reasons why the server is not ready; none if it is, or without a health port."""
         return [] if self._health is None else self._health.reasons()
 
     def start(self) -> None:

@@ -59,7 +59,7 @@ class DatabaseService:
         files.make_directory(self._warehouse.root)
 
         def work(transaction: Transaction) -> None:
-            # Nobody has read anything before these two exist, so that they need no event.
+            # No client reads before these two exist, so that they need no event.
             if transaction.catalogs.find(DEFAULT_CATALOG) is None:
                 transaction.catalogs.add(
                     MetastoreCatalog(
@@ -308,7 +308,7 @@ class FunctionService:
         return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
 
     def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
-        """Store the function anew, perhaps under another name. MetastoreError if there is none, or for what cannot be:
+        """Replace the function, perhaps under another name. MetastoreError if there is none, or for what cannot be:
         other errors than those of `create`, as with Hive.
         """
         key = (catalog, normalized(database), normalized(name))

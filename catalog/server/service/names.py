@@ -89,7 +89,7 @@ def matches_everything(pattern: str | None) -> bool:
 def pattern_matcher(pattern: str) -> re.Pattern[str]:
     """The regular expression for a name pattern, to be used with `fullmatch` on a name in lower case.
 
-    Only `*`, `.` and `|` have a meaning; everything else stands for itself. Each part between two stars is matched
+    Only `*`, `.` and `|` have a meaning; every other character matches itself. Each part between two stars is matched
     once and for all (an atomic group), so that no pattern makes a failing match take more than quadratic time.
     """
     alternatives = []
@@ -176,7 +176,7 @@ def values_of_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...
 
 
 def escaped(text: str) -> str:
-    """The text as it stands in a name."""
+    """Return the text as it is written in a name."""
     return text.translate(_ESCAPES)
 
 
@@ -189,7 +189,7 @@ def check_partition_name_length(name: str) -> None:
 
 
 def unescaped(text: str) -> str:
-    """The text that a part of a name stands for; a `%` without two hexadecimal digits stands for itself."""
+    """Return the text that a part of a name encodes; a `%` without two hexadecimal digits encodes itself."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 

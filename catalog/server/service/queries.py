@@ -29,15 +29,15 @@ from interbed.catalog.server.service.store import Store, Transaction
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 120
-"""An execution that nobody speaks of for so long has timed out: Hive's
-`metastore.scheduled.queries.execution.timeout`. HiveServer2 speaks every minute.
+"""An execution without a report for so long has timed out: Hive's
+`metastore.scheduled.queries.execution.timeout`. HiveServer2 reports every minute.
 """
 
 EXECUTION_AGE_SECONDS_MAX = 30 * 86400
 """Executions are forgotten after this time: Hive's `metastore.scheduled.queries.execution.max.age`."""
 
 TIME_MAX = 2**31 - 1
-"""The last time that Hive's interface can tell. A query whose next run is later has none."""
+"""The last time that Hive's interface can express. A query whose next run is later has none."""
 
 ERROR_LENGTH_MAX = 1000
 
@@ -72,7 +72,7 @@ class ScheduledQueryService:
         self._store.write(work)
 
     def alter(self, query: ScheduledQuery) -> None:
-        """Store the query anew. It runs next when it says so, or else when its schedule does. NoSuchObjectError,
+        """Replace the query. It runs next at its own time if it has one, otherwise by its schedule. NoSuchObjectError,
         InvalidArgumentError.
         """
 
@@ -122,7 +122,7 @@ class ScheduledQueryService:
         )
 
     def expire(self) -> tuple[int, int]:
-        """End the executions that nobody speaks of, so that their queries run again, and forget old ones: the numbers
+        """End the executions without a report, so that their queries run again, and remove old ones: the numbers
         of both.
         """
         now = int(self._clock())

@@ -90,7 +90,7 @@ class ScheduledExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeStatistics:
-    """What Hive learned from a run: bytes that only it understands, and how many operators they tell of."""
+    """Statistics of a run: bytes that only Hive understands, and the number of operators that they describe."""
 
     create_time: int
     weight: int
@@ -125,7 +125,7 @@ class Queries(Protocol):
         ...
 
     def store_execution(self, execution: ScheduledExecution) -> None:
-        """Store the execution anew; if it has ended, its query may run again."""
+        """Replace the execution; if it has ended, its query may run again."""
         ...
 
     def silent(self, updated_before: int) -> list[int]:

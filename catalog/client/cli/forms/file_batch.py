@@ -77,7 +77,7 @@ class FileLine(Protocol):
 
     @property
     def data(self) -> bytes:
-        """Its bytes."""
+        """The bytes of the record."""
         ...
 
     @property

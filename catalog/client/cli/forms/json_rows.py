@@ -176,7 +176,7 @@ def _naming_column(path: Path, name: str) -> Iterator[None]:
 
 
 class _Reading:
-    """One file, for a table."""
+    """The reading of one file with the types of a table."""
 
     def __init__(self, path: Path, table: str, fields: Sequence[DataField], schema: pa.Schema) -> None:
         self._path = path

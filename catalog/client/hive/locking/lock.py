@@ -62,7 +62,7 @@ GRACE_HEARTBEATS = 2
 GRACE_HEARTBEAT_SECONDS_MIN = 0.1
 
 REQUEST_SECONDS_MAX = 30.0
-"""How long requests are withdrawn and made again. Later the place in the queue counts more, beside Java's writers."""
+"""How long requests are withdrawn and repeated. Later the place in the queue counts more, beside Java's writers."""
 
 UNLOCKS = 2
 """Hive 4.0.1 may answer an unlock that its database made it repeat, and keep the lock all the same."""
@@ -159,7 +159,7 @@ class HiveCatalogLock:
         self.release()
 
     def acquire(self) -> None:
-        """Take the lock, waiting for at most the acquire timeout. LockError names the table and who holds it."""
+        """Take the lock, waiting for at most the acquire timeout. LockError names the table and the lock's holder."""
         if self._lock_id is not None:
             raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
         deadline = time.monotonic() + self._acquire_timeout_seconds
@@ -274,7 +274,7 @@ class HiveCatalogLock:
         return [element for element in found if element.agentInfo == self._agent]
 
     def _release_strays(self, lock_id: int) -> None:
-        """Give back what came of a request whose reply got lost: nobody else would, and it may be ahead of ours."""
+        """Release the lock of a request whose reply got lost: no other process would, and it may be ahead of ours."""
         try:
             for element in self._own():
                 if element.lockid != lock_id:

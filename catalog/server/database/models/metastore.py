@@ -42,7 +42,7 @@ _NAMING = {
 OrderedText = Text().with_variant(Text(collation="C"), "postgresql")
 
 KEY_COLUMNS = 4
-"""Partition keys that have a column and an index; those of further keys stand together in one column."""
+"""Partition keys that have a column and an index; those of further keys share one column."""
 
 
 class Base(DeclarativeBase):
@@ -52,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class CatalogRow(Base):
-    """A space of databases."""
+    """A catalog: a namespace of databases."""
 
     __tablename__ = "catalogs"
 
@@ -284,7 +284,7 @@ class PropertyRow(Base):
 
 
 class MoveRow(Base):
-    """A directory that is about to be renamed together with a table or a partition; gone once both have happened."""
+    """A directory that is about to be renamed together with a table or a partition; removed once both have happened."""
 
     __tablename__ = "moves"
     __table_args__ = (Index("ix_moves_table_id", "table_id"),)

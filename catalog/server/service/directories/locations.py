@@ -124,7 +124,7 @@ class LocationPlace:
     text: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make the text."""
+        """Compose the text by which places are compared."""
         scheme = one_scheme(_ONE_STORE.get(self.scheme, self.scheme))
         above = f"{scheme}:" if self.is_local else f"{scheme}://{_host(self)}"
         object.__setattr__(self, "text", "/".join((above, *self.names)))

@@ -40,7 +40,7 @@ _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 ANY_TEXT = "%"
 ANY_CHARACTER = "_"
-"""Parts of a Like's pattern; a literal part that is one of these stands in front of a backslash."""
+"""Parts of a Like's pattern; a literal part that is one of these is written after a backslash."""
 
 _OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
@@ -179,7 +179,7 @@ EVERYTHING = AllOf()
 
 def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> PartitionFilter:
     """What selects the partitions with exactly these values, in the order of the keys; an empty one, or one that is
-    missing at the end, stands for any.
+    missing at the end, matches any.
     """
     parts: list[PartitionFilter] = []
     pattern: list[str] = []

@@ -50,7 +50,7 @@ _PRUNED_AT_LEAST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """A waiting request, which is served again when lock `blocked_by` is gone, or at `until` of the monotonic clock."""
+    """A waiting request, which is served again once lock `blocked_by` is released, or at `until` (monotonic clock)."""
 
     link: ClientLink
     blocked_by: int
@@ -96,7 +96,7 @@ class LockConnections:
             self._orphans.add(lock_id)
 
     def forget(self, lock_id: int) -> None:
-        """Remove a lock that is gone."""
+        """Remove a lock that was released or has expired."""
         with self._guard:
             self._orphans.discard(lock_id)
             for link in self._links.pop(lock_id, ()):
@@ -181,7 +181,7 @@ class LockClients:
         self._wake_thread()
 
     def released(self, lock_id: int) -> None:
-        """Remove a lock that is gone, and serve the next request at once."""
+        """Remove a lock that was released or has expired, and serve the next request at once."""
         self._connections.forget(lock_id)
         if self._waiters:
             self._wake_thread()

@@ -32,7 +32,7 @@ class PartialMessages:
 
     @property
     def size(self) -> int:
-        """The bytes of all of them."""
+        """Bytes buffered for all connections."""
         return self._bytes
 
     def count(self, connection: ClientConnection) -> None:
@@ -90,7 +90,7 @@ class UnsentReplies:
 
     @property
     def size(self) -> int:
-        """The bytes of all of them."""
+        """Bytes buffered for all connections."""
         return self._bytes
 
     def write(self, connection: ClientConnection) -> bool:
@@ -130,7 +130,7 @@ class UnsentReplies:
         left = self._bytes
         for connection in sorted(self._connections, key=lambda each: each.progress_at):
             is_slow = now - connection.progress_at > STALLED_SECONDS
-            # Far beyond the budget nobody is waited for; but the reply of one client may be as large as it likes.
+            # Far beyond the budget no client is waited for; but a single reply may have any size.
             if left <= self._bytes_max or not (is_slow or left > 2 * self._bytes_max):
                 break
             if len(dropped) + 1 == len(self._connections):

@@ -107,22 +107,22 @@ class AnswerCache:
         self._guard = threading.Lock()
         self._bytes = 0
         self.hits = 0
-        """Answers that were given out, counted by whoever does it."""
+        """Answers that were given out, counted by the caller."""
         self.misses = 0
         """Answers that were offered, having been made the long way."""
         self.generation = -1
-        """What the entries stand for; -1 before the first look, when nothing is kept."""
+        """The generation of the entries; -1 before the first query, when nothing is kept."""
 
     @property
     def size(self) -> int:
-        """Bytes in use, about."""
+        """Approximate bytes in use."""
         return self._bytes
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, key: bytes) -> Entry | None:
-        """The answer as of `generation`; whoever sends it brings the cache up to date first."""
+        """The answer as of `generation`; the caller brings the cache up to date before it sends the answer."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
@@ -131,7 +131,7 @@ class AnswerCache:
     def keep(self, key: bytes, answer: Answer, generation: int) -> bool:
         """Keep an answer that was made after the cache had come to this generation; whether it was kept.
 
-        It is not if the cache has gone on since: the answer may be older than what made it go on.
+        It is not kept if the cache has advanced since: the answer may be older than the change that advanced it.
         """
         finder = _SCOPES.get(answer.method)
         if finder is None:
@@ -396,7 +396,7 @@ class Recall:
             self._give_back(hit)
 
     def _connect(self) -> None:
-        """On a thread of its own."""
+        """Connect to the database; runs on a thread of its own."""
         try:
             opened = self._open_generations()
         except GenerationError as error:
@@ -427,6 +427,6 @@ class Recall:
         self._is_closed = False
         self._asked_at = None
         self._connect_at = time.monotonic() + RECONNECT_SECONDS
-        # All entries become invalid, so that those who wait are served the long way.
+        # All entries become invalid, so that waiting requests are run in full.
         self.cache.clear()
         self._give_all_back()

@@ -66,18 +66,18 @@ class AddressShare:
         self.heavy: list[QueuedJob] = []
 
     def head(self, kind: JobKind) -> "QueuedJob | None":
-        """The first job of a kind."""
+        """Return the first waiting job of a kind."""
         queue = self.light if kind is JobKind.LIGHT else self.new if kind is JobKind.NEW else self.heavy
         return queue[0] if queue else None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is any."""
+        """Whether a job of the address is waiting."""
         return bool(self.light or self.new or self.heavy)
 
 
 class ClientShare:
-    """What one connection has had. It has one job at a time."""
+    """The serving time of one connection, which has one job at a time."""
 
     __slots__ = ("address", "served")
 
@@ -87,7 +87,7 @@ class ClientShare:
 
 
 class QueuedJob:
-    """A job, with whose it is."""
+    """A job that waits for a thread, with its client and address."""
 
     __slots__ = ("address", "began_at", "client", "kind", "number", "run", "start")
 
@@ -170,7 +170,7 @@ class FairQueue:
         seconds = self._clock() - job.began_at
         job.address.served += seconds
         if job.client is not None:
-            # Never 0 again, which stands for a client that was never served.
+            # Never 0 again, which means a client that was never served.
             job.client.served = job.start + seconds + 1e-9
         if job.kind not in self._running:
             return False

@@ -42,7 +42,7 @@ class Watcher:
         connection.is_registered = connection.watched = True
 
     def unwatch(self, connection: ClientConnection) -> None:
-        """Wait for it no more; nothing if nobody does."""
+        """Stop waiting for a connection, if it is watched."""
         self._unregister(connection)
         connection.watched = False
 
