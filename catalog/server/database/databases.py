@@ -1,4 +1,4 @@
-"""Catalogs, databases and user-defined functions in SQL."""
+"""Catalogs, databases and user-defined functions in SQL, and single values of the metastore, such as its identity."""
 
 import json
 
@@ -11,7 +11,7 @@ from interbed.catalog.server.database.documents import (
     function_document,
     function_from,
 )
-from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow
+from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow, PropertyRow
 from interbed.catalog.server.database.statement import Statement, insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
@@ -185,3 +185,25 @@ class SqlFunctions:
     def remove(self, function_id: int) -> None:
         """Remove the function."""
         self._connection.execute(delete(FunctionRow).where(FunctionRow.id == function_id))
+
+
+class SqlProperties:
+    """Single values by name."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> str | None:
+        """The value, or None."""
+        return self._connection.execute(select(PropertyRow.value).where(PropertyRow.name == name)).scalar_one_or_none()
+
+    def keep(self, name: str, value: str) -> str:
+        """Store the value unless there is one, and return what is stored."""
+        statement = insert_unless_taken(self._connection, PropertyRow, PropertyRow.value).values(name=name, value=value)
+        stored: str | None = self._connection.execute(statement).scalar_one_or_none()
+        if stored is None:
+            # Another server was first; its value is committed, for the insert has waited for it.
+            stored = self.get(name)
+        return value if stored is None else stored

@@ -1,19 +1,20 @@
-"""Places of objects in SQL: what is registered in a directory, whatever the number of tables.
+"""Places and moves of directories in SQL.
 
-Databases, tables and sets of partitions have a column with their place, which is indexed: what lies in a directory is
-a range of it. Of partitions only those outside of their set's directory have one.
+A place says what is registered in a directory, whatever the number of tables. Databases, tables and sets of partitions
+have a column with their place, which is indexed: what lies in a directory is a range of it. Of partitions only those
+outside of their set's directory have one. Moves are those that have begun and are not finished.
 """
 
 import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, text
+from sqlalchemy import Connection, delete, insert, select, text
 
-from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow
+from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow, MoveRow
 from interbed.catalog.server.database.statement import Statement, insert_or_replace
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX, place_key
-from interbed.catalog.server.service.store import DatabasePlaces
+from interbed.catalog.server.service.store import DatabasePlaces, DirectoryMove
 
 _IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
 _AMONG = "p.place = ANY(CAST(:keys AS text[]))"
@@ -172,3 +173,41 @@ def _range(place: str) -> dict[str, str]:
 
 def _named(*names: str) -> str:
     return ".".join(name for number, name in enumerate(names) if number or name != "hive")
+
+
+class SqlMoves:
+    """Moves by id."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def announce(self, table_id: int, partition_name: str | None, old: str, new: str) -> int:
+        """Store a move that is about to begin and return its id."""
+        return self._connection.execute(
+            insert(MoveRow)
+            .values(table_id=table_id, partition_name=partition_name, old_location=old, new_location=new)
+            .returning(MoveRow.id)
+        ).scalar_one()
+
+    def find(self, move_id: int) -> DirectoryMove | None:
+        """The move, or None if it is over."""
+        row = self._connection.execute(
+            select(MoveRow.table_id, MoveRow.partition_name, MoveRow.old_location, MoveRow.new_location).where(
+                MoveRow.id == move_id
+            )
+        ).one_or_none()
+        if row is None:
+            return None
+        return DirectoryMove(
+            table_id=row.table_id, partition_name=row.partition_name, old=row.old_location, new=row.new_location
+        )
+
+    def finish(self, move_id: int) -> bool:
+        """Remove a move; False if it is over already."""
+        return self._connection.execute(delete(MoveRow).where(MoveRow.id == move_id)).rowcount == 1
+
+    def pending(self) -> list[int]:
+        """The ids of all moves, oldest first."""
+        return list(self._connection.scalars(select(MoveRow.id).order_by(MoveRow.id)))

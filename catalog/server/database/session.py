@@ -2,13 +2,12 @@
 
 from sqlalchemy import Connection
 
-from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions
+from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
 from interbed.catalog.server.database.locks import SqlLocks
-from interbed.catalog.server.database.moves import SqlMoves, SqlProperties
 from interbed.catalog.server.database.partitions import SqlPartitions
-from interbed.catalog.server.database.places import SqlPlaces
+from interbed.catalog.server.database.places import SqlMoves, SqlPlaces
 from interbed.catalog.server.database.queries import SqlQueries, SqlRunStatistics
 from interbed.catalog.server.database.statistics import SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables

@@ -17,13 +17,11 @@ from interbed.catalog.server.database.generation import open_generations
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import Operating, metrics_for, observers_for
-from interbed.catalog.server.ops.vital_signs import OwnSigns
-from interbed.catalog.server.process.board import SharedBoard, WorkerPlace
+from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
-from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.settings import ConfigValues
+from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
 from interbed.catalog.server.settings import ServerSettings, listed

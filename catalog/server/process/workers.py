@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from interbed.catalog.server.process.board import SharedBoard, WorkerPlace
+from interbed.catalog.server.ops.vital_signs import SharedBoard, WorkerPlace
 from interbed.catalog.server.service.errors import MetastoreError
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
-from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.settings import ConfigValues
+from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
 from interbed.catalog.server.thrift.calls.events import EventHandler

@@ -24,10 +24,10 @@ from interbed.catalog.server.ops.vital_signs import (
     SILENT_SECONDS_MAX,
     WAIT_SECONDS_MAX,
     HandleReserve,
+    SharedBoard,
     VitalSigns,
     handles_left,
 )
-from interbed.catalog.server.process.board import SharedBoard
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test

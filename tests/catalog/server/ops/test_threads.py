@@ -17,7 +17,7 @@ from interbed.catalog.server.ops.health import Probe
 from interbed.catalog.server.ops.metrics import ServerMetrics
 from interbed.catalog.server.ops.observers import Operating, metrics_for
 from interbed.catalog.server.ops.reaper import Reaper
-from interbed.catalog.server.process.board import WorkerPlace
+from interbed.catalog.server.ops.vital_signs import WorkerPlace
 from interbed.catalog.server.process.workers import Supervisor
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
