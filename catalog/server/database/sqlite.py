@@ -298,7 +298,7 @@ class Writer(Generic[S]):
                 try:
                     unit.result, unit.error = unit.context.run(unit.work, session.transaction), None
                 except BaseException as error:  # noqa: BLE001 - It is raised again, on the thread that the unit came from.
-                    # Not only errors end a unit (moves.py has a way of its own), and whatever does must not leave the
+                    # Not only errors end a unit (service/moves.py has a way of its own). None of them may leave the
                     # transaction open and the others without their commit.
                     unit.error = error
                     # Some errors, of the disk for instance, have ended the whole transaction: that one shows here.

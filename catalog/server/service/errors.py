@@ -15,8 +15,8 @@
       UnstorableTextError         a text has a character that the database does not keep
       OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be taken back
 
-The server maps each to the exception of Hive's interface (server/errors.py); the message is shown to users, and for a
-few of them matched by clients, so that it is Hive's text wherever Hive has one.
+The server maps each to the exception of Hive's interface (thrift/structs/errors.py); the message is shown to users, and
+for a few of them matched by clients, so that it is Hive's text wherever Hive has one.
 """
 
 

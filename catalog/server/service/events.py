@@ -1,12 +1,12 @@
 """Notification events: what changed, recorded in the transaction that changed it.
 
-Whoever writes metadata appends at least one event, as the last thing that its unit of work does: appending takes the
+A unit of work that changes metadata appends at least one event, as its last step: appending takes the
 log's counter, which others wait for until the transaction ends, so that ids are dense and become visible in order.
 The log is therefore also the generation of all metadata: a cache that has seen event n is up to date as long as
-`Transaction.events.current()` is n, and else drops what `Transaction.events.touched(n)` names.
+`Transaction.events.current()` is n; otherwise it drops what `Transaction.events.touched(n)` names.
 
-An event holds values, not text: the server makes Hive's JSON message of them when somebody reads the log
-(server/event_messages.py). The builders below are the only way in; each takes the values before and after the change.
+An event holds values, not text: the server makes Hive's JSON message of them when a client reads the log
+(thrift/structs/event_messages.py). Only the builders below make them; each takes the values before and after a change.
 Statistics are given as plain dictionaries with the field names of Hive's ColumnStatistics structure.
 """
 

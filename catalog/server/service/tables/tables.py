@@ -1,4 +1,4 @@
-"""Tables and views: create, read, drop; what changes them is in table_alter.py. Every change appends its events."""
+"""Tables and views: create, read, drop; what changes them is in alter.py. Every change appends its events."""
 
 import dataclasses
 import itertools

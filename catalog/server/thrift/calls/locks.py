@@ -6,8 +6,8 @@ ended, that is recorded in the database (LockService.disconnect), which knows th
 `check_lock` of a waiting lock is answered when the lock is granted, or after a bounded wait. One thread of the process
 serves all waiting requests: it asks the database in one query whether the lock directly before each of them still
 exists, and only a request whose predecessor is gone is served again. So locks are granted in the order of
-lock_model.py, and many waiting requests cost little. A connection that uses several locks is answered without waiting,
-because it may hold the lock that it waits for.
+service/lock_model.py, and many waiting requests cost little. A connection that uses several locks is answered without
+waiting, because it may hold the lock that it waits for.
 """
 
 import logging
