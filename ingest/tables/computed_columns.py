@@ -61,6 +61,8 @@ class ComputedColumn:
     name: str
     function: str
     arguments: Sequence[str]
+    is_bare: bool = False
+    """Whether the first argument has no quotes, as the name of a column has none."""
 
     @staticmethod
     def parse(text: str) -> "ComputedColumn":
@@ -71,10 +73,12 @@ class ComputedColumn:
         function = found["function"].lower()
         if function not in _FUNCTIONS:
             raise NotSupportedError(f"{text!r}: there is no function {function!r}; there are {', '.join(_FUNCTIONS)}.")
-        arguments = _arguments(found["arguments"])
+        given = _arguments(found["arguments"])
+        arguments = [argument for argument, _ in given]
         if len(arguments) not in _COUNTS.get(function, range(1, 2)):
             raise InvalidInputError(f"{text!r}: {function} does not take {len(arguments)} arguments.")
-        column = ComputedColumn(name=found["name"], function=function, arguments=arguments)
+        is_bare = not given[0][1]
+        column = ComputedColumn(name=found["name"], function=function, arguments=arguments, is_bare=is_bare)
         # What is wrong with the arguments shows without rows, too.
         column.computed(pa.table({column.column or "x": pa.array([], pa.string())}))
         return column
@@ -83,6 +87,16 @@ class ComputedColumn:
     def column(self) -> str | None:
         """The column that it is worked out from; None for a literal."""
         return None if self.function == "cast" else self.arguments[0]
+
+    def check_literal(self, names: Collection[str]) -> None:
+        """Refuse a literal that is one of the names of columns, unless it has quotes; raises InvalidInputError."""
+        if self.column is None and self.is_bare and self.arguments[0] in names:
+            literal, kind = self.arguments
+            raise InvalidInputError(
+                f"The computed column {self.name!r}: cast takes a constant, and {literal!r} is a column. Write "
+                f"cast('{literal}', {kind}) for the text in every row; for the column with another type create the "
+                f"table with {literal!r} as {kind}."
+            )
 
     def computed(self, rows: pa.Table) -> Array:
         """The column's values for the rows, null where the other column is null.
@@ -158,7 +172,10 @@ def with_computed(
     Raises InvalidInputError where a column can't be made whatever the values are.
     """
     bad: dict[int, str] = {}
+    made = {column.name for column in columns}
+    names = {*changes.rows.schema.names, *(name for name in known if name not in made)}
     for column in columns:
+        column.check_literal(names)
         changes = _with_one(changes, column, known, bad)
     return changes, [BadMessage(index, reason) for index, reason in sorted(bad.items())]
 
@@ -235,13 +252,15 @@ def _type_of(column: ComputedColumn, source: str, changes: RowChanges) -> pa.Dat
         ) from error
 
 
-def _arguments(text: str) -> list[str]:
+def _arguments(text: str) -> list[tuple[str, bool]]:
+    """Return the arguments, and whether each is in quotes."""
     found, at = [], 0
     while at < len(text):
         part = _ARGUMENT.match(text, at)
         if part is None or not (part[1] is not None or part[2].strip()):
             raise InvalidInputError(f"{text!r} are no arguments of a computed column: a text stands in single quotes.")
-        found.append(part[1].replace("''", "'") if part[1] is not None else part[2].strip())
+        quoted = part[1]
+        found.append((part[2].strip(), False) if quoted is None else (quoted.replace("''", "'"), True))
         at = part.end()
     return found
 

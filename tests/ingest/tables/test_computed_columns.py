@@ -3,10 +3,12 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from interbed.ingest.tables.computed_columns import ComputedColumn
+from interbed.ingest.flow.changes import RowChanges
+from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 ROWS = pa.table(
@@ -70,3 +72,14 @@ def test_what_is_no_computed_column_is_refused(text: str, error: type[Exception]
 def test_a_column_that_messages_lack_is_named() -> None:
     with pytest.raises(InvalidInputError, match="needs a column 'created'"):
         ComputedColumn.parse("x=year(created)").computed(ROWS)
+
+
+def test_a_cast_takes_a_constant_and_no_column() -> None:
+    """Paimon makes a constant of any text; a name of a column without quotes is meant as the column."""
+    changes = RowChanges(source=None, rows=ROWS, kinds=np.zeros(3, np.int8), messages=np.arange(3))
+    for text, known in (("x=cast(s,STRING)", ()), ("x=cast( old , STRING)", ("old",))):
+        with pytest.raises(InvalidInputError, match=r"takes a constant.*create the table with"):
+            with_computed(changes, [ComputedColumn.parse(text)], known)
+    for text in ("x=cast('s',STRING)", "x=cast(t,STRING)", "x=cast(x,STRING)"):
+        found, bad = with_computed(changes, [ComputedColumn.parse(text)], ["x"])
+        assert (found.rows.column("x").to_pylist(), bad) == ([text[7:].strip("'").split(",")[0].strip("'")] * 3, [])
