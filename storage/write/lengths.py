@@ -50,24 +50,41 @@ class LimitedValues:
 
         `is_new` is None where all rows are new. Rows are counted from `first_row` on.
         """
-        values: Array = batch.column(self.column)
-        rows: Array | None = None
-        for step in self.steps:
-            values, rows = _inner(values, step, rows)
-        is_text = self.kind.root in STRINGS
-        lengths: Array = (pc.utf8_length if is_text else pc.binary_length)(values)
-        is_longer: Array = pc.greater(lengths, scalar_of(self.kind.length, lengths.type))
+        lengths, is_longer, rows = self._longer(batch)
         if is_new is not None:
             is_longer = pc.and_(is_longer, is_new if rows is None else pc.take(is_new, rows))
         if not pc.any(is_longer).as_py():
             return
         at = pc.index(is_longer, True).as_py()
         row = first_row + (at if rows is None else rows[at].as_py())
-        unit = "characters" if is_text else "bytes"
         raise SchemaMismatchError(
             f"The column {self.name!r} of {table} is {type_name(self.kind)}, and row {row} (counted from 0) has "
-            f"{lengths[at].as_py()} {unit}. Give the column a longer type, or shorten the value."
+            f"{self._size(lengths, at)}. Give the column a longer type, or shorten the value."
         )
+
+    def refused(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return why rows have a value that is too long, by their number."""
+        lengths, is_longer, rows = self._longer(batch)
+        reasons: dict[int, str] = {}
+        # A loop over values that are too long.
+        places: Array = pc.indices_nonzero(is_longer)
+        for at in places.to_pylist():
+            row = at if rows is None else rows[at].as_py()
+            inside = f" in {self.name}" if self.steps else ""
+            reasons.setdefault(row, f"it has {self._size(lengths, at)}{inside}, too many for {type_name(self.kind)}")
+        return reasons
+
+    def _longer(self, batch: pa.RecordBatch) -> tuple[Array, Array, Array | None]:
+        """Return the length of each value, whether it is too long, and the rows of values within others."""
+        values: Array = batch.column(self.column)
+        rows: Array | None = None
+        for step in self.steps:
+            values, rows = _inner(values, step, rows)
+        lengths: Array = (pc.utf8_length if self.kind.root in STRINGS else pc.binary_length)(values)
+        return lengths, pc.greater(lengths, scalar_of(self.kind.length, lengths.type)), rows
+
+    def _size(self, lengths: Array, at: int) -> str:
+        return f"{lengths[at].as_py()} {'characters' if self.kind.root in STRINGS else 'bytes'}"
 
 
 def limited_values(schema: TableSchema) -> list[LimitedValues]:

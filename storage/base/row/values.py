@@ -341,6 +341,9 @@ def parse_timestamp_nanos(text: str) -> int:
     if zone and zone != "Z":
         sign = -1 if zone[0] == "-" else 1
         digits = zone[1:].replace(":", "")
+        if int(digits[:2]) > 23 or int(digits[2:]) > 59:
+            # No clock is so far from UTC; Arrow refuses such an offset, too.
+            raise ValueError(text)
         nanos -= sign * (int(digits[:2]) * 60 + int(digits[2:])) * 60_000_000_000
     return nanos
 

@@ -134,11 +134,15 @@ def fields_from_arrow(fields: "Sequence[pa.Field[Any]]", ids: FieldIds) -> tuple
     result = []
     for number, f in numbered:
         description = (f.metadata or {}).get(DESCRIPTION)
+        try:
+            kind = type_from_arrow(f.type, nullable=f.nullable, next_id=ids)
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(f"The column {f.name!r}: {error}") from error
         result.append(
             DataField(
                 id=number,
                 name=f.name,
-                type=type_from_arrow(f.type, nullable=f.nullable, next_id=ids),
+                type=kind,
                 description=description.decode() if description else None,
             )
         )

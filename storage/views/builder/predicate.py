@@ -100,7 +100,7 @@ class PredicateBuilder:
 
     @staticmethod
     def or_predicates(predicates: Sequence[Predicate]) -> Predicate | None:
-        """Any of them; None for none."""
+        """Any of them; None for none, which selects all rows, as in pypaimon."""
         return (Or(tuple(predicates)) if len(predicates) > 1 else predicates[0]) if predicates else None
 
     def _bound(self, predicate: Predicate) -> Predicate:

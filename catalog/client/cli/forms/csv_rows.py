@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch, shortened
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
-from interbed.catalog.client.cli.forms.text_values import VALUE_ERRORS, is_doubtful, value_of_text
+from interbed.catalog.client.cli.forms.text_values import TINY, VALUE_ERRORS, is_doubtful, value_of_text
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
 from interbed.storage.base.types.exact_decimal import cast_exactly
@@ -165,7 +166,7 @@ class _Layout:
                 table = table.set_column(table.schema.get_field_index(name), name, column)
         except pa.ArrowInvalid:
             return None
-        if any(is_doubtful(table.column(name), kind) for name, kind in self.fields.items()):
+        if any(is_doubtful(table.column(n), kind, lambda: _has_tiny(data)) for n, kind in self.fields.items()):
             return None
         return _one_batch(table)
 
@@ -225,10 +226,17 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
     columns = {name: GuessedColumn() for name in names}
     layout = _Layout(names, {}, {}, delimiter)
     rows = 0
+    first_problem: str | None = None
     for block in found:
         read = None if block.is_open else layout.guessed(block.data, columns)
         if read is None:
-            records = [record.data for record in block.records() if _problem(record, len(names)) is None]
+            records = []
+            for record in block.records():
+                problem = _problem(record, len(names))
+                if problem is None:
+                    records.append(record.data)
+                elif first_problem is None:
+                    first_problem = f"line {record.line}: {problem}"
             read = layout.guessed(b"\n".join(records) + b"\n", columns) if records else None
         if read is not None:
             texts, kinds = read
@@ -236,7 +244,8 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
             for name, column in columns.items():
                 column.add(texts.column(name), kinds.field(name).type)
     if not rows:
-        raise InvalidInputError(f"{path} has no rows to take columns of.")
+        why = "" if first_problem is None else f" that can be read; {first_problem}"
+        raise InvalidInputError(f"{path} has no rows to take columns of{why}.")
     return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
@@ -335,11 +344,24 @@ def _problem(record: CsvRecord, columns: int) -> str | None:
 
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
-    return f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}"
+    return (
+        f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start} (convert a file in another "
+        "encoding, as iconv -f LATIN1 -t UTF-8 does)"
+    )
 
 
 def _text(record: CsvRecord) -> str:
     return record.data.decode(errors="backslashreplace")
+
+
+def _has_tiny(data: bytes) -> bool:
+    """Whether a block may have a number of which a FLOAT or a DOUBLE makes zero."""
+    return re.search(TINY.encode(), data) is not None
+
+
+def _have_tiny(texts: Any) -> bool:
+    """Whether one of the texts may be such a number."""
+    return bool(pc.any(pc.match_substring_regex(texts, TINY)).as_py())
 
 
 def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tuple[Any, dict[int, str]]:
@@ -352,7 +374,7 @@ def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tupl
         except VALUE_ERRORS:
             pass
         else:
-            if not is_doubtful(whole, kind):
+            if not is_doubtful(whole, kind, lambda: _have_tiny(texts)):
                 return whole, {}
     # Value by value, but each text once.
     encoded = texts.dictionary_encode()

@@ -145,8 +145,24 @@ def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[
     found: list[tuple[str, pa.DataType]] = []
     for name, column in columns.items():
         with _naming_column(path, name):
-            found.append((name, pa.string() if name in given else column.type))
+            kind = pa.string() if name in given else column.type
+        if (place := _unknown(kind, name)) is not None:
+            raise InvalidInputError(
+                f"{path}: all values of '{place}' are null or empty, so that its type is not known; give the type of "
+                f"'{name}' by --column, or import the file into a table that has it."
+            )
+        found.append((name, kind))
     return pa.schema(found)
+
+
+def _unknown(kind: pa.DataType, name: str) -> str | None:
+    """The column, or what is in it, that has no type; None where all has one."""
+    if isinstance(kind, pa.ListType):
+        return _unknown(kind.value_type, name)
+    if isinstance(kind, pa.StructType):
+        parts = (_unknown(field.type, f"{name}.{field.name}") for field in kind)
+        return next((part for part in parts if part is not None), None) if len(kind) else name
+    return name if pa.types.is_null(kind) else None
 
 
 def _blocks_of_rows(source: Iterable[bytes], path: Path) -> Iterator[list[dict[str, Any]]]:
@@ -247,7 +263,10 @@ def _object_of(data: bytes) -> dict[str, Any]:
     try:
         row = json.loads(data.decode(), parse_float=JsonNumber, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start}") from None
+        raise ValueError(
+            f"it is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start} "
+            "(convert a file in another encoding, as iconv -f LATIN1 -t UTF-8 does)"
+        ) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from None
     except RecursionError:

@@ -26,6 +26,7 @@ from interbed.storage.base.types.data_type import (
     DataField,
     DataType,
     MapType,
+    MultisetType,
     RowType,
     TypeRoot,
 )
@@ -34,6 +35,10 @@ _TIMES = frozenset({TypeRoot.DATE, TypeRoot.TIME, *TIMESTAMPS})
 _FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
 _DIGITS = re.compile(r"[+-]?\d+")
+_IS_NOT_ZERO = re.compile(r"[+-]?[0.]*[1-9]")
+TINY = r"[eE]-[0-9]{2}|0{30}"
+"""What a number has in its text that is not zero, and of which a FLOAT or a DOUBLE makes zero."""
+_COUNT = AtomicType(TypeRoot.INT, nullable=False)
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 VALUE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, NotImplementedError)
 """What conversions of a value raise that does not fit; pyarrow's errors are among them."""
@@ -78,11 +83,11 @@ def value_of_text(text: str, data_type: AtomicType) -> object:
     return value
 
 
-def is_doubtful(column: Any, kind: AtomicType) -> bool:
+def is_doubtful(column: Any, kind: AtomicType, has_tiny: Callable[[], bool]) -> bool:
     """Whether numbers of a column have to be compared with their texts.
 
-    Arrow reads 1e400 as infinite, 9007199254740993 as the nearest float, and 1000 for a DECIMAL(5, 2) although it has
-    too many digits.
+    Arrow reads 1e400 as infinite, 1e-400 as 0, 9007199254740993 as the nearest float, and 1000 for a DECIMAL(5, 2)
+    although it has too many digits. `has_tiny` says whether one of the texts may be of such a number as 1e-400.
     """
     import pyarrow.compute as pc
 
@@ -91,6 +96,9 @@ def is_doubtful(column: Any, kind: AtomicType) -> bool:
         beyond: Any = pc.greater(pc.abs(column), pa.scalar(greatest, column.type))
     elif kind.root in _FLOATS:
         limit = 2.0**24 if kind.root is TypeRoot.FLOAT else 2.0**53
+        zero: Any = pc.equal(column, pa.scalar(0.0, column.type))
+        if pc.any(zero).as_py() and has_tiny():
+            return True
         beyond = pc.greater_equal(pc.abs(column), pa.scalar(limit, column.type))
     else:
         return False
@@ -113,6 +121,8 @@ def _time_of_text(text: str, data_type: AtomicType) -> object:
 def _check_float(value: float, text: str, root: TypeRoot) -> None:
     if math.isinf(value) and _NUMBER.fullmatch(text) is not None:
         raise ValueError(f"{text} is beyond the range of {root.value}")
+    if value == 0 and _NUMBER.fullmatch(text) is not None and _IS_NOT_ZERO.match(text) is not None:
+        raise ValueError(f"{text} is closer to 0 than any {root.value}")
     if _DIGITS.fullmatch(text) is not None and int(text) != value:
         raise ValueError(f"{text} has more digits than a {root.value}")
 
@@ -137,6 +147,8 @@ def json_converter(data_type: DataType) -> Callable[[Any], Any] | None:
             return _list_converter(element)
         case MapType(key=key, value=value):
             return _map_converter(key, value)
+        case MultisetType(element=element):
+            return _map_converter(element, _COUNT)
         case RowType(fields=fields):
             return _row_converter(fields)
         case _:
@@ -176,6 +188,8 @@ def _float(value: Any, root: TypeRoot) -> Any:
     text = getattr(value, "text", value)
     if math.isinf(nearest) and (isinstance(value, JsonNumber) or not math.isinf(value)):
         raise ValueError(f"{text} is beyond the range of {root.value}")
+    if nearest == 0 and _IS_NOT_ZERO.match(str(text)) is not None:
+        raise ValueError(f"{text} is closer to 0 than any {root.value}")
     if isinstance(value, int) and nearest != value:
         raise ValueError(f"{text} has more digits than a {root.value}")
     return value
@@ -220,8 +234,9 @@ def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
     as_value = json_converter(key) or (lambda given: given)
 
     def of_key(given: Any) -> Any:
-        # Keys of objects are texts, whatever they stand for.
-        return parse_literal(given, key) if isinstance(key, AtomicType) and isinstance(given, str) else as_value(given)
+        # Keys of objects are texts, whatever they stand for; bytes are base 64 there, too.
+        is_text = isinstance(key, AtomicType) and isinstance(given, str) and key.root not in BINARIES
+        return parse_literal(given, key) if is_text else as_value(given)
 
     def convert(given: Any) -> list[tuple[Any, Any]]:
         pairs: Any = given.items() if isinstance(given, dict) else given
@@ -249,6 +264,8 @@ def misfit(value: Any, data_type: DataType, name: str = "") -> str | None:
             found = (misfit(value.get(f.name), f.type, f"{name}.{f.name}") for f in fields)
         case ArrayType(element=element) if isinstance(value, list):
             found = (misfit(each, element, f"{name}[{place}]") for place, each in enumerate(value))
+        case MultisetType(element=element) if isinstance(value, list):
+            return misfit(value, MapType(element, _COUNT), name)
         case MapType(key=key, value=inside) if isinstance(value, list):
             if any(each is None for each, _ in value):
                 return f"a key of a map{_place(name)} is null"

@@ -68,6 +68,26 @@ KINDS: dict[str, Dirty] = {
         kind="TIMESTAMP(3)", csv="2,2024-01-01 00:00:00+01:00,b", json='{"id": 2, "v": "2024-01-01 00:00:00+01:00"}',
         names="it has a time zone",
     ),
+    "offset beyond a day": Dirty(
+        kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00+25:00,b",
+        json='{"id": 2, "v": "2024-01-01 00:00:00+25:00"}', names="+25:00",
+    ),
+    "offset with a minute too many": Dirty(
+        kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00-05:60,b",
+        json='{"id": 2, "v": "2024-01-01 00:00:00-05:60"}', names="-05:60",
+    ),
+    "below a double": Dirty(kind="DOUBLE", csv="2,1e-400,b", json='{"id": 2, "v": 1e-400}', names="1e-400 is closer"),
+    "below a float": Dirty(kind="FLOAT", csv="2,-1e-46,b", json='{"id": 2, "v": -1e-46}', names="-1e-46 is closer"),
+    "below a double with zeros": Dirty(
+        kind="DOUBLE", csv=f"2,0.{'0' * 400}1,b", json=f'{{"id": 2, "v": 0.{"0" * 400}1}}', names="is closer to 0"
+    ),
+    "text too long": Dirty(kind="VARCHAR(3)", csv="2,abcd,b", json='{"id": 2, "v": "abcd"}', names="4 characters"),
+    "text too long for CHAR": Dirty(kind="CHAR(2)", csv="2,éàü,b", json='{"id": 2, "v": "éàü"}', names="3 characters"),
+    "bytes too long": Dirty(kind="BINARY(1)", csv="2,AAAA,b", json='{"id": 2, "v": "AAAA"}', names="3 bytes"),
+    "text too long in a list": Dirty(
+        kind="ARRAY<VARCHAR(3)>", json='{"id": 2, "v": ["abc", "abcd"]}', names="4 characters in v.element"
+    ),
+    "count that is none": Dirty(kind="MULTISET<STRING>", json='{"id": 2, "v": [["a", "b"]]}', names="'b'"),
     "no base 64": Dirty(kind="BYTES", csv="2,?,b", json='{"id": 2, "v": "?"}', names="v"),
     "null for NOT NULL": Dirty(
         kind="INT NOT NULL", csv="2,,b", json='{"id": 2, "v": null}', column=None, names="column 'v' is null"
@@ -110,7 +130,10 @@ GOOD = {
     "DECIMAL(2, 2)": ("0.50", "0.50"),
     "BOOLEAN": ("true", True), "DATE": ("2024-01-31", "2024-01-31"), "TIME(3)": ("01:02:03", "01:02:03"),
     "TIMESTAMP(3)": ("2024-01-31 01:02:03", "2024-01-31 01:02:03"), "BYTES": ("eA==", "eA=="), "STRING": ("+I", "+I"),
-    "ROW<a INT>": ("", {"a": 1}), "ARRAY<INT NOT NULL>": ("", [1]), "MAP<INT, INT>": ("", [[1, 1]]),
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": ("2024-01-31 01:02:03+23:59", "2024-01-31 01:02:03Z"),
+    "VARCHAR(3)": ("abc", "abc"), "CHAR(2)": ("éà", "éà"), "BINARY(1)": ("eA==", "eA=="),
+    "ARRAY<VARCHAR(3)>": ("", ["abc"]), "MULTISET<STRING>": ("", [["a", 2]]), "ROW<a INT>": ("", {"a": 1}),
+    "ARRAY<INT NOT NULL>": ("", [1]), "MAP<INT, INT>": ("", [[1, 1]]),
 }  # fmt: skip
 
 

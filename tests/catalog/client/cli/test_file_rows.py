@@ -239,3 +239,53 @@ def test_values_of_typed_files_are_not_changed(
         assert found.exit_code == 1, found.output
         assert "column 'c'" in found.output.replace("\n", " ")
     assert table.latest_snapshot() is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("MULTISET<STRING>", "MULTISET<INT>", "MULTISET<DATE>", "MULTISET<BYTES>", "MULTISET<DECIMAL(5, 2)>"),
+        *("MULTISET<TIMESTAMP(3)>", "ARRAY<MULTISET<STRING>>", "ROW<m MULTISET<TIME(3)>>", "MAP<INT, MULTISET<INT>>"),
+        *("MAP<BYTES, DATE>", "MAP<TIMESTAMP(6), TIME(3)>", "MAP<DECIMAL(5, 2), FLOAT>", "MAP<BOOLEAN, BIGINT>"),
+        *("TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(9)", "BINARY(2)", "FLOAT", "DECIMAL(38, 18)", "CHAR(2)"),
+        *("ARRAY<ROW<a TIMESTAMP(6) WITH LOCAL TIME ZONE, b BYTES>>", "ARRAY<ARRAY<DOUBLE>>", "ROW<a ROW<b BOOLEAN>>"),
+    ],
+)
+def test_json_of_each_type_comes_back(lake: interbed.Catalog, tmp_path: Path, kind: str) -> None:
+    one = create(lake, "shop.one", "id INT NOT NULL", f"v {kind}")
+    arrow: Any = one.arrow_schema.field("v").type
+    rows_of_kind = [{"id": i, "v": value} for i, value in enumerate((example(arrow), None, empty(arrow)))]
+    one.append(pa.Table.from_pylist(rows_of_kind, schema=one.arrow_schema))
+    assert run(lake, "scan", "shop.one", "--output", tmp_path / "rows.json").exit_code == 0
+    create(lake, "shop.two", "id INT NOT NULL", f"v {kind}")
+    read = run(lake, "import", "shop.two", tmp_path / "rows.json")
+    assert read.exit_code == 0, read.output
+    assert rows(lake, "shop.two") == rows(lake, "shop.one")
+
+
+def example(kind: Any) -> Any:
+    """A value of an Arrow type."""
+    if pa.types.is_map(kind):
+        return [(example(kind.key_type), example(kind.item_type))]
+    if pa.types.is_list(kind):
+        return [example(kind.value_type), None]
+    if pa.types.is_struct(kind):
+        return {f.name: example(f.type) for f in kind}
+    if pa.types.is_string(kind):
+        return "ab"
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return b"\xff\x00"
+    if pa.types.is_time(kind):
+        return time(1, 2, 3)
+    if pa.types.is_timestamp(kind):
+        return datetime(2026, 1, 31, 1, 2, 3, tzinfo=None if kind.tz is None else UTC)
+    if pa.types.is_date(kind):
+        return date(2026, 1, 31)
+    return Decimal("1.5") if pa.types.is_decimal(kind) else kind.to_pandas_dtype()(1)
+
+
+def empty(kind: Any) -> Any:
+    """A value with nothing in it, null where a type has none."""
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        return []
+    return {f.name: None for f in kind} if pa.types.is_struct(kind) else None

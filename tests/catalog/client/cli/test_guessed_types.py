@@ -184,3 +184,28 @@ def test_any_text_is_read_back_as_an_equal_value(texts: list[str]) -> None:
                 assert not re.match(r"-?0\d", text)
             case _:
                 assert value == text
+
+
+def test_a_file_in_another_encoding_says_so(tmp_path: Path) -> None:
+    """The lines of a CSV file in Latin-1 were no rows at all."""
+    interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
+    for name, data in (("a.csv", b"id,x\n1,caf\xe9\n"), ("a.json", b'{"id": 1, "x": "caf\xe9"}\n')):
+        (tmp_path / name).write_bytes(data)
+        made = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / name)
+        assert made.exit_code == 1
+        for part in ("not UTF-8: byte 0xe9", "iconv -f LATIN1 -t UTF-8", "line"):
+            assert part in " ".join(made.output.split()), (name, made.output)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [("null", "x"), ("[]", "x"), ("{}", "x"), ('{"a": []}', "x.a"), ('{"a": 1, "b": [{"c": null}]}', "x.b.c")],
+)
+def test_a_column_of_json_without_a_type_is_named(tmp_path: Path, value: str, place: str) -> None:
+    (tmp_path / "a.json").write_text(f'{{"id": 1, "x": {value}}}\n')
+    interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
+    made = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / "a.json")
+    said = " ".join(made.output.split())
+    assert made.exit_code == 1
+    assert f"all values of '{place}' are null or empty" in said, said
+    assert "give the type of 'x' by --column" in said, said
