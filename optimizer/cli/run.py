@@ -1,12 +1,18 @@
 """`interbed optimizer run`: the service, with local workers.
 
-What happens is printed on standard output, a line for each process that has ended, with `--json` as objects: first
+Each process that has ended is printed as a line on standard output. With `--json` the lines are objects: first
 {"event": "listening", "uri": …}, then {"event": "process", …}. On a terminal a line on standard error shows progress.
+
+SIGTERM, SIGINT or the end of standard input ends the process.
 """
 
 import json
+import os
+import signal
 import sys
-from contextlib import ExitStack, closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,17 +113,15 @@ def run(
     import logging
 
     from interbed.catalog.client.cli.long_run import served_metrics
-    from interbed.optimizer.cli.ending import stop_with_stdin, told_to_end
+    from interbed.optimizer.cli.run import stop_with_stdin, told_to_end
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.opening import journal_url
     from interbed.optimizer.journal.sql import SqlJournal
-    from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
     from interbed.optimizer.service.duty import Duty
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.local_workers import LocalWorkers
-    from interbed.optimizer.service.metrics import OptimizerMetrics
-    from interbed.optimizer.service.port import WorkerPort
-    from interbed.optimizer.service.progress import shown_duty
+    from interbed.optimizer.service.metrics import OptimizerMetrics, shown_duty
+    from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
     from interbed.optimizer.service.service import OptimizerService, ServiceSettings
     from interbed.storage.base.clock import now_millis
     from interbed.storage.base.errors import InvalidInputError
@@ -181,7 +185,7 @@ def run(
 
 def _groups(file: Path | None, workers: int | None) -> "Groups":
     from interbed.optimizer.flow.group import DEFAULT_GROUP, ResourceGroup
-    from interbed.optimizer.service.groups_file import FixedGroups, GroupsFile
+    from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 
     if file is not None:
         return GroupsFile(file)
@@ -227,3 +231,34 @@ def _print_process(process: "Process", as_json: bool) -> None:
 
 def _print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(value))
+
+
+@contextmanager
+def told_to_end(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop` while the block runs; a second one ends the process as it would without."""
+    before: dict[int, Any] = {}
+
+    def note(_: int, __: object) -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before[number] = signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def stop_with_stdin(stop: Callable[[], None]) -> None:
+    """Call `stop` when standard input ends: whoever started this process is gone."""
+
+    def wait() -> None:
+        # Not by way of sys.stdin, whose lock the end of the interpreter would wait for.
+        while os.read(0, 4096):
+            pass
+        stop()
+
+    threading.Thread(target=wait, name="optimizer-stdin", daemon=True).start()

@@ -1,5 +1,6 @@
-"""`interbed optimizer status`: who schedules, and how the tables stand."""
+"""`interbed optimizer status`, `groups`, `workers` and `history`: the state that the scheduler left in its journal."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,11 @@ import click
 from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json
 from interbed.optimizer.cli.common import (
     Cell,
+    ago,
     db_option,
     looking,
     print_facts,
+    print_processes,
     print_table,
     score_cell,
     size_cell,
@@ -33,8 +36,7 @@ def status(chosen: CatalogChoice, names: Sequence[str], limit: int, db: str | No
 
     interbed optimizer status -o warehouse=file:/tmp/lake
     """
-    from interbed.optimizer.views.naming import known_names
-    from interbed.optimizer.views.status import optimizer_status
+    from interbed.optimizer.views.status import known_names, optimizer_status
 
     with looking(chosen, db, names[0] if len(names) == 1 else None) as (catalog, journal):
         wanted = known_names(catalog, names) if names else None
@@ -87,3 +89,113 @@ def _doing(line: "TableLine") -> Cell:
     if line.state.unreadable is not None or line.state.failures:
         return line.doing, "red"
     return line.doing, "green" if line.doing == "in shape" else ""
+
+
+@click.command()
+@db_option
+@json_flag
+@click.pass_obj
+def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
+    """The resource groups with their policies, workers and tables."""
+    from interbed.optimizer.views.status import living_workers
+
+    now = now_millis()
+    with looking(chosen, db) as (_, journal):
+        found = journal.groups()
+        alive = living_workers(journal, now)
+        tables = Counter(state.group for state in journal.tables())
+        running = Counter(process.group for process in journal.running())
+    workers = Counter(worker.group for worker in alive)
+    if as_json:
+        show_json(
+            [
+                {
+                    **group.to_json(),
+                    "workers_alive": workers[group.name],
+                    "tables": tables[group.name],
+                    "running": running[group.name],
+                }
+                for group in found
+            ]
+        )
+        return
+    if not found:
+        print_line("no scheduler has told its groups yet")
+        return
+    rows: list[list[Cell]] = [
+        [
+            group.name,
+            group.policy.value,
+            f"{group.window_millis // 1000} s",
+            f"{workers[group.name]} ({group.workers} local)",
+            str(group.threads),
+            size_cell(group.memory),
+            str(tables[group.name]),
+            str(running[group.name]),
+        ]
+        for group in found
+    ]
+    print_table(("group", "policy", "window", "workers", "threads", "memory", "tables", "running"), rows)
+    for name in sorted(set(tables) - {group.name for group in found}):
+        print_line(f"{tables[name]} table(s) ask for the group '{name}', which there is not: nothing is done for them")
+
+
+@click.command()
+@db_option
+@json_flag
+@click.pass_obj
+def workers(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
+    """The workers: where they are, since when, how many tasks they run at a time, and in how much memory."""
+    from interbed.optimizer.views.status import living_workers
+
+    now = now_millis()
+    with looking(chosen, db) as (_, journal):
+        found = living_workers(journal, now)
+    if as_json:
+        shown = ("id", "group", "place", "threads", "memory", "since_millis")
+        show_json([{name: worker.to_json()[name] for name in shown} for worker in found])
+        return
+    if not found:
+        print_line("no workers")
+        return
+    rows: list[list[Cell]] = [
+        [
+            worker.id,
+            worker.group,
+            worker.place,
+            str(worker.threads),
+            size_cell(worker.memory),
+            ago(worker.since_millis, now),
+        ]
+        for worker in found
+    ]
+    print_table(("worker", "group", "place", "threads", "memory", "since"), rows, right=("threads", "memory"))
+
+
+def _days() -> int:
+    from interbed.optimizer.scheduling.settings import SchedulerSettings
+
+    return SchedulerSettings().history // 86_400_000
+
+
+@click.command()
+@click.argument("name", metavar="[DATABASE.TABLE]", required=False)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Processes at the most.")
+@db_option
+@json_flag
+@click.pass_obj
+def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None, as_json: bool) -> None:
+    """What was done, for one table or all, the newest first: why, what it changed, and what it cost."""
+    from interbed.optimizer.views.status import known_name
+
+    with looking(chosen, db, name) as (catalog, journal):
+        found = journal.processes(name, limit=limit)
+        if name is not None and not found:
+            # Of a table that is gone there may be a history; of one that never was there is none.
+            found = journal.processes(known_name(catalog, name), limit=limit)
+    if as_json:
+        show_json([process.to_json() for process in found])
+    elif found:
+        print_processes(found, now_millis(), with_table=name is None)
+    else:
+        print_line(f"no process is in the history, which keeps {_days()} days")

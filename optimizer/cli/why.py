@@ -23,8 +23,7 @@ from interbed.storage.base.terminal import print_line
 if TYPE_CHECKING:
     from interbed.catalog.client.api import Catalog
     from interbed.optimizer.journal.api import Journal
-    from interbed.optimizer.views.dry_run import DryProcess
-    from interbed.optimizer.views.explanation import KindExplained, TableExplanation
+    from interbed.optimizer.views.explanation import DryProcess, KindExplained, TableExplanation
     from interbed.storage.upkeep.health import TableHealth
 
 _TASKS_SHOWN = 20
@@ -78,7 +77,7 @@ def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_
     """
     from interbed.optimizer.flow.kind import WorkKind
     from interbed.optimizer.scheduling.needs import need_asked_for
-    from interbed.optimizer.views.dry_run import dry_run
+    from interbed.optimizer.views.explanation import dry_run
 
     with looking(chosen, db, name) as (catalog, journal):
         needs = _explained(catalog, journal, name).needs
@@ -97,7 +96,7 @@ def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_
 def _explained(catalog: "Catalog", journal: "Journal", name: str) -> "TableExplanation":
     from interbed.optimizer.scheduling.settings import SchedulerSettings
     from interbed.optimizer.views.explanation import explain_table
-    from interbed.optimizer.views.naming import known_name
+    from interbed.optimizer.views.status import known_name
     from interbed.optimizer.work.lake_tables import LakeTables
 
     wanted = known_name(catalog, name)

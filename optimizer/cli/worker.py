@@ -54,7 +54,7 @@ def worker(
     """
     import logging
 
-    from interbed.optimizer.cli.ending import told_to_end
+    from interbed.optimizer.cli.run import told_to_end
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.scheduler_client import SchedulerClient
     from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with

@@ -1,4 +1,4 @@
-"""Resource groups: who works for which tables, and by which policy tables take their turns.
+"""Resource groups and their workers: which processes work for which tables, and the policy that orders the tables.
 
 A file of groups is TOML, a table for each group:
 
@@ -107,3 +107,37 @@ def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
         return ResourceGroup(name=name, **given)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One worker. `threads` is how many tasks it runs at the same time, `memory` its bytes; it is gone when it says
+    nothing until `lease_until_millis`.
+    """
+
+    id: str
+    group: str
+    threads: int
+    memory: int
+    place: str
+    since_millis: int
+    lease_until_millis: int
+    running: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The worker as a JSON object."""
+        return {
+            "id": self.id,
+            "group": self.group,
+            "threads": self.threads,
+            "memory": self.memory,
+            "place": self.place,
+            "since_millis": self.since_millis,
+            "lease_until_millis": self.lease_until_millis,
+            "running": self.running,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Worker":
+        """The worker of an object made by to_json."""
+        return Worker(**value)

@@ -1,12 +1,12 @@
-"""What the optimizer knows of a table."""
+"""State of a table in the optimizer, and the requests that users leave for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from interbed.optimizer.flow.group import DEFAULT_GROUP
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import TableStanding
 
 IN_SHAPE_SCORE = 90
@@ -87,3 +87,23 @@ class TableState:
             counted_from={WorkKind(kind): millis for kind, millis in given.pop("counted_from", {}).items()},
             **given,
         )
+
+
+class RequestKind(StrEnum):
+    """What is asked for."""
+
+    PAUSE = "pause"
+    """Nothing is begun for the table any more, also what was asked for before."""
+    RESUME = "resume"
+    NOW = "now"
+    """One kind of work is done next, whether it is due or not, and though the table is paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRequest:
+    """One request; `id` is the journal's. `work` goes with NOW."""
+
+    table: str
+    kind: RequestKind
+    work: WorkKind | None = None
+    id: int = 0

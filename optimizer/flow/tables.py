@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.kind import Need
 from interbed.optimizer.flow.process import Process
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.upkeep.health import TableHealth

@@ -1,7 +1,7 @@
-"""The journal: what a scheduler knows, so that the next one goes on where it was. Its protocol, and what goes through.
+"""The journal: the durable state of a scheduler, from which its successor continues. Its protocol and its values.
 
-Only one scheduler at a time writes: it holds a lease with a number that grows with each holder. Each change checks
-that number in its own transaction, so that a scheduler that was held up and overtaken changes nothing any more.
+Only one scheduler at a time writes: it holds a lease with a number that grows with each holder. Each change checks that
+number in its own transaction, so that a scheduler that was held up and overtaken changes nothing any more.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.request import TableRequest
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.task import Task
-from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.flow.group import ResourceGroup, Worker
+from interbed.optimizer.flow.process import Process, Task
+from interbed.optimizer.flow.table_state import TableRequest, TableState
+from interbed.storage.base.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +131,36 @@ def check_lease(lease: Lease, held: Lease | None) -> None:
         raise LeaseLostError(f"{lease.holder} does not schedule any more; {held and held.holder} does.")
     if held.until_millis == 0:
         raise LeaseLostError(f"{lease.holder} does not schedule any more; it has let go.")
+
+
+NAME_LENGTH_MAX = 512
+"""Characters. The names of two directories with a dot fit, and so do the longest ones of a metastore."""
+
+
+def check_name(what: str, name: str) -> str:
+    """The name, if it fits. Raises InvalidInputError, which calls it `what`."""
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidInputError(
+            f"The name of {what} '{name[:40]}…' has {len(name)} characters; the optimizer's journal has room for "
+            f"{NAME_LENGTH_MAX}. Give it a shorter one, or leave it out."
+        )
+    # PostgreSQL has no NUL in texts, and no database half of a pair of surrogates (a file's name that is no UTF-8).
+    if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
+        raise InvalidInputError(
+            f"The name of {what} {name!a} has characters that the optimizer's journal can't hold. Give it another one, "
+            "or leave it out."
+        )
+    return name
+
+
+def check_changes(changes: JournalChanges) -> None:
+    """Whether the names of all that is to be stored fit. Raises InvalidInputError."""
+    for state in changes.tables:
+        check_name("table", state.name)
+    for name in changes.gone:
+        check_name("table", name)
+    for process in changes.processes:
+        check_name("process", process.id)
+        check_name("table", process.table)
+    for task in changes.tasks:
+        check_name("process", task.process)

@@ -4,14 +4,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.request import TableRequest
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.task import Task
-from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, check_lease
-from interbed.optimizer.journal.names import check_changes, check_name
+from interbed.optimizer.flow.group import ResourceGroup, Worker
+from interbed.optimizer.flow.process import Process, Task
+from interbed.optimizer.flow.table_state import TableRequest, TableState
+from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, check_changes, check_lease, check_name
 
 
 class MemoryJournal:

@@ -1,15 +1,23 @@
-"""The journal of a catalog: where it is, and how those open it who do not schedule.
+"""Where the journal of a catalog is, and how processes that do not schedule open it.
 
-A scheduler makes its journal (`SqlJournal.open`). Who only looks makes nothing: where there is no journal yet, there is
-nothing to see.
+Without `--db` or `optimizer.db` it is a SQLite file in the user's own state:
+
+    $XDG_STATE_HOME/interbed/optimizer/warehouse-tmp-lake-1f0c2b3a4d5e.db     (~/.local/state without the variable)
+
+The name is made of the catalog's key: a readable part, and a hash so that each key has its own.
+
+A scheduler creates its journal (`SqlJournal.open`). Readers create nothing: a missing journal is an empty one.
 """
 
+import hashlib
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from interbed.catalog.client.options import CatalogOptions, MetastoreKind
@@ -18,8 +26,38 @@ from interbed.catalog.server.database.engine import DatabaseError, open_engine
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.journal.memory import MemoryJournal
-from interbed.optimizer.journal.place import default_url
 from interbed.optimizer.journal.sql import SqlJournal
+
+READABLE_MAX = 40
+"""Characters of the key in the name: its end tells most."""
+
+
+def default_url(catalog_key: str) -> str:
+    """The url of the journal of a catalog, the same for the same key. The directories are made, for the user alone.
+
+    Raises JournalError when they can't be.
+    """
+    digest = hashlib.sha256(catalog_key.encode(errors="surrogatepass")).hexdigest()[:12]
+    # What logs in somewhere is not for file names.
+    public = re.sub(r"//[^/@]*@", "//", catalog_key)
+    readable = re.sub(r"[^a-z0-9]+", "-", public.lower()).strip("-")[-READABLE_MAX:].strip("-")
+    try:
+        directory = _state_home() / "interbed" / "optimizer"
+        for each in [*reversed(directory.parents), directory]:
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        raise JournalError(
+            f"There is no place for the optimizer's journal of {public}: {error}. Name a database for it."
+        ) from error
+    return URL.create("sqlite", database=str(directory / f"{readable}-{digest}.db")).render_as_string()
+
+
+def _state_home() -> Path:
+    # A path that is not absolute is to be passed over, says the specification of these directories.
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return given if given.is_absolute() else Path.home() / ".local" / "state"
+
 
 _FIRST_REVISION = "0007"
 """The revision of the metastore's database that brought the journal's tables."""

@@ -16,13 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError, SqlUnits, open_engine
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.request import TableRequest
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, check_lease
-from interbed.optimizer.journal.names import check_changes, check_name
+from interbed.optimizer.flow.table_state import TableRequest, TableState
+from interbed.optimizer.journal.api import JournalChanges, JournalState, Lease, check_changes, check_lease, check_name
 from interbed.optimizer.journal.transaction import JournalTransaction
 
 T = TypeVar("T")

@@ -10,21 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
-from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
-from interbed.optimizer.flow.request import RequestKind
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.group import ResourceGroup, Worker
+from interbed.optimizer.flow.kind import Need
+from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.table_state import RequestKind, TableState
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
-from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
-from interbed.optimizer.scheduling.lines import Lines, waiting_table
 from interbed.optimizer.scheduling.process_board import ProcessBoard
+from interbed.optimizer.scheduling.queues import Lines, Turn, Usage, turn_of, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
-from interbed.optimizer.scheduling.turns import Turn, turn_of
-from interbed.optimizer.scheduling.usage import Usage
 from interbed.storage.base.errors import InvalidInputError
 
 _REMEMBERED = 10_000

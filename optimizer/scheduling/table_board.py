@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import TableStanding
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement

@@ -1,22 +1,70 @@
-"""The workers that the optimizer starts beside itself: as many of each group as it says, whatever becomes of them.
+"""The workers that the optimizer starts on its own machine, as many as the file of groups asks for.
 
-One that ends by itself is started again, at once if it had lived for a while, else after a pause that doubles. They are
-ended by SIGTERM where the group wants fewer, and with the optimizer by the end of their standard input.
+The file is read again when it changes; while it can't be read, the groups keep their settings. A worker that ends is
+restarted, at once if it had lived for a while, otherwise after a pause that doubles. Workers get SIGTERM where the
+group wants fewer; all end with the optimizer, by the end of their standard input.
 """
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.group import ResourceGroup, read_groups
 from interbed.optimizer.service.local_worker import place
+from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
+
+_Stamp = tuple[int, int, int]
+
+
+class GroupsFile:
+    """The groups of a file. Raises InvalidInputError when the file can't be read at first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = _stamp(path)
+        self._groups: Mapping[str, ResourceGroup] = read_groups(path)
+
+    def current(self) -> Mapping[str, ResourceGroup]:
+        """The groups now."""
+        stamp = _stamp(self._path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._groups = read_groups(self._path)
+            except InvalidInputError as error:
+                _log.error("The groups stay as they were: %s", error)
+            else:
+                _log.info("There are other groups now: %s", ", ".join(sorted(self._groups)))
+        return self._groups
+
+
+class FixedGroups:
+    """Groups that do not change."""
+
+    def __init__(self, groups: Mapping[str, ResourceGroup]) -> None:
+        self._groups = groups
+
+    def current(self) -> Mapping[str, ResourceGroup]:
+        """The groups."""
+        return self._groups
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
 
 T = TypeVar("T")
 

@@ -1,16 +1,18 @@
-"""A run of the optimizer as Prometheus sees it: tables and their state, workers, and what processes have brought."""
+"""Metrics of a run for Prometheus (tables by state, workers, results of processes), and its progress on a terminal."""
 
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from interbed.catalog.client.cli.long_run import shown_line
 from interbed.optimizer.errors import NotOnDutyError
+from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.duty import Duty
 from interbed.storage.base.shown_text import escaped
@@ -140,3 +142,28 @@ def _range_of(table: TableState) -> str:
         return "unknown"
     score = table.standing.score
     return next(name for most, name in SCORES if score <= most)
+
+
+@contextmanager
+def shown_duty(duty: Duty) -> Iterator[None]:
+    """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
+    with shown_line(lambda: _line(duty), thread_name="optimizer-progress"):
+        yield
+
+
+def _line(duty: Duty) -> str:
+    try:
+        return duty.ask(_told)
+    except NotOnDutyError:
+        return "standing by"
+
+
+def _told(scheduler: Scheduler) -> str:
+    tables, workers = scheduler.tables(), scheduler.workers()
+    needing = sum(bool(table.needs) for table in tables)
+    tasks = scheduler.tasks().values()
+    waiting, running = sum(w for w, _ in tasks), sum(r for _, r in tasks)
+    return (
+        f"{len(tables):,} tables, {needing:,} in need · {len(scheduler.processes()):,} processes · "
+        f"{running:,} tasks running, {waiting:,} waiting · {len(workers):,} workers"
+    )

@@ -1,8 +1,8 @@
 """The scheduler's port: thrift_idl/optimizing.thrift over TCP, binary protocol, unframed; a thread for each connection.
 
-It asks nobody who they are: whoever reaches the port may register as a worker, and say what came of tasks. Bind it to a
-network that is closed to others. What a client may cost is bounded: bytes of a message, seconds for a message once it
-has begun and for silence before the first and between two, connections at once.
+There is no authentication: any client that reaches the port may register as a worker and report results of tasks. Bind
+it to a network that is closed to others. The cost of a client is bounded: bytes of a message, seconds for a message
+once it has begun and for silence before the first and between two, connections at once.
 """
 
 import logging
@@ -10,16 +10,196 @@ import selectors
 import socket
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
-from thrift.transport.TTransport import TMemoryBuffer
+from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTransportBase, TTransportException
 
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, listen, prepare, shut_down
-from interbed.optimizer.service.calls import SchedulerCalls
-from interbed.optimizer.service.socket_source import SocketSource
-from interbed.thrift_idl.optimizing import Optimizer
+from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
+from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.wire import (
+    assignment_to_wire,
+    outcome_of_wire,
+    ref_of_wire,
+    ref_to_wire,
+    storable,
+    verdict_to_wire,
+)
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.shown_text import masked
+from interbed.thrift_idl.optimizing import Optimizer, constants, ttypes
+
+BYTES_MAX = 100 * 1024 * 1024
+"""The longest message."""
+
+_READ_BYTES = 64 * 1024
+
+
+class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
+    """A socket as Thrift's decoder in C wants to read it, with a limit on the bytes of a message.
+
+    The socket has a timeout. Reading more than the limit raises TTransportException before any memory is set aside
+    for it.
+    """
+
+    def __init__(self, connection: socket.socket, message_seconds: float) -> None:
+        self._socket = connection
+        self._buffer = BytesIO()
+        self._bytes_left = BYTES_MAX
+        self._message_seconds = message_seconds
+        self._deadline = time.monotonic() + message_seconds
+
+    def begin(self) -> bool:
+        """Begin a message, waiting for its first byte; False if the client has gone."""
+        pending = self._buffer.read()
+        self._bytes_left = BYTES_MAX - len(pending)
+        self._deadline = time.monotonic() + self._message_seconds
+        if not pending:
+            pending = self._socket.recv(_READ_BYTES)
+            self._bytes_left -= len(pending)
+        self._buffer = BytesIO(pending)
+        return bool(pending)
+
+    # thrift's base class is untyped: what its empty bodies return is taken for None.
+    def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Up to `sz` bytes, at least one."""
+        data = self._buffer.read(sz)
+        if data or sz == 0:
+            return data
+        self._buffer = BytesIO(self._receive(1))
+        return self._buffer.read(sz)
+
+    @property
+    def cstringio_buf(self) -> BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The decoder's view of what is buffered."""
+        return self._buffer
+
+    def cstringio_refill(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, partialread: bytes, reqlen: int
+    ) -> BytesIO:
+        """A buffer that starts with what the decoder has and holds at least `reqlen` bytes."""
+        missing = reqlen - len(partialread)
+        self._buffer = BytesIO(partialread + self._receive(missing) if missing > 0 else partialread)
+        return self._buffer
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        self._socket.sendall(data)
+
+    def _receive(self, least: int) -> bytes:
+        if least > self._bytes_left:
+            raise TTransportException(TTransportException.SIZE_LIMIT, f"a message of more than {BYTES_MAX} bytes")
+        received = bytearray()
+        while len(received) < least:
+            chunk = self._socket.recv(max(_READ_BYTES, min(least - len(received), 1024 * 1024)))
+            if not chunk:
+                raise EOFError("the client went away within a message")
+            received += chunk
+            if time.monotonic() > self._deadline:
+                raise TTransportException(TTransportException.TIMED_OUT, "a message took too long to arrive")
+        self._bytes_left -= len(received)
+        return bytes(received)
+
+
+THREADS_MAX = 1024
+_PLACE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogForWorkers:
+    """The catalog that the work is about, as workers are told of it: without what is secret."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @staticmethod
+    def of(name: str, options: Mapping[str, str]) -> "CatalogForWorkers":
+        """Leaves out each option that is masked where options are shown."""
+        return CatalogForWorkers(name=name, options={k: v for k, v in options.items() if masked(k, v) == v})
+
+
+class SchedulerCalls:
+    """One for all connections. Every method raises NotScheduling while this process does not schedule."""
+
+    def __init__(self, duty: Duty, catalog: CatalogForWorkers, lease_millis: int) -> None:
+        self._duty = duty
+        self._catalog = catalog
+        self._lease_millis = lease_millis
+
+    def enter(self, worker: Any) -> Any:
+        """Register a worker. Refused for another version of the interface, and for a group that there is not."""
+        if worker.version != constants.VERSION:
+            raise ttypes.Refused(
+                f"The optimizer speaks version {constants.VERSION} of its interface, the worker at "
+                f"{storable(worker.place, _PLACE_MAX)} version {worker.version}: install the same version of interbed "
+                "for both."
+            )
+        if not 1 <= worker.threads <= THREADS_MAX or worker.memory < 1:
+            raise ttypes.Refused(
+                f"A worker has 1 to {THREADS_MAX} threads and at least a byte of memory, not {worker.threads} and "
+                f"{worker.memory}."
+            )
+        place = storable(worker.place, _PLACE_MAX)
+        try:
+            known = self._duty.ask(lambda s: s.register(worker.group, worker.threads, worker.memory, place))
+        except NotOnDutyError as error:
+            raise ttypes.NotScheduling(str(error)) from error
+        except InvalidInputError as error:
+            raise ttypes.Refused(str(error)) from error
+        self._duty.wake()
+        return ttypes.Seat(
+            workerId=known.id,
+            leaseMillis=self._lease_millis,
+            catalogName=self._catalog.name,
+            catalogOptions=dict(self._catalog.options),
+        )
+
+    def poll(self, worker_id: str, free: int) -> list[Any]:
+        """Attempts for a worker. UnknownWorker."""
+        try:
+            given = self._duty.ask(lambda s: s.poll(worker_id, min(free, THREADS_MAX)))
+        except NotOnDutyError as error:
+            raise ttypes.NotScheduling(str(error)) from error
+        except UnknownWorkerError as error:
+            raise ttypes.UnknownWorker(str(error)) from error
+        if given:
+            # What waits to be planned may be planned now.
+            self._duty.wake()
+        return [assignment_to_wire(each) for each in given]
+
+    def beat(self, worker_id: str, running: list[Any]) -> list[Any]:
+        """The attempts that a worker is to give up. UnknownWorker."""
+        refs = [ref_of_wire(ref) for ref in running]
+        try:
+            return [ref_to_wire(ref) for ref in self._duty.ask(lambda s: s.beat(worker_id, refs))]
+        except NotOnDutyError as error:
+            raise ttypes.NotScheduling(str(error)) from error
+        except UnknownWorkerError as error:
+            raise ttypes.UnknownWorker(str(error)) from error
+
+    def complete(self, ref: Any, outcome: Any) -> int:
+        """What becomes of what an attempt brought."""
+        brought = outcome_of_wire(outcome)
+        try:
+            verdict = self._duty.ask(lambda s: s.complete(ref_of_wire(ref), brought))
+        except NotOnDutyError as error:
+            raise ttypes.NotScheduling(str(error)) from error
+        self._duty.wake()
+        return verdict_to_wire(verdict)
+
+    def leave(self, worker_id: str) -> None:
+        """A worker ends."""
+        try:
+            self._duty.ask(lambda s: s.leave(worker_id))
+        except NotOnDutyError as error:
+            raise ttypes.NotScheduling(str(error)) from error
+        self._duty.wake()
+
 
 _log = logging.getLogger(__name__)
 

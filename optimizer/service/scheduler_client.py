@@ -18,7 +18,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.service.wire import (
     assignment_of_wire,
     outcome_to_wire,

@@ -1,32 +1,88 @@
-"""The optimizer of a catalog as a service: it schedules while it holds the journal's lease, and stands by otherwise.
+"""The optimizer of a catalog as a service: it schedules while it holds the journal's lease, and is a standby otherwise.
 
-Whoever schedules takes a step when a worker has brought something, and else at intervals. When the journal can't be
-reached, or somebody else has taken over, everything that was known is dropped and made anew from the journal, once the
-lease is this process's again. Workers are told meanwhile that nobody schedules here, and go on with what they do.
+The scheduler takes a step after each result of a worker, and at intervals. When the journal can't be reached, or
+another process holds the lease, the state in memory is dropped. It is read from the journal again once this process has
+the lease. Meanwhile workers get the answer that nobody schedules here, and continue their tasks.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.errors import JournalError, NotOnDutyError
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import Watch
+from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import ChangedTables, Watch
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.duty import Duty
 from interbed.optimizer.service.local_workers import LocalWorkers
-from interbed.optimizer.service.paced_watch import PacedWatch
-from interbed.optimizer.service.remaining import Remaining
-from interbed.optimizer.watch.files_watch import FilesWatch
-from interbed.optimizer.watch.sweep import SnapshotSweep
+from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables
+
+
+class PacedWatch:
+    """See Watch. `has_answered` says whether all tables are known."""
+
+    def __init__(self, watch: Watch, interval_millis: int, clock: Callable[[], int]) -> None:
+        self._watch = watch
+        self._interval_millis = interval_millis
+        self._clock = clock
+        self._asked: int | None = None
+        self.has_answered = False
+
+    def changes(self) -> ChangedTables:
+        """See Watch; nothing within the interval."""
+        now = self._clock()
+        if self._asked is not None and now - self._asked < self._interval_millis:
+            return ChangedTables()
+        self._asked = now
+        found = self._watch.changes()
+        self.has_answered = True
+        return found
+
+
+PATIENCE_MILLIS = 10_000
+"""A table that is left alone for longer than that, after a failure, is not waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """Tables that are waited for, and by name why others that need something are not."""
+
+    waiting: tuple[str, ...] = ()
+    left: Mapping[str, str]
+
+    @staticmethod
+    def of(
+        tables: Iterable[TableState], groups: Mapping[str, ResourceGroup], workers: Iterable[Worker], now: int
+    ) -> "Remaining":
+        """What remains of tables that nobody works on."""
+        served = {worker.group for worker in workers} | {name for name, group in groups.items() if group.workers}
+        waiting: list[str] = []
+        left: dict[str, str] = {}
+        for table in tables:
+            if table.unreadable is not None:
+                left[table.name] = f"can't be read: {table.unreadable}"
+                continue
+            if table.requested is None and not (table.enabled and not table.paused and table.needs):
+                continue
+            if table.group not in groups:
+                left[table.name] = f"is of group '{table.group}', which there is not"
+            elif table.group not in served:
+                left[table.name] = f"is of group '{table.group}', which has no workers"
+            elif table.not_before_millis > now + PATIENCE_MILLIS:
+                left[table.name] = f"is left alone after {table.failures} failure(s)"
+            else:
+                waiting.append(table.name)
+        return Remaining(waiting=tuple(waiting), left=left)
+
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict
 from interbed.thrift_idl.optimizing import ttypes
 
 _TEXT_MAX = 4000

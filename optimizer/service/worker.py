@@ -19,7 +19,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import DEFAULT_GROUP
-from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.work.carry_out import carry_out, take_back
 from interbed.storage.base.errors import CommitFailedError, InterbedError

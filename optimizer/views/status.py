@@ -1,13 +1,32 @@
-"""How the tables of a catalog stand, what they need and what runs for them: all from the journal, the worst first."""
+"""State of a catalog's tables from the journal: what they need, what runs for them, the worst first.
+
+Users' requests are checked here and left in the journal, and the scheduler carries them out.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.identifier import parse_table_name
+from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE, TableState
-from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import Journal, Lease
+
+
+def known_name(catalog: Catalog, name: str) -> str:
+    """The name that the journal has for a table. Raises TableNotFoundError and DatabaseNotFoundError, and
+    NotSupportedError for a system table or a branch.
+    """
+    identifier = parse_table_name(name)
+    catalog.get_table(identifier)
+    return str(identifier)
+
+
+def known_names(catalog: Catalog, names: Sequence[str]) -> list[str]:
+    """The same of several."""
+    return [known_name(catalog, name) for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,3 +201,44 @@ def _badness(line: TableLine) -> tuple[bool, int, str]:
     """What sorts the worst first: what can't be read, then by score."""
     standing = line.state.standing
     return (line.state.unreadable is None, 100 if standing is None else standing.score, line.state.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that was left, and who takes it."""
+
+    request: TableRequest
+    scheduled_by: ScheduledBy
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        work = self.request.work
+        return {
+            "table": self.request.table,
+            "request": self.request.kind.value,
+            "work": None if work is None else work.value,
+            "scheduler": self.scheduled_by.to_json(),
+        }
+
+    def __str__(self) -> str:
+        what = {
+            RequestKind.PAUSE: "is paused: nothing is begun for it",
+            RequestKind.RESUME: "goes on",
+            RequestKind.NOW: f"is asked to have {self.request.work} next",
+        }[self.request.kind]
+        return f"{self.request.table} {what}. {_sentence(self.scheduled_by)}"
+
+
+def ask(catalog: Catalog, journal: Journal, request: TableRequest, now_millis: int) -> Asked:
+    """Leave a request for a table that exists. Raises TableNotFoundError, DatabaseNotFoundError, NotSupportedError for
+    a system table or a branch, JournalError.
+    """
+    request = replace(request, table=known_name(catalog, request.table))
+    journal.ask(request)
+    return Asked(request=request, scheduled_by=scheduled_by(journal, now_millis))
+
+
+def _sentence(by: ScheduledBy) -> str:
+    if by.is_running and by.lease is not None:
+        return f"The scheduler {by.lease.holder} takes this within seconds."
+    return "No scheduler runs: one has to, for this to have an effect (`interbed optimizer run`)."

@@ -11,7 +11,7 @@ from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.watch import files_watch
-from interbed.optimizer.watch.sweep import SnapshotSweep
+from interbed.optimizer.watch.files_watch import SnapshotSweep
 
 _log = logging.getLogger(__name__)
 

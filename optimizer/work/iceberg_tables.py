@@ -32,11 +32,9 @@ from interbed.iceberg.optimize.wire import (
     unit_to_bytes,
 )
 from interbed.iceberg.table import IcebergTable
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Cleanup, Process
+from interbed.optimizer.flow.kind import Need, WorkKind
+from interbed.optimizer.flow.process import Assignment, Cleanup, Process, TaskFigures, TaskOutcome
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
-from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome
 from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
 from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.clock import now_millis

@@ -8,8 +8,7 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import NotAnInterbedTableError
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot

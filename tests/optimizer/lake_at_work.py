@@ -9,14 +9,13 @@ import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.process import TaskOutcome
 from interbed.optimizer.flow.tables import Watch
-from interbed.optimizer.flow.task import TaskOutcome
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.watch.files_watch import FilesWatch
-from interbed.optimizer.watch.sweep import SnapshotSweep
+from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.carry_out import carry_out
 from interbed.optimizer.work.lake_tables import LakeTables
 from interbed.storage.base.clock import now_millis

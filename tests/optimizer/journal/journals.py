@@ -9,8 +9,7 @@ from sqlalchemy import Engine, delete, text, update
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.models import Base, OptimizerLeaseRow
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Process, ProcessState, TableStanding
-from interbed.optimizer.flow.task import Task
+from interbed.optimizer.flow.process import Process, ProcessState, TableStanding, Task
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal

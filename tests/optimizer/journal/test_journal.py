@@ -8,15 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Process, ProcessState
-from interbed.optimizer.flow.request import RequestKind, TableRequest
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.task import Task, TaskState
-from interbed.optimizer.flow.worker import Worker
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease
-from interbed.optimizer.journal.names import NAME_LENGTH_MAX
+from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskState
+from interbed.optimizer.flow.table_state import RequestKind, TableRequest, TableState
+from interbed.optimizer.journal.api import NAME_LENGTH_MAX, Journal, JournalChanges, JournalState, Lease
 from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.journal.journals import ended, process, scheduler, task
 from tests.optimizer.journal.values import OPEN, groups, processes, requests, tables, tasks, workers

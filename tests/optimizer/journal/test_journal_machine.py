@@ -10,8 +10,8 @@ from sqlalchemy import Engine
 
 from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.request import TableRequest
-from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.flow.group import Worker
+from interbed.optimizer.flow.table_state import TableRequest
 from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal

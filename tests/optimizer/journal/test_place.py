@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.journal.place import default_url
+from interbed.optimizer.journal.opening import default_url
 from interbed.optimizer.journal.sql import SqlJournal
 
 

@@ -4,14 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding
-from interbed.optimizer.flow.request import RequestKind, TableRequest
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.task import Task, TaskFigures, TaskState
-from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup, Worker
+from interbed.optimizer.flow.kind import Need, WorkKind
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding, Task, TaskFigures, TaskState
+from interbed.optimizer.flow.table_state import RequestKind, TableRequest, TableState
 
 LETTERS = "aB1._$/ \"'\\%\n\u00e9e\u0301\u2028\ufffd\U0001f5c3"
 NAMES = st.text(LETTERS, min_size=1, max_size=12)

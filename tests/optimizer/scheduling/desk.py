@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from itertools import count
 
-from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.group import ResourceGroup, Worker
+from interbed.optimizer.flow.process import Assignment, Process, TaskFigures, TaskOutcome, Verdict
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
-from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome, Verdict
-from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings

@@ -17,11 +17,17 @@ from statistics import fmean
 import numpy as np
 
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Process, ProcessState
+from interbed.optimizer.flow.kind import Need, WorkKind
+from interbed.optimizer.flow.process import (
+    Assignment,
+    Process,
+    ProcessState,
+    TaskFigures,
+    TaskOutcome,
+    TaskRef,
+    Verdict,
+)
 from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
-from interbed.optimizer.flow.task import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler

@@ -17,9 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from interbed.optimizer.errors import JournalError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
-from interbed.optimizer.flow.request import RequestKind, TableRequest
-from interbed.optimizer.flow.task import TaskState, Verdict
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TaskState, Verdict
+from interbed.optimizer.flow.table_state import RequestKind, TableRequest
 from interbed.optimizer.journal.api import JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine

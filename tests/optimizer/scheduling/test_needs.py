@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
+from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.scheduling.needs import Decision, in_order, needs_of

@@ -3,11 +3,19 @@
 import pytest
 
 from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding
-from interbed.optimizer.flow.task import TaskOutcome, TaskRef, TaskState, Verdict
+from interbed.optimizer.flow.process import (
+    Cleanup,
+    Process,
+    ProcessState,
+    TableStanding,
+    TaskOutcome,
+    TaskRef,
+    TaskState,
+    Verdict,
+)
 from interbed.optimizer.scheduling.process_board import ProcessBoard
+from interbed.optimizer.scheduling.queues import Usage
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.scheduling.usage import Usage
 from tests.optimizer.scheduling.desk import DONE, FIRST, tasks
 
 SETTINGS = SchedulerSettings(lease=60_000, task_timeout=200_000, attempts=3)

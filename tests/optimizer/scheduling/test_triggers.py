@@ -8,9 +8,8 @@ import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.scheduling.needs import answers_of, needs_of
+from interbed.optimizer.scheduling.needs import answers_of, needs_of, trigger_text
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.scheduling.triggers import trigger_text
 from interbed.optimizer.work.lake_tables import LakeTables
 from tests.optimizer.lake_at_work import SCHEMA, make_orders, rows
 

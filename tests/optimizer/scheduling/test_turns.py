@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
-from interbed.optimizer.flow.task import TaskRef
-from interbed.optimizer.scheduling.lines import Lines, waiting_table
+from interbed.optimizer.flow.process import TaskRef
+from interbed.optimizer.scheduling.queues import Lines, Usage, Waiting, turn_of, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
-from interbed.optimizer.scheduling.turns import Waiting, turn_of
-from interbed.optimizer.scheduling.usage import Usage
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
 
 CAPACITY = 100.0

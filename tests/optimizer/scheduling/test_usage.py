@@ -6,8 +6,8 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.optimizer.flow.task import TaskRef
-from interbed.optimizer.scheduling.usage import Usage
+from interbed.optimizer.flow.process import TaskRef
+from interbed.optimizer.scheduling.queues import Usage
 
 STEPS = st.lists(
     st.tuples(

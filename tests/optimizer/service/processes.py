@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from interbed.optimizer.flow.worker import Worker
+from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.journal.sql import SqlJournal
 
 DEADLINE_SECONDS = 180.0

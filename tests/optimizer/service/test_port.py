@@ -11,14 +11,13 @@ import pytest
 
 from interbed.optimizer.errors import JournalError, NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.task import TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.journal.api import JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
 from interbed.optimizer.service.duty import Duty
-from interbed.optimizer.service.port import WorkerPort
+from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient, scheduler_addresses
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing.constants import VERSION

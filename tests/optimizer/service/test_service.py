@@ -13,23 +13,20 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.long_run import served_metrics
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.worker import Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
 from interbed.optimizer.service.duty import Duty
-from interbed.optimizer.service.groups_file import FixedGroups, GroupsFile
+from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 from interbed.optimizer.service.metrics import OptimizerMetrics
-from interbed.optimizer.service.port import WorkerPort
-from interbed.optimizer.service.remaining import Remaining
+from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.service.service import OptimizerService, ServiceSettings
+from interbed.optimizer.service.service import OptimizerService, Remaining, ServiceSettings
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
-from interbed.optimizer.work.memory import memory_options
+from interbed.optimizer.work.carry_out import memory_options
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.options.core import CoreOptions

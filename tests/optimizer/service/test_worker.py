@@ -13,20 +13,17 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Process, ProcessState
-from interbed.optimizer.flow.task import Assignment, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, Process, ProcessState, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service import worker as module
-from interbed.optimizer.service.calls import CatalogForWorkers, SchedulerCalls
 from interbed.optimizer.service.duty import Duty
-from interbed.optimizer.service.port import WorkerPort
+from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
-from interbed.optimizer.watch.files_watch import FilesWatch
-from interbed.optimizer.watch.sweep import SnapshotSweep
+from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.carry_out import carry_out
 from interbed.optimizer.work.carry_out import take_back as delete
 from interbed.optimizer.work.lake_tables import LakeTables

@@ -12,9 +12,8 @@ from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.optimizer.flow.tables import Watch
 from interbed.optimizer.watch import files_watch, hive_watch
-from interbed.optimizer.watch.files_watch import FilesWatch
+from interbed.optimizer.watch.files_watch import ROUNDS, FilesWatch, SnapshotSweep
 from interbed.optimizer.watch.hive_watch import HiveWatch
-from interbed.optimizer.watch.sweep import ROUNDS, SnapshotSweep
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import load_table
 

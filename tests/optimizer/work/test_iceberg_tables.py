@@ -13,12 +13,10 @@ import interbed.testing
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.iceberg.optimize.orphans import named_files
 from interbed.iceberg.table import IcebergTable
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.need import Need
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding
-from interbed.optimizer.flow.task import Assignment, TaskRef
+from interbed.optimizer.flow.kind import Need, WorkKind
+from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TableStanding, TaskRef
 from interbed.optimizer.journal.memory import MemoryJournal
-from interbed.optimizer.views.dry_run import dry_run
+from interbed.optimizer.views.explanation import dry_run
 from interbed.optimizer.watch.hive_watch import HiveWatch
 from interbed.optimizer.work.carry_out import carry_out, take_back
 from interbed.optimizer.work.lake_tables import LakeTables

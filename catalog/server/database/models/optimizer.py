@@ -1,7 +1,7 @@
 """What the optimizer's journal keeps: who schedules, tables, processes with their tasks, workers, groups, requests.
 
-Documents are JSON, written by interbed.optimizer.journal.rows. Times are milliseconds since the epoch. `group_name` and
-`score` are for people who look into the database: the optimizer reads the documents.
+Documents are JSON, written by interbed.optimizer.journal.transaction. Times are milliseconds since the epoch.
+`group_name` and `score` are for people who look into the database: the optimizer reads the documents.
 """
 
 from sqlalchemy import BigInteger, Double, Index, Integer, LargeBinary, SmallInteger, String, Text
