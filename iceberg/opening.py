@@ -6,8 +6,7 @@ from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import DirectoryHome, TableHome
-from interbed.iceberg.read.files import OURS_ALONE, STORE_OPTIONS, store_options
-from interbed.iceberg.read.static_table import static_table
+from interbed.iceberg.read.files import OURS_ALONE, STORE_OPTIONS, static_table, store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import (
     CorruptFileError,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table as Metadata
 
-from interbed.iceberg.meta.published import is_published
+from interbed.iceberg.meta.table_metadata import is_published
 from interbed.iceberg.meta.types import readable_fields
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
@@ -17,11 +17,10 @@ from interbed.storage.base.row.values import parse_text
 
 if TYPE_CHECKING:
     from interbed.iceberg.commit.home import TableHome
-    from interbed.iceberg.optimize.compact import Progress, Scope
+    from interbed.iceberg.optimize.compact import IcebergCompaction, Progress, Scope
     from interbed.iceberg.optimize.expire import IcebergExpiry
     from interbed.iceberg.optimize.orphans import IcebergOrphans
-    from interbed.iceberg.optimize.result import IcebergCompaction
-    from interbed.iceberg.optimize.unit import OptimizeUnit
+    from interbed.iceberg.optimize.planner import OptimizeUnit
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.write.sort.order import SortOrder
 

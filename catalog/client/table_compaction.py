@@ -17,8 +17,8 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
 
 if TYPE_CHECKING:
-    from interbed.iceberg.optimize.result import IcebergCompaction
-    from interbed.iceberg.optimize.unit import OptimizeUnit
+    from interbed.iceberg.optimize.compact import IcebergCompaction
+    from interbed.iceberg.optimize.planner import OptimizeUnit
 
 Progress = Callable[[str, int, int], None]
 """Called with the table's name, how many of its buckets are done, and how many there are."""

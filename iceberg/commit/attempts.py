@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.meta.properties import whole_number
+from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import (
     CommitConflictError,

@@ -1,10 +1,11 @@
-"""Where a table's metadata are kept: which are the newest, and how the next take their place.
+"""Where a table's metadata files are: which is the newest, and how the next one replaces it.
 
 A catalog does both itself. In a directory without one (a Hadoop catalog's) version N is `metadata/vN.metadata.json`,
-whose exclusive creation is the commit; `metadata/version-hint.text` says about which version is the newest. Source:
-Iceberg's table specification, "File System Tables".
+whose exclusive creation is the commit; `metadata/version-hint.text` names about the newest version. Files are plain
+JSON, or compressed as their names say. Source: Iceberg's table specification, "File System Tables".
 """
 
+import gzip
 import re
 from collections.abc import Mapping
 from typing import Protocol
@@ -14,12 +15,28 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import IcebergBaseModel
 
-from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
-from interbed.iceberg.read.static_table import static_table
+from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import check_exclusive
+
+_CODEC = "write.metadata.compression-codec"
+
+
+def metadata_suffix(metadata: TableMetadata) -> str:
+    """The end of the file's name, by the table's properties."""
+    is_gzip = metadata.properties.get(_CODEC, "none").lower() == "gzip"
+    return ".gz.metadata.json" if is_gzip else ".metadata.json"
+
+
+def metadata_bytes(metadata: TableMetadata, name: str) -> bytes:
+    """What a file of that name holds."""
+    # Metadata of version 3 refuse their own function, though what it would write is complete.
+    content = IcebergBaseModel.model_dump_json(metadata).encode()
+    return gzip.compress(content, mtime=0) if ".gz" in name else content
+
 
 _HINT = "version-hint.text"
 _VERSION = re.compile(r"v(\d+)\.(gz\.)?metadata\.json(\.gz)?")

@@ -14,9 +14,9 @@ from interbed.iceberg.commit.attempts import Attempt, commit_retried
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.commit.replacement import Replacement, files_to_remove
 from interbed.iceberg.commit.snapshot import CachedManifests, SnapshotWriter
-from interbed.iceberg.meta.live_file import Content
-from interbed.iceberg.meta.manifest_entries import manifests_of
-from interbed.iceberg.meta.properties import whole_number
+from interbed.iceberg.meta.live_files import Content
+from interbed.iceberg.meta.manifests import manifests_of
+from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.plan.plan import is_unpartitioned
 from interbed.storage.base.errors import CommitConflictError
 

@@ -20,12 +20,16 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from interbed.iceberg.commit.attempts import Attempt, delete_files, snapshot_attempt
-from interbed.iceberg.commit.new_file import NewTableFile
-from interbed.iceberg.commit.replacement import Place
-from interbed.iceberg.meta.dropped_columns import with_dropped
-from interbed.iceberg.meta.live_file import Content, LiveFile, live_file
-from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
-from interbed.iceberg.meta.new_manifests import with_status, write_manifest, write_manifest_list
+from interbed.iceberg.commit.replacement import NewTableFile, Place
+from interbed.iceberg.meta.live_files import Content, LiveFile, live_file
+from interbed.iceberg.meta.manifests import (
+    entries_of_each,
+    manifests_of,
+    with_status,
+    write_manifest,
+    write_manifest_list,
+)
+from interbed.iceberg.meta.table_metadata import with_dropped
 from interbed.storage.base.errors import StorageAccessError
 
 _CODEC = "write.avro.compression-codec"

@@ -17,9 +17,9 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
-from interbed.iceberg.commit.new_file import NewTableFile
-from interbed.iceberg.meta.live_file import Content
-from interbed.iceberg.meta.properties import whole_number
+from interbed.iceberg.commit.replacement import NewTableFile
+from interbed.iceberg.meta.live_files import Content
+from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.meta.types import type_to_arrow
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.errors import InvalidOptionError

@@ -25,8 +25,8 @@ from pyiceberg.table.update import (
 
 from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.meta.manifest_entries import entries_of, entries_of_each, manifests_of
-from interbed.iceberg.meta.properties import whole_number
+from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
+from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.frozen import plain_errors

@@ -11,10 +11,10 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.replace import manifest_target
-from interbed.iceberg.meta.manifest_entries import manifests_of
+from interbed.iceberg.meta.manifests import manifests_of
 from interbed.iceberg.optimize.expire import SnapshotRetention, expired, next_expiry
+from interbed.iceberg.optimize.job import OptimizeSettings
 from interbed.iceberg.optimize.planner import deleted_shares
-from interbed.iceberg.optimize.settings import OptimizeSettings
 from interbed.iceberg.plan.plan import plan_read
 from interbed.iceberg.plan.task import DataTask
 from interbed.iceberg.read.files import TableFiles

@@ -1,6 +1,13 @@
-"""What the units of a job have in common: the table as it was when it was planned, and how new files are written."""
+"""A job of optimization: the table as it was planned, the wanted sizes and formats of files, and the files it wrote.
 
-from collections.abc import Mapping
+Settings are the properties of Iceberg's writers, and of Amoro's optimizer where Iceberg has none. Sources: Iceberg's
+documentation, "Configuration", "Write properties", and the options of its procedure `rewrite_data_files`; Amoro's
+documentation, "Table Configurations", "Self-optimizing".
+
+A job's files have its name in theirs, so that those of tasks whose results were lost can be found and deleted.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +18,72 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from interbed.iceberg.meta.dropped_columns import with_dropped
-from interbed.iceberg.meta.new_manifests import NEWEST_VERSION
-from interbed.iceberg.optimize.settings import OptimizeSettings
+from interbed.iceberg.meta.manifests import NEWEST_VERSION
+from interbed.iceberg.meta.table_metadata import with_dropped
 from interbed.iceberg.read.files import TableFiles
-from interbed.iceberg.read.lineage import LAST_UPDATED, ROW_ID
+from interbed.iceberg.read.task_read import LAST_UPDATED, ROW_ID
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.options.optimizing import OptimizingOptions
 from interbed.storage.write.sort.order import SortOrder
+
+_TARGET = "write.target-file-size-bytes"
+_FORMAT = "write.format.default"
+_RATIO = "self-optimizing.major.trigger.duplicate-ratio"
+_FILES = "self-optimizing.minor.trigger.file-count"
+
+_SMALL = 0.75
+"""A file below this part of the target size is a small one; as Iceberg's `min-file-size-bytes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeSettings:
+    """`target` in bytes; a file is rewritten when more than `deleted_ratio` of its rows are deleted, small ones when
+    there are `small_files` of them in a partition or when together they make a file of the target size.
+    """
+
+    target: int = 512 << 20
+    deleted_ratio: float = 0.1
+    small_files: int = 5
+    file_format: str = "parquet"
+
+    @property
+    def small(self) -> int:
+        """The size below which a file is a small one, in bytes."""
+        return int(self.target * _SMALL)
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> "OptimizeSettings":
+        """What a table's properties say; raises InvalidOptionError."""
+        default = OptimizeSettings()
+        return OptimizeSettings(
+            target=OptimizingOptions(properties).optimizing_target_size
+            or int(_number(properties, _TARGET, default.target, least=1)),
+            deleted_ratio=_number(properties, _RATIO, default.deleted_ratio, least=0),
+            small_files=int(_number(properties, _FILES, default.small_files, least=2)),
+            file_format=properties.get(_FORMAT, "parquet").lower(),
+        )
+
+    def check_format(self) -> None:
+        """Raise NotSupportedError for a table whose new data files should be of another format than Parquet."""
+        if self.file_format != "parquet":
+            raise NotSupportedError(
+                f"The table wants its files in {self.file_format} ('{_FORMAT}'); they are rewritten as Parquet only. "
+                f"Set it to 'parquet', or rewrite them with Spark."
+            )
+
+
+def _number(properties: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    text = properties.get(name)
+    if text is None:
+        return default
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not found >= least:
+        raise InvalidOptionError(f"The table property '{name}' is {text!r}; it should be a number of {least} or more.")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +138,22 @@ class OptimizeJob:
         folder = spec.partition_to_path(record, self.known) if spec.fields else ""
         provider = load_location_provider(self.location, dict(self.properties))
         return provider.new_data_location(f"{folder}/{self.name}-{file_name}" if folder else f"{self.name}-{file_name}")
+
+
+def sweep(job: OptimizeJob, kept: Collection[str] = ()) -> None:
+    """Delete the job's files but those that are kept, by their paths; failures are logged."""
+    file_io, root = job.files.open(job.location)
+    names = {path.rpartition("/")[2] for path in kept}
+    file_io.delete_quietly(
+        path
+        for path, name in _files(file_io, f"{root.rstrip('/')}/data")
+        if name.startswith(job.name) and name not in names
+    )
+
+
+def _files(file_io: FileIO, folder: str) -> Iterator[tuple[str, str]]:
+    for status in file_io.list(folder):
+        if status.is_directory:
+            yield from _files(file_io, status.path)
+        else:
+            yield status.path, status.name

@@ -14,7 +14,7 @@ from typing import Any
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.meta.manifest_entries import entries_of_each, manifests_of
+from interbed.iceberg.meta.manifests import entries_of_each, manifests_of
 from interbed.iceberg.optimize.expire import check_collected
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InvalidInputError

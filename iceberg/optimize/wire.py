@@ -15,15 +15,13 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from interbed.iceberg.commit.new_file import NewTableFile
-from interbed.iceberg.meta.live_file import Content, LiveFile
-from interbed.iceberg.optimize.job import OptimizeJob
+from interbed.iceberg.commit.replacement import NewTableFile
+from interbed.iceberg.meta.live_files import Content, LiveFile
+from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
+from interbed.iceberg.optimize.planner import Action, OptimizeUnit
 from interbed.iceberg.optimize.run_unit import UnitOutcome
-from interbed.iceberg.optimize.settings import OptimizeSettings
-from interbed.iceberg.optimize.unit import Action, OptimizeUnit
-from interbed.iceberg.plan.delete_index import Deletes
-from interbed.iceberg.plan.task import DataTask
-from interbed.iceberg.read.static_table import static_table
+from interbed.iceberg.plan.task import DataTask, Deletes
+from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
 

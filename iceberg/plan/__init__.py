@@ -1,1 +1,1 @@
-"""Which files a read takes, and which deletes apply to each. Pure, but for the planner."""
+"""The plan of a read: `task` decides which deletes apply to each data file, without I/O; `plan` reads the manifests."""

@@ -14,8 +14,7 @@ from pyiceberg.transforms import VoidTransform
 from interbed.iceberg.meta.filters import to_expression
 from interbed.iceberg.meta.live_files import live_files
 from interbed.iceberg.meta.types import readable_fields
-from interbed.iceberg.plan.delete_index import DeleteIndex
-from interbed.iceberg.plan.task import TARGET_BYTES, DataTask, FileReadTask, tasks_of
+from interbed.iceberg.plan.task import TARGET_BYTES, DataTask, DeleteIndex, FileReadTask, tasks_of
 from interbed.storage.base.predicate.expr import Predicate
 
 

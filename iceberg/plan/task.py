@@ -1,17 +1,116 @@
-"""Data files that are read together, because they share deletes. Pure.
+"""Tasks of a read: data files that are read together because they share deletes, and which deletes apply to each. Pure.
 
-Each delete file is read once for each task that needs it, so files that share one are kept together, as far as a task
-does not become too large by that.
+Source: Iceberg's table specification, "Scan Planning". A deletion vector replaces all position deletes of its file.
+Equality deletes apply to what is older than they are, position deletes also to what came with them; both only to their
+own partition, but equality deletes of an unpartitioned spec to all.
+
+Each delete file is read once for each task that needs it. So files that share one are kept together, up to a size of
+the task.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
-from interbed.iceberg.meta.live_file import LiveFile
-from interbed.iceberg.plan.delete_index import Deletes
+from interbed.iceberg.meta.live_files import Content, LiveFile
 from interbed.storage.base.balance import longest_first
+from interbed.storage.base.errors import CorruptFileError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletes:
+    """The deletes of one data file; with a vector there are no `positions`."""
+
+    vector: LiveFile | None = None
+    positions: tuple[LiveFile, ...] = ()
+    equality: tuple[LiveFile, ...] = ()
+
+    @property
+    def files(self) -> tuple[LiveFile, ...]:
+        """All of them."""
+        return (*self.positions, *self.equality) if self.vector is None else (self.vector, *self.equality)
+
+
+_Partition = tuple[int, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class _Line:
+    """Deletes in the order of their sequence numbers."""
+
+    files: list[LiveFile] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def since(self, number: int) -> list[LiveFile]:
+        return self.files[bisect_left(self.numbers, number) :]
+
+
+class DeleteIndex:
+    """The deletes of a snapshot, by what they apply to."""
+
+    def __init__(self, deletes: Iterable[LiveFile], is_unpartitioned: Callable[[int], bool]) -> None:
+        self._vectors: dict[str, LiveFile] = {}
+        self._by_path: dict[str, _Line] = {}
+        self._by_partition: dict[_Partition, _Line] = {}
+        self._equality: dict[_Partition, _Line] = {}
+        self._everywhere = _Line()
+        for file in sorted(deletes, key=lambda file: (file.sequence_number, file.path)):
+            if file.is_vector:
+                self._add_vector(file)
+            else:
+                line = self._line_of(file, is_unpartitioned)
+                line.files.append(file)
+                line.numbers.append(file.sequence_number)
+
+    def of(self, data: LiveFile) -> Deletes:
+        """The deletes that may apply to a data file."""
+        number, partition = data.sequence_number, (data.spec_id, data.partition)
+        equality = [
+            file
+            for line in (self._everywhere, self._equality.get(partition))
+            if line is not None
+            for file in line.since(number + 1)
+        ]
+        vector = self._vectors.get(data.path)
+        if vector is not None and vector.sequence_number >= number:
+            return Deletes(vector=vector, equality=tuple(equality))
+        lines = (self._by_path.get(data.path), self._by_partition.get(partition))
+        positions = [file for line in lines if line is not None for file in line.since(number) if _may_name(file, data)]
+        for file in positions:
+            if (file.spec_id, file.partition) != partition:
+                raise CorruptFileError(
+                    f"The position deletes in {file.path} are of {data.path}, but of another partition; whether they "
+                    "count can't be known."
+                )
+        return Deletes(positions=tuple(positions), equality=tuple(equality))
+
+    def _add_vector(self, file: LiveFile) -> None:
+        assert file.referenced is not None
+        other = self._vectors.setdefault(file.referenced, file)
+        if other is not file:
+            raise CorruptFileError(
+                f"The data file {file.referenced} has two deletion vectors, in {other.path} and {file.path}; which one "
+                "counts can't be known."
+            )
+
+    def _line_of(self, file: LiveFile, is_unpartitioned: Callable[[int], bool]) -> _Line:
+        if file.content is Content.EQUALITY_DELETES:
+            if is_unpartitioned(file.spec_id):
+                return self._everywhere
+            return self._equality.setdefault((file.spec_id, file.partition), _Line())
+        path = file.only_path
+        if path is not None:
+            return self._by_path.setdefault(path, _Line())
+        return self._by_partition.setdefault((file.spec_id, file.partition), _Line())
+
+
+def _may_name(file: LiveFile, data: LiveFile) -> bool:
+    if file.lower_path is None or file.upper_path is None:
+        return True
+    return file.lower_path <= data.path.encode("utf-8", "surrogateescape") <= file.upper_path
+
 
 TARGET_BYTES = 128 << 20
 """How much a task reads, where its files can be divided so."""

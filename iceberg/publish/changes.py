@@ -1,8 +1,8 @@
-"""Which files come and go for readers of Iceberg, of the files that a snapshot added and deleted. Pure.
+"""Which files come and go for readers of Iceberg, of the files that a snapshot added and deleted.
 
-They are shown what needs no merge: all files of an append table, the top level of a primary-key table, and with
-deletion vectors every level but the first. Source: documentation page `iceberg/primary-key-table`, paimon-core's
-IcebergCommitCallback.
+Readers of Iceberg see the files that need no merge: all files of an append table, the top level of a primary-key table,
+and with deletion vectors every level but the first. `published_coverage` reports how much of a table that is. Source:
+documentation page `iceberg/primary-key-table`, paimon-core's IcebergCommitCallback.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +12,8 @@ from interbed.iceberg.publish.settings import shows_vectors
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.live_files import LiveFiles
 
 TOTALS = ("total-data-files", "total-records", "total-files-size")
 """The entries of a summary that go on from those of the snapshot before."""
@@ -106,3 +108,46 @@ def summary_of(
         "total-position-deletes": str(vectors.records),
         "total-equality-deletes": "0",
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedCoverage:
+    """The files and rows of a snapshot, and those that readers of Iceberg see; rows of files, not yet merged."""
+
+    files: int
+    files_shown: int
+    rows: int
+    rows_shown: int
+    has_vectors: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether readers see all files."""
+        return self.files == self.files_shown
+
+    @property
+    def way_out(self) -> str:
+        """What makes the other rows visible, empty where readers see all."""
+        if self.is_whole:
+            return ""
+        text = "a compaction (interbed table compact) makes the others visible"
+        if self.has_vectors:
+            return text
+        return f"{text}. With deletion vectors and 'metadata.iceberg.format-version' = '3' each commit shows all rows"
+
+
+def published_coverage(store: TableStore) -> PublishedCoverage | None:
+    """The coverage of the newest snapshot, None without one; raises CorruptFileError for a manifest."""
+    snapshot = store.snapshots.latest()
+    if snapshot is None:
+        return None
+    entries, _ = LiveFiles(store).entries(snapshot)
+    levels = ShownLevels.of(store.schema, store.options)
+    shown = [entry for entry in entries if entry.bucket >= 0 and levels(entry.file.level)]
+    return PublishedCoverage(
+        files=len(entries),
+        files_shown=len(shown),
+        rows=sum(entry.file.row_count for entry in entries),
+        rows_shown=sum(entry.file.row_count for entry in shown),
+        has_vectors=shows_vectors(store.options),
+    )

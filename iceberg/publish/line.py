@@ -15,18 +15,16 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 
-from interbed.iceberg.meta.live_file import live_file
-from interbed.iceberg.meta.published import IDENTITY
+from interbed.iceberg.meta.live_files import live_file
+from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
-from interbed.iceberg.publish.data_file import FileSchema, added_entry, partition_record
 from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.entries import FileSchema, VectorFiles, added_entry, partition_record
 from interbed.iceberg.publish.manifests import Manifests
-from interbed.iceberg.publish.place import PublishPlace
+from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.retention import identity_of, is_of
 from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, shows_vectors
-from interbed.iceberg.publish.store_io import StoreIO
-from interbed.iceberg.publish.vectors import VectorFiles
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path, respelled

@@ -1,13 +1,18 @@
-"""The manifests of a published table: those of the snapshot before are kept where nothing of them went.
+"""The manifests of a published table: those of the snapshot before are kept unless one of their files was removed.
 
-Whatever is written again is written by `rolled`, in manifests of about the size that `manifest.target-file-size` says.
-Source: paimon-core's IcebergCommitCallback; ids of rows: Iceberg's specification, "First Row ID Assignment".
+All others are written by `rolled`, in manifests of about `manifest.target-file-size`. Source: paimon-core's
+IcebergCommitCallback; ids of rows: Iceberg's specification, "First Row ID Assignment".
+
+Java Paimon writes Avro blocks in snappy by default. pyiceberg has the codec with python-snappy alone; here Arrow's is
+used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from pyiceberg.avro import codecs
+from pyiceberg.avro.codecs.codec import Codec
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import (
     ManifestContent,
@@ -22,13 +27,32 @@ from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
-from interbed.iceberg.meta.manifest_entries import entries_of, manifests_of
-from interbed.iceberg.meta.new_manifests import with_status, write_manifest, write_manifest_list
-from interbed.iceberg.meta.snappy import use_arrow_snappy
-from interbed.iceberg.publish.place import PublishPlace
+from interbed.iceberg.meta.manifests import entries_of, manifests_of, with_status, write_manifest, write_manifest_list
+from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.settings import PublishSettings
-from interbed.iceberg.publish.store_io import StoreIO
+from interbed.storage.base.avro.codec import compressor, decompressor
 from interbed.storage.base.fileio.resolve import normalize_path
+
+_NAME: Literal["snappy"] = "snappy"
+
+
+class ArrowSnappy(Codec):
+    """Arrow's snappy, with the checksum that Avro has behind each block."""
+
+    @staticmethod
+    def compress(data: bytes) -> tuple[bytes, int]:
+        packed = compressor(_NAME, 0)(data)
+        return packed, len(packed)
+
+    @staticmethod
+    def decompress(data: bytes) -> bytes:
+        return decompressor(_NAME)(data)
+
+
+def use_arrow_snappy() -> None:
+    """Let pyiceberg's readers and writers of Avro in this process take Arrow's codec."""
+    codecs.KNOWN_CODECS[_NAME] = ArrowSnappy
+
 
 use_arrow_snappy()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot as Published
 
-from interbed.iceberg.meta.published import IDENTITY
+from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 

@@ -1,1 +1,4 @@
-"""Data files become rows: columns by their ids, without what is deleted."""
+"""Data files become rows: columns by their ids, without deleted rows.
+
+Read `task_read` (the rows of tasks), `files` and `file_columns` (one data file), then `deletions` with `key_table`.
+"""

@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from interbed.iceberg.meta.live_file import LiveFile
+from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.plan.task import DataTask
 from interbed.iceberg.read.files import TableFiles
-from interbed.iceberg.read.key_places import Array
-from interbed.iceberg.read.key_table import KeyTable
+from interbed.iceberg.read.key_table import Array, KeyTable
 from interbed.storage.base.ahead import at_once, one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError

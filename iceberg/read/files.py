@@ -1,17 +1,24 @@
-"""Data and delete files of an Iceberg table, opened and decoded by interbed's readers."""
+"""Data and delete files of an Iceberg table, opened and decoded by interbed's readers.
 
+`static_table` is a table as one of its metadata files describes it, without a catalog.
+"""
+
+import gzip
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import StaticTable
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 
-from interbed.iceberg.meta.live_file import LiveFile
-from interbed.iceberg.read.file_columns import FileColumns
-from interbed.iceberg.read.file_schema import read_file_schema
+from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.read.file_columns import FileColumns, read_file_schema
 from interbed.iceberg.read.store_inputs import StoreInputs
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO, is_remote
@@ -153,3 +160,31 @@ class TableFiles:
     def _constants(self, file: LiveFile) -> dict[int, object]:
         """The values that all rows of a file have, by the ids of their columns."""
         return {number: file.partition[place] for number, place in self.identity.get(file.spec_id, {}).items()}
+
+
+_NAME = "static-table"
+_GZIP = b"\x1f\x8b"
+
+
+def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
+    """The table of a metadata file; `properties` are pyiceberg's of the store.
+
+    Raises FileNotFoundError and StorageAccessError, ValueError for a damaged file, and as pyiceberg does for what is no
+    table's metadata. pyiceberg's own function asks a store twice.
+    """
+    with StoreInputs(store_options(properties)).new_input(location).open() as stream:
+        content = stream.read()
+    if content.startswith(_GZIP):
+        # Both `v1.gz.metadata.json` and `v1.metadata.json.gz` are names of compressed ones.
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"it is damaged: {error}") from error
+    metadata = TableMetadataUtil.parse_raw(content.decode())
+    return StaticTable(
+        identifier=(_NAME, location),
+        metadata_location=location,
+        metadata=metadata,
+        io=load_file_io({**properties, **metadata.properties}, location=location),
+        catalog=NoopCatalog(_NAME),
+    )

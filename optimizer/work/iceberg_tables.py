@@ -15,15 +15,13 @@ from typing import Any
 
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.meta.published import is_published
+from interbed.iceberg.meta.table_metadata import is_published
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
 from interbed.iceberg.optimize.data_files import delete_new
 from interbed.iceberg.optimize.health import iceberg_health
-from interbed.iceberg.optimize.job import OptimizeJob
-from interbed.iceberg.optimize.job_files import sweep
+from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings, sweep
+from interbed.iceberg.optimize.planner import OptimizeUnit
 from interbed.iceberg.optimize.run_unit import UnitOutcome, run_unit
-from interbed.iceberg.optimize.settings import OptimizeSettings
-from interbed.iceberg.optimize.unit import OptimizeUnit
 from interbed.iceberg.optimize.wire import (
     JobPlace,
     outcome_from_bytes,

@@ -11,7 +11,7 @@ from interbed.catalog.client.hive.client import TableModifiedError
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
-from interbed.iceberg.optimize.job_files import sweep
+from interbed.iceberg.optimize.job import sweep
 from interbed.iceberg.optimize.run_unit import run_unit
 from interbed.iceberg.optimize.wire import (
     JobPlace,

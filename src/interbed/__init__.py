@@ -98,12 +98,11 @@ if TYPE_CHECKING:
     from interbed.catalog.server.migration.connection import ObjectGoneError
     from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.settings import ServerSettingsError
-    from interbed.iceberg.explanation import IcebergExplanation
     from interbed.iceberg.opening import load_iceberg_table
+    from interbed.iceberg.optimize.compact import IcebergCompaction
     from interbed.iceberg.optimize.expire import IcebergExpiry
     from interbed.iceberg.optimize.orphans import IcebergOrphans
-    from interbed.iceberg.optimize.result import IcebergCompaction
-    from interbed.iceberg.query import IcebergScan
+    from interbed.iceberg.query import IcebergExplanation, IcebergScan
     from interbed.iceberg.table import IcebergTable
     from interbed.ingest.errors import (
         BadMessageError,
@@ -324,12 +323,11 @@ _HOLDS = {
     "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.client.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
-    "interbed.iceberg.explanation": "IcebergExplanation",
     "interbed.iceberg.optimize.expire": "IcebergExpiry",
     "interbed.iceberg.optimize.orphans": "IcebergOrphans",
-    "interbed.iceberg.optimize.result": "IcebergCompaction",
+    "interbed.iceberg.optimize.compact": "IcebergCompaction",
     "interbed.iceberg.opening": "load_iceberg_table",
-    "interbed.iceberg.query": "IcebergScan",
+    "interbed.iceberg.query": "IcebergExplanation IcebergScan",
     "interbed.iceberg.table": "IcebergTable",
     "interbed.ingest.errors": (
         "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from interbed.iceberg.commit.home import CatalogHome, TableHome
-from interbed.iceberg.commit.new_file import NewTableFile
 from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.commit.replacement import Replacement
-from interbed.iceberg.meta.live_file import Content
+from interbed.iceberg.commit.replacement import NewTableFile, Replacement
+from interbed.iceberg.meta.live_files import Content
 from interbed.iceberg.table import IcebergTable
 
 

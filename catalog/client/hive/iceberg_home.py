@@ -19,8 +19,7 @@ from interbed.catalog.client.errors import LockError
 from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.client.hive.locking.commit_lock import LockSettings
 from interbed.catalog.client.identifier import Identifier
-from interbed.iceberg.commit.home import metadata_to_delete
-from interbed.iceberg.commit.metadata_file import metadata_bytes, metadata_suffix
+from interbed.iceberg.commit.home import metadata_bytes, metadata_suffix, metadata_to_delete
 from interbed.iceberg.opening import load_iceberg_table, store_properties
 from interbed.iceberg.read.files import store_options
 from interbed.iceberg.table import IcebergTable

@@ -21,7 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import LongType, NestedField, StringType
 
-from interbed.iceberg.meta.new_manifests import row_id_of, write_manifest, write_manifest_list
+from interbed.iceberg.meta.manifests import row_id_of, write_manifest, write_manifest_list
 from interbed.storage.base.avro.blocks import PlainBlocks
 
 SCHEMA = Schema(

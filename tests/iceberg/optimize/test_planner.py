@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.commit.new_file import NewTableFile
-from interbed.iceberg.commit.replacement import Replacement, files_to_remove
-from interbed.iceberg.meta.live_file import Content, LiveFile
-from interbed.iceberg.optimize.planner import Mode, plan_units
+from interbed.iceberg.commit.replacement import NewTableFile, Replacement, files_to_remove
+from interbed.iceberg.meta.live_files import Content, LiveFile
+from interbed.iceberg.optimize.job import OptimizeSettings
+from interbed.iceberg.optimize.planner import Action, Mode, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome
-from interbed.iceberg.optimize.settings import OptimizeSettings
-from interbed.iceberg.optimize.unit import Action
 from interbed.iceberg.optimize.wire import outcome_from_bytes, outcome_to_bytes, unit_from_bytes, unit_to_bytes
-from interbed.iceberg.plan.delete_index import DeleteIndex, Deletes
-from interbed.iceberg.plan.task import DataTask
+from interbed.iceberg.plan.task import DataTask, DeleteIndex, Deletes
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
 from tests.iceberg.plan import files
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from interbed.iceberg.optimize.unit import Action
+from interbed.iceberg.optimize.planner import Action
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from tests.iceberg.java_tables import assert_alike, ordered
 from tests.iceberg.optimize.tables import opened

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interbed.iceberg.meta.live_file import Content, LiveFile
+from interbed.iceberg.meta.live_files import Content, LiveFile
 
 
 def data(path: str = "a", number: int = 1, **more: Any) -> LiveFile:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from interbed.iceberg.meta.live_file import LiveFile
-from interbed.iceberg.plan.delete_index import DeleteIndex
+from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.plan.task import DeleteIndex
 from interbed.storage.base.errors import CorruptFileError
 from tests.iceberg.plan.files import data, equality, positions, vector
 

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.plan.delete_index import Deletes
-from interbed.iceberg.plan.task import DataTask, tasks_of
+from interbed.iceberg.plan.task import DataTask, Deletes, tasks_of
 from tests.iceberg.plan.files import data, equality
 
 MIB = 1 << 20

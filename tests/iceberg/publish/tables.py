@@ -11,9 +11,9 @@ from pyiceberg.table.puffin import PuffinFile
 
 import interbed
 from interbed.catalog.client.api import Catalog
-from interbed.iceberg.meta.live_file import live_file
-from interbed.iceberg.meta.manifest_entries import entries_of
-from interbed.iceberg.meta.snappy import use_arrow_snappy
+from interbed.iceberg.meta.live_files import live_file
+from interbed.iceberg.meta.manifests import entries_of
+from interbed.iceberg.publish.manifests import use_arrow_snappy
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
 

@@ -4,7 +4,7 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 
-from interbed.iceberg.meta.published import IDENTITY
+from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import Document, Legacy

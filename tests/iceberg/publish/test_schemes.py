@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import interbed
-from interbed.iceberg.meta.live_file import live_file
-from interbed.iceberg.meta.manifest_entries import entries_of
+from interbed.iceberg.meta.live_files import live_file
+from interbed.iceberg.meta.manifests import entries_of
 from interbed.iceberg.opening import store_properties
 from interbed.storage.table.table import Table
 from tests.iceberg.publish.tables import KEYED, STORAGE, VECTORS, ordered, place_of, rows, shown

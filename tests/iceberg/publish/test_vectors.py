@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interbed.iceberg.publish import hook, vectors
+from interbed.iceberg.publish import entries, hook
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
@@ -48,7 +48,7 @@ class IndexFilesRead:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._read = index_file.read_vectors
         self._names: list[str] = []
-        patch.setattr(vectors, "read_vectors", self)
+        patch.setattr(entries, "read_vectors", self)
 
     def __call__(self, files: FileIO, path: str, ranges: Any) -> Any:
         self._names.append(path.rpartition("/")[2])

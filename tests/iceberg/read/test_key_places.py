@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.read.key_places import KeyPlaces, find_slowly
+from interbed.iceberg.read.key_table import KeyPlaces, find_slowly
 
 TEXTS = st.text("ab", max_size=3) | st.text("abä", min_size=6, max_size=30)
 

@@ -1,0 +1,238 @@
+"""Manifest entries of a published table: its data files, and its deletion vectors in Puffin files.
+
+An entry of a data file has its path, its partition, and statistics of its columns. Bounds are in the type that the
+file's column had when it was written; readers promote them. Columns of nanoseconds have none, since readers of version
+2 of the format would take them for microseconds, and nested ones have none.
+
+Each index file of the table gets a Puffin file of the same vectors beside the metadata, and entries of manifests of
+deletes that say where in it each vector is. An index file has the vectors, but not the footer that names their data
+files: readers that take whole Puffin files can't go by it. Java Paimon's entries name index files; here they are
+replaced when vectors change. A Puffin file is named by its index file, so that the next run can use what a killed one
+left. Source: documentation page `iceberg/primary-key-table`, "Deletion Vector Support".
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from typing import Any
+
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
+
+from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.meta.manifests import NEWEST_VERSION
+from interbed.iceberg.meta.puffin import VectorPlace, puffin_of
+from interbed.iceberg.publish.columns import iceberg_schema
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.base.fileio.writing import write_errors
+from interbed.storage.base.row.binary_row import decode_row
+from interbed.storage.base.types.data_type import DataField, DataType
+from interbed.storage.files.deletion.index_file import read_vectors
+from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumnMetrics:
+    """What is known of the columns of a file, by their ids."""
+
+    values: dict[int, int] = field(default_factory=dict)
+    nulls: dict[int, int] = field(default_factory=dict)
+    lower: dict[int, bytes] = field(default_factory=dict)
+    upper: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """A schema by which files were written, in both forms."""
+
+    table: TableSchema
+    iceberg: Schema
+
+    @staticmethod
+    def of(schema: TableSchema) -> "FileSchema":
+        """A schema of the table; raises as iceberg_schema does."""
+        return FileSchema(schema, iceberg_schema(schema))
+
+
+def added_entry(
+    file: DataFileMeta, path: str, partition: Record, written_by: FileSchema, snapshot_id: int
+) -> ManifestEntry:
+    """The entry of a file that a snapshot added."""
+    known = column_statistics(file, written_by)
+    made = DataFile.from_args(
+        _table_format_version=NEWEST_VERSION,
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat(file.format.upper()),
+        partition=partition,
+        record_count=file.row_count,
+        file_size_in_bytes=file.file_size,
+        value_counts=known.values,
+        null_value_counts=known.nulls,
+        lower_bounds=known.lower,
+        upper_bounds=known.upper,
+    )
+    return new_entry(made, snapshot_id)
+
+
+def new_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
+    """The entry of a file that a snapshot added; its sequence numbers stand in it, as Paimon reads them there."""
+    return ManifestEntry.from_args(
+        _table_format_version=NEWEST_VERSION,
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=snapshot_id,
+        file_sequence_number=snapshot_id,
+        data_file=file,
+    )
+
+
+def partition_record(partition: bytes, types: Sequence[DataType]) -> Record:
+    """The values of a partition, as manifests have them."""
+    return Record(*(_plain(value) for value in decode_row(partition, types)))
+
+
+def column_statistics(file: DataFileMeta, written_by: FileSchema) -> FileColumnMetrics:
+    """The statistics that the file's metadata have, as Iceberg's."""
+    schema = written_by.table
+    names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.names
+    stats = file.value_stats
+    if len(stats.null_counts) != len(names):
+        return FileColumnMetrics()
+    fields = [schema.by_name[name] for name in names]
+    least, greatest = _row(stats.min_values, fields), _row(stats.max_values, fields)
+    found = FileColumnMetrics()
+    for column, nulls, low, high in zip(fields, stats.null_counts, least, greatest, strict=True):
+        kind = written_by.iceberg.find_type(column.id)
+        if not isinstance(kind, PrimitiveType):
+            continue
+        if nulls is not None:
+            found.values[column.id] = file.row_count
+            found.nulls[column.id] = nulls
+        if _is_bound(low) and _is_bound(high) and not isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+            found.lower[column.id] = to_bytes(kind, low)
+            found.upper[column.id] = to_bytes(kind, high)
+    return found
+
+
+def _row(row: bytes, fields: Sequence[DataField]) -> tuple[Any, ...]:
+    return decode_row(row, [column.type.with_nullable(True) for column in fields])
+
+
+def _is_bound(value: object) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return datetime_to_micros(value)
+        case date():
+            return date_to_days(value)
+        case time():
+            return time_to_micros(value)
+    return value
+
+
+DataPath = Callable[[BucketId, str], str]
+
+_CREATED_BY = "interbed"
+"""Without a version: what another version has written is the same file."""
+
+
+class VectorFiles:
+    """The Puffin files of one run of a publication. `made` are those that no published snapshot named before: they are
+    to be durable before one does.
+
+    They stay when another run was faster, because that one names files of the same names.
+    """
+
+    def __init__(
+        self,
+        files: FileIO,
+        *,
+        index_path: Callable[[BucketId, IndexFileMeta], str],
+        puffin_path: Callable[[str], str],
+        partition: Callable[[bytes], Record],
+    ) -> None:
+        self.made: list[str] = []
+        self._files = files
+        self._index_path = index_path
+        self._puffin_path = puffin_path
+        self._partition = partition
+
+    def entries(
+        self,
+        entries: Iterable[IndexManifestEntry],
+        snapshot_id: int,
+        *,
+        named: Iterable[LiveFile],
+        data_path: DataPath,
+    ) -> Iterator[ManifestEntry]:
+        """The entries of all vectors of a snapshot's index manifest; `named` are those of the published one before.
+
+        Vectors are read only of index files whose Puffin file that one does not name. Raises CorruptFileError,
+        UnsupportedVersionError, StorageAccessError.
+        """
+        before: dict[str, dict[str, LiveFile]] = {}
+        for file in named:
+            before.setdefault(file.path, {})[file.referenced or ""] = file
+        for entry in entries:
+            ranges = entry.file.deletion_vectors
+            if entry.file.index_type != DELETION_VECTORS or not ranges:
+                continue
+            path = self._puffin_path(entry.file.file_name)
+            referenced = {one.data_file_name: data_path(entry.bucket_id, one.data_file_name) for one in ranges}
+            known = before.get(path, {})
+            if known.keys() == set(referenced.values()):
+                size = next(iter(known.values())).size
+                places = {name: _place_of(file) for name, file in known.items()}
+            else:
+                size, places = self._make(path, entry, referenced)
+            for name, place in places.items():
+                made = DataFile.from_args(
+                    _table_format_version=NEWEST_VERSION,
+                    content=DataFileContent.POSITION_DELETES,
+                    file_path=path,
+                    file_format=FileFormat.PUFFIN,
+                    partition=self._partition(entry.partition),
+                    record_count=place.records,
+                    file_size_in_bytes=size,
+                    referenced_data_file=name,
+                    content_offset=place.offset,
+                    content_size_in_bytes=place.length,
+                )
+                yield new_entry(made, snapshot_id)
+
+    def _make(
+        self, path: str, entry: IndexManifestEntry, referenced: Mapping[str, str]
+    ) -> tuple[int, dict[str, VectorPlace]]:
+        """Write the Puffin file of an index file where it is not there yet; its size, and the places of its vectors."""
+        source = self._index_path(entry.bucket_id, entry.file)
+        vectors = read_vectors(self._files, source, entry.file.deletion_vectors or ())
+        content, places = puffin_of({referenced[name]: vector for name, vector in vectors}, _CREATED_BY)
+        own = normalize_path(path)
+        if not self._is_there(own, content):
+            with write_errors(own):
+                self._files.overwrite(own, content, durable=False)
+        self.made.append(own)
+        return len(content), places
+
+    def _is_there(self, path: str, content: bytes) -> bool:
+        try:
+            return self._files.read_bytes(path) == content
+        except FileNotFoundError:
+            return False
+
+
+def _place_of(file: LiveFile) -> VectorPlace:
+    return VectorPlace(offset=file.offset or 0, length=file.length or 0, records=file.records)
