@@ -20,7 +20,7 @@ import pyarrow as pa
 from interbed.ingest.flow.changes import NOT_SENT_BEFORE, RowChanges, Unsent
 from interbed.ingest.formats.arrays import Mask, one_array, valid
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.merge_function.values_before import values_before
+from interbed.storage.lsm.merge_function.row_rules import values_before
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.table.table import Table
 

@@ -16,7 +16,7 @@ from interbed.ingest.flow.changes import RowChanges, Unsent
 from interbed.ingest.formats.arrays import Mask, one_array, valid
 from interbed.storage.base.predicate.column import col
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.merge_function.kept_values import kept_columns
+from interbed.storage.lsm.merge_function.row_rules import kept_columns
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.table.table import Table
 

@@ -14,7 +14,7 @@ from interbed.storage.base.arrays import Ints
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.key_words import sort_groups
-from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 
 

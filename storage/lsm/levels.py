@@ -1,15 +1,47 @@
-"""The LSM tree of one bucket: its files by level.
+"""The LSM tree of one bucket: its files by level, as sorted runs.
 
-Level 0 holds what flushes wrote, each file a sorted run of its own; every other level is one sorted run. Higher levels
-hold older records. Source: documentation page `primary-key-table/compaction`.
+A sorted run is a list of data files whose key ranges do not overlap, in key order. Level 0 holds the files of flushes,
+each a sorted run of its own; every other level is one sorted run. Higher levels hold older records. Source:
+documentation page `primary-key-table/compaction`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interbed.storage.base.clock import from_local
-from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedRun:
+    """Files in key order; within a run every key occurs at most once."""
+
+    files: tuple[DataFileMeta, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Records in the files."""
+        return sum(f.row_count for f in self.files)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the files."""
+        return sum(f.file_size for f in self.files)
+
+    @property
+    def min_sequence_number(self) -> int:
+        """The least sequence number in the run."""
+        return min(f.min_sequence_number for f in self.files)
+
+    @property
+    def max_sequence_number(self) -> int:
+        """The greatest sequence number in the run."""
+        return max(f.max_sequence_number for f in self.files)
+
+    @property
+    def may_have_deletes(self) -> bool:
+        """Whether any file holds, or for want of a count might hold, records that delete their key."""
+        return any(f.delete_row_count is None or f.delete_row_count > 0 for f in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
+from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
 from interbed.storage.lsm.sort_merge import (
@@ -32,7 +33,6 @@ from interbed.storage.lsm.sort_merge import (
     RunInput,
     merge_runs,
 )
-from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore

@@ -1,14 +1,18 @@
 """The streaming merge: K sorted runs in, merged rows in key order out, in memory bounded by one block.
 
-Each run is read in batches whose size is in proportion to the run's, so that all runs pass through the key space at
-about the same pace. One round takes from every run's buffer the rows up to a common key, the cut: the least of the
-last keys that are buffered of runs with more to come. Nothing up to the cut can still come from a file, so those
-rows make a block that is merged as a whole, with vectorised operations. A block to which one run alone contributes is
-not sorted and, unless rows of it delete, not copied. Nor are integers that lie close together sorted where the newest
-record of a key is all that counts.
+Each run is read in batches whose size is in proportion to the run's, so that all runs advance through the key space at
+about the same pace. One round takes from the buffer of every run the rows up to a common key, the cut: the least of the
+last buffered keys of the runs with more rows to come. No file can still bring a key up to the cut, so those rows make a
+block that is merged as a whole, with vectorised operations. A block of a single run is not sorted and, unless rows of
+it delete, not copied.
 
-Sequence numbers say which of a key's records is newest. Mostly files' sequence ranges do not meet; then the
-files' age says the same, and sequence numbers are not read: rows are lined up by `RunBatch.age` before a stable sort.
+Integer keys that lie close together are not sorted where only the newest record of a key counts. Such a key is an index
+of an array: records are written to it from the oldest to the newest, so that the newest record of each key remains, in
+key order. That takes a fraction of the time of a sort while the array fits in the processor's caches.
+
+Sequence numbers say which record of a key is newest. The sequence ranges of files rarely overlap. Where they do not,
+the age of the files gives the same order, and sequence numbers are not read: rows are lined up by `RunBatch.age` before
+a stable sort.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.lsm.key_bounds import comparable_key, rows_through
-from interbed.storage.lsm.key_words import Order, sort_groups
+from interbed.storage.lsm.key_words import Order, comparable_key, integers, rows_through, sort_groups
 from interbed.storage.lsm.merge_function.api import (
     KeyGroups,
     Kinds,
@@ -33,8 +37,80 @@ from interbed.storage.lsm.merge_function.api import (
     take_rows,
 )
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.lsm.newest_rows import count_newest, newest_rows
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+_PLACES_OF_A_ROW = 8
+"""With more places for each row of a block the array is too long for the caches, and a sort is as fast."""
+_PLACES_OF_A_COUNTED_ROW = 64
+"""The same where a place is a single byte."""
+
+_Columns = Sequence["pa.Array[Any]"]
+
+
+def newest_rows(columns: _Columns) -> Order | None:
+    """The number of each key's last row, in key order; None for keys that have to be sorted.
+
+    The columns hold keys, those of older records first. Each ascends strictly; rows are numbered through all of them.
+    """
+    placed = _Places.of(columns, _PLACES_OF_A_ROW)
+    if placed is None:
+        return None
+    # Zero is no row's number, so that the array begins as memory that nothing was written to yet.
+    found = np.zeros(placed.count, np.int32)
+    first = 1
+    for places in placed.of_columns():
+        found[places] = np.arange(first, first + len(places), dtype=np.int32)
+        first += len(places)
+    numbers = found.compress(found != 0).astype(np.int64)
+    numbers -= 1
+    return numbers
+
+
+def count_newest(columns: _Columns, adds: Mask | None) -> int | None:
+    """How many keys have a last row that adds, of columns as in newest_rows; None for keys that have to be sorted.
+
+    `adds` says so of all rows, one column after the other; without it every row adds.
+    """
+    placed = _Places.of(columns, _PLACES_OF_A_COUNTED_ROW)
+    if placed is None:
+        return None
+    there = np.zeros(placed.count, np.bool_)
+    first = 0
+    for places in placed.of_columns():
+        there[places] = True if adds is None else adds[first : first + len(places)]
+        first += len(places)
+    return int(np.count_nonzero(there))
+
+
+class _Places:
+    """Integers as places in an array of `count`, from the least of them on."""
+
+    def __init__(self, numbers: Sequence["npt.NDArray[Any]"], least: int, count: int) -> None:
+        self._numbers = numbers
+        self._least = least
+        self.count = count
+
+    @staticmethod
+    def of(columns: _Columns, places_of_a_row: int) -> "_Places | None":
+        numbers = []
+        for column in columns:
+            values = integers(column)
+            if values is None:
+                return None
+            if len(values):
+                numbers.append(values)
+        if not numbers:
+            return _Places([], 0, 0)
+        # As Python's integers: the distance may not fit into the column's type.
+        least, greatest = min(int(n[0]) for n in numbers), max(int(n[-1]) for n in numbers)
+        count = greatest - least + 1
+        return _Places(numbers, least, count) if count <= places_of_a_row * sum(map(len, numbers)) else None
+
+    def of_columns(self) -> Iterator["npt.NDArray[np.int64]"]:
+        """The places of each column's keys; all of one column's are different."""
+        for numbers in self._numbers:
+            yield np.subtract(numbers, self._least, dtype=np.int64)
+
 
 BLOCK_ROWS = 131_072
 """Rows of a block over all runs: larger ones fall out of the processor's caches, smaller ones pay more overhead."""

@@ -12,8 +12,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import from_local
 from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.lsm.compact.strategy import pick_full
-from interbed.storage.lsm.compact.unit import Rewrite, plan_file_rewrite, plan_unit
+from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.interval_partition import key_ranks, partition_intervals
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource

@@ -24,10 +24,8 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.compact.planner import CompactionPlanner
-from interbed.storage.lsm.compact.rewriter import BucketRewriter
-from interbed.storage.lsm.compact.run import run_compaction
-from interbed.storage.lsm.compact.strategy import PickReason, pick_full
-from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
+from interbed.storage.lsm.compact.rewriter import BucketRewriter, run_compaction
+from interbed.storage.lsm.compact.strategy import CompactionUnit, PickReason, Rewrite, pick_full
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET

@@ -5,10 +5,9 @@ from typing import TypeAlias
 
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.merge_function.factory import merge_function_for
-from interbed.storage.lsm.removals import RemovalRules
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Spill
-from interbed.storage.lsm.writer import BufferMerge
+from interbed.storage.lsm.writer import BufferMerge, RemovalRules
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.store import TableStore

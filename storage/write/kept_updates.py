@@ -16,7 +16,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.python_values import python_value
-from interbed.storage.lsm.merge_function.kept_values import kept_columns
+from interbed.storage.lsm.merge_function.row_rules import kept_columns
 from interbed.storage.meta.options.lsm import SequenceOrder
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.row_statements import UPDATABLE

@@ -15,7 +15,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import one_array, rows_taken, to_numpy
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
-from interbed.storage.lsm.merge_function.retraction import retract_refusal
+from interbed.storage.lsm.merge_function.row_rules import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import TableSchema

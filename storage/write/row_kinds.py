@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.merge_function.retraction import retract_refusal
+from interbed.storage.lsm.merge_function.row_rules import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 

@@ -3,7 +3,7 @@
 Which merge engines take which statement is Paimon's choice (documentation page `spark/sql-write`).
 """
 
-from interbed.storage.lsm.merge_function.retraction import retract_refusal
+from interbed.storage.lsm.merge_function.row_rules import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -21,7 +21,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.room import Room
 from interbed.storage.files.format.layout import DataFileNames
-from interbed.storage.lsm.compact.run import discard
+from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
 from interbed.storage.meta.options.lsm import ChangelogProducer

@@ -29,7 +29,7 @@ from rich.table import Table as View
 import interbed
 from interbed.storage.base.balance import longest_first
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.run import run_compaction
+from interbed.storage.lsm.compact.rewriter import run_compaction
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

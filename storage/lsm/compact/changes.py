@@ -1,30 +1,230 @@
-"""The tables whose compactions must know what keys were before: lookup and full-compaction changelogs, deletion
-vectors, first-row.
+"""Compactions that need the older row of a key: lookup and full-compaction changelogs, deletion vectors, first-row.
 
-Source: documentation page `primary-key-table/changelog-producer`; rules for moving files are those of Paimon's
-LookupMergeTreeCompactRewriter and FullChangelogMergeTreeCompactRewriter.
+Their merge functions lie between the streaming merge and the table's own merge function. Every block of merged rows
+passes its changes to `emit`. Source: documentation page `primary-key-table/changelog-producer`; the rules for moving
+files are those of Paimon's LookupMergeTreeCompactRewriter and FullChangelogMergeTreeCompactRewriter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Mask
-from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.lsm.compact.change_merge import FirstRowChanges, FullChanges, LookupChanges, RowChangeRules
+from interbed.storage.lsm.compact.changelog import change_records
 from interbed.storage.lsm.compact.rewriter import Emit
-from interbed.storage.lsm.compact.unit import Section, UpgradeRule
+from interbed.storage.lsm.compact.strategy import Section, UpgradeRule
+from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.lookup.older_rows import OlderRows
-from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
+from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
+from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_function.lookup import NO_LEVEL, levels_of, lowest_above_0
 from interbed.storage.lsm.merge_read import merge_function_for
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
-from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
+
+
+class Older(Protocol):
+    """What is below the compaction."""
+
+    def take(self, keys: Sequence["pa.Array[Any]"], columns: Sequence[str]) -> pa.RecordBatch:
+        """The newest older rows of the keys, which ascend, with those columns (LEVEL among them), in any order.
+
+        They are the compaction's from now on: with deletion vectors, they are marked where they lie.
+        """
+        ...
+
+    def has(self, keys: Sequence["pa.Array[Any]"]) -> Mask:
+        """Which of the keys have an older row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChangeRules:
+    """What the merge functions here have in common.
+
+    `keys` are the key columns, `ties` the columns that order records of one key (a sequence number last), of which the
+    first `descending` order from the greatest value to the least. `emit` takes changelog records, None where no
+    changelog is made; `compared` are the columns whose changes count, None for all changes. With `drop_deletes` keys
+    that are gone are left out of the result.
+    """
+
+    keys: tuple[str, ...]
+    ties: tuple[str, ...]
+    descending: int
+    inner: MergeFunction
+    emit: Callable[[pa.RecordBatch], None] | None
+    compared: tuple[str, ...] | None
+    drop_deletes: bool
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """What has to be seen: whole records, and their levels."""
+        return tuple(dict.fromkeys((*self.inner.columns(output), *output, *self.keys, *self.ties, VALUE_KIND, LEVEL)))
+
+    def emit_changes(
+        self, rows: pa.RecordBatch, before: Ints, keys: Mask, after: pa.RecordBatch, after_of: Ints
+    ) -> None:
+        """Emit the changes of the keys `keys`: from the rows numbered `before` to `after`; -1 stands for none."""
+        if self.emit is None or not keys.any():
+            return
+        gone_before = _gone(rows)
+        gone_after = _gone(after)
+        was = np.where((before >= 0) & ~gone_before[np.maximum(before, 0)], before, -1)[keys]
+        is_now = np.where((after_of >= 0) & ~gone_after[np.maximum(after_of, 0)], after_of, -1)[keys]
+        columns = after.schema.names
+        records = change_records(rows.select(columns), after, was, is_now, compared=self.compared)
+        if records.num_rows:
+            self.emit(records)
+
+    def kept(self, result: pa.RecordBatch) -> pa.RecordBatch:
+        """The result, without keys that are gone where nothing older needs to be hidden."""
+        if not self.drop_deletes:
+            return result
+        gone = _gone(result)
+        return result.filter(from_numpy(~gone)) if gone.any() else result
+
+    def single(self, rows: pa.RecordBatch, kinds: Kinds | None) -> KeyGroups:
+        """Rows of different keys, in key order, as groups."""
+        count = rows.num_rows
+        return KeyGroups(rows=rows, order=np.arange(count), starts=np.ones(count, np.bool_), kinds=kinds)
+
+    def merged(self, groups: KeyGroups, output: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:
+        """The merged rows, and for each key the number of its row, -1 where it has none."""
+        firsts = groups.order[groups.starts]
+        result = self.inner.merge(groups, output)
+        keys = len(firsts)
+        if result.num_rows == keys:
+            return result, np.arange(keys)
+        # Some keys have no row at all; the keys of the result show which ones.
+        columns = [
+            pa.concat_arrays([result.column(k), take_rows(groups.rows, [k], firsts).column(0)]) for k in self.keys
+        ]
+        order, starts = sort_groups(columns)
+        first = order[np.flatnonzero(starts)]
+        return result, np.where(first < result.num_rows, first, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """What the merge functions of this module share: a row that is alone is merged as the others are."""
+
+    rules: RowChangeRules
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """See MergeFunction."""
+        return self.rules.columns(output)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        return self.merge(self.rules.single(rows, kinds), output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupChanges(_Changes):
+    """Merges with the row that each key has in older levels; changes are those of keys with records of level 0."""
+
+    older: Older
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        rules = self.rules
+        levels = levels_of(groups.rows)[groups.order]
+        lowest = lowest_above_0(levels, groups.starts)
+        has_new = np.logical_or.reduceat(levels == 0, np.flatnonzero(groups.starts))
+        missing = lowest == NO_LEVEL
+        if missing.any():
+            firsts = groups.order[groups.starts][missing]
+            key_rows = take_rows(groups.rows, rules.keys, firsts)
+            columns = [n for n in groups.rows.schema.names if n in rules.columns(output)]
+            found = self.older.take([key_rows.column(k) for k in rules.keys], columns)
+            if found.num_rows:
+                groups = self._with(groups.rows.select(columns), found)
+                levels = levels_of(groups.rows)[groups.order]
+                lowest = lowest_above_0(levels, groups.starts)
+        result, after_of = rules.merged(groups, output)
+        before = _numbers_at(groups, levels, lowest)
+        rules.emit_changes(groups.rows, before, has_new, result, after_of)
+        return rules.kept(result)
+
+    def _with(self, rows: pa.RecordBatch, found: pa.RecordBatch) -> KeyGroups:
+        """The rows with older ones added, in groups; no key is new by that."""
+        older = pa.RecordBatch.from_arrays([found.column(n) for n in rows.schema.names], schema=rows.schema)
+        joined: pa.RecordBatch = pa.concat_batches([older, rows])  # type: ignore[attr-defined]  # The stubs lack it.
+        kinds: Kinds = to_numpy(joined.column(VALUE_KIND))
+        ties: list[Any] = [joined.column(n) for n in self.rules.ties]
+        ties.append(from_numpy(~is_retract(kinds)))
+        keys = [joined.column(k) for k in self.rules.keys]
+        order, starts = sort_groups(keys, ties, descending_ties=self.rules.descending)
+        deletes = bool(is_retract(kinds).any())
+        return KeyGroups(rows=joined, order=order, starts=starts, kinds=kinds if deletes else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullChanges(_Changes):
+    """A full compaction's changes: from the rows of the highest level to the merged ones."""
+
+    max_level: int
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        levels = levels_of(groups.rows)[groups.order]
+        result, after_of = self.rules.merged(groups, output)
+        at_top = levels == self.max_level
+        firsts = np.flatnonzero(groups.starts)
+        has_new = np.logical_or.reduceat(~at_top, firsts)
+        top = np.where(np.logical_or.reduceat(at_top, firsts), self.max_level, NO_LEVEL).astype(np.int8)
+        self.rules.emit_changes(groups.rows, _numbers_at(groups, levels, top), has_new, result, after_of)
+        return self.rules.kept(result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRowChanges(_Changes):
+    """The merge engine `first-row`: keys that have an older row stay as they are, the others are inserted."""
+
+    older: Older
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        rules = self.rules
+        levels = levels_of(groups.rows)[groups.order]
+        is_new = lowest_above_0(levels, groups.starts) == NO_LEVEL
+        keys = take_rows(groups.rows, rules.keys, groups.order[groups.starts])
+        known = np.zeros(len(is_new), np.bool_)
+        asked = [keys.filter(from_numpy(is_new)).column(k) for k in rules.keys]
+        known[is_new] = self.older.has(asked)
+        result, after_of = rules.merged(groups, output)
+        rules.emit_changes(groups.rows, np.full(len(is_new), -1), is_new & ~known, result, after_of)
+        kept = after_of[~known]
+        return rules.kept(take_rows(result, result.schema.names, kept[kept >= 0]))
+
+
+def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDArray[np.int8]) -> Ints:
+    """For each key the number of its row of the level wanted, -1 where that is NO_LEVEL. A level has a key once."""
+    keys = np.cumsum(groups.starts) - 1
+    there = levels == wanted[keys]
+    numbers = np.full(len(wanted), -1, np.int64)
+    numbers[keys[there]] = groups.order[there]
+    return numbers
+
+
+def _gone(rows: pa.RecordBatch) -> Mask:
+    """Which rows say that their key is gone."""
+    index = rows.schema.get_field_index(VALUE_KIND)
+    if index < 0:
+        return np.zeros(rows.num_rows, np.bool_)
+    return is_retract(to_numpy(rows.column(index)))
+
 
 Keys = Sequence["pa.Array[Any]"]
 

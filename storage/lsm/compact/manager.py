@@ -12,9 +12,8 @@ from dataclasses import replace
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.planner import CompactionPlanner
-from interbed.storage.lsm.compact.run import discard, run_compaction
-from interbed.storage.lsm.compact.strategy import Moment, pick_full
-from interbed.storage.lsm.compact.unit import CompactionUnit
+from interbed.storage.lsm.compact.rewriter import discard, run_compaction
+from interbed.storage.lsm.compact.strategy import CompactionUnit, Moment, pick_full
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta

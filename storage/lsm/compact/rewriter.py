@@ -1,25 +1,67 @@
-"""Rewrites sections of a bucket: merged as a stream, in the memory of one block, into new files of one level."""
+"""Rewrites the sections of a compaction unit: merged as a stream, in the memory of one block, into files of one level.
 
-from collections.abc import Callable, Iterator, Sequence
+`interbed.storage.lsm.compact.strategy` decides what a unit contains. A rewrite that fails deletes the files that it
+wrote.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.expiry import ExpiringRows, RecordExpiry
-from interbed.storage.lsm.compact.unit import Section, UpgradeRule
+from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.strategy import CompactionUnit, Rewrite, Section, UpgradeRule
+from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import MergeFunction
-from interbed.storage.lsm.merge_read import MergeRead, RowSource
-from interbed.storage.lsm.records import as_records, kv_batches
-from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.lsm.merge_read import DeletedOf, MergeRead, PathOf, RowSource, merge_function_for, no_deletions
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from interbed.storage.meta.store import TableStore
+
+
+def kv_batches(
+    store: TableStore,
+    sections: Sequence[Sequence[SortedRun]],
+    path_of: PathOf,
+    *,
+    drop_deletes: bool,
+    deleted_of: DeletedOf = no_deletions,
+    source: RowSource | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Sections of a bucket merged into records for new data files: what compaction writes.
+
+    Batches have `_KEY_<k>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all columns of the table, in
+    the types of the current schema. Sections must be in key order; so are the records then. Without `drop_deletes`
+    records that delete their key stay. Rows that `deleted_of` says are gone are left out. `source` gives rows of files
+    instead of the files themselves.
+    """
+    schema = store.schema
+    merge = MergeRead(store, schema.fields, merge_function_for(store, drop_deletes=drop_deletes))
+    for section in sections:
+        for batch in merge.section(section, path_of, with_system=True, deleted_of=deleted_of, source=source):
+            yield as_records(schema, batch)
+
+
+def as_records(schema: TableSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with their system columns as records of data files: with `_KEY_<k>` for each key column."""
+    names = [
+        *(KEY_PREFIX + k for k in schema.trimmed_primary_keys),
+        SEQUENCE_NUMBER,
+        VALUE_KIND,
+        *schema.names,
+    ]
+    columns = [*schema.trimmed_primary_keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.names]
+    return pa.RecordBatch.from_arrays([rows.column(n) for n in columns], names=names)
+
 
 IndexChanges = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 
@@ -242,3 +284,52 @@ class ChangelogRewriter(MergeRewriter):
             )
             for batch in batches:
                 yield as_records(files.store.schema, batch)
+
+
+def run_compaction(
+    store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
+) -> CompactIncrement:
+    """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    changelog: list[DataFileMeta] = []
+    written: list[DataFileMeta] = []
+    try:
+        for step in unit.steps:
+            if isinstance(step, Rewrite):
+                before.extend(step.files)
+                result = rewriter.rewrite(step.sections, output_level=unit.output_level, drop_deletes=unit.drop_deletes)
+                written += (*result.files, *result.changelog)
+                after += result.files
+                changelog += result.changelog
+            else:
+                before.append(step.file)
+                after.append(step.file.upgraded(unit.output_level))
+                if step.with_changelog:
+                    new = rewriter.upgrade_changelog(step.file, unit.output_level)
+                    written += new
+                    changelog += new
+        new_index_files, deleted_index_files = rewriter.finish()
+    except BaseException:
+        delete_files(store, bucket_id, written)
+        raise
+    return CompactIncrement(
+        before=tuple(before),
+        after=tuple(after),
+        changelog=tuple(changelog),
+        new_index_files=new_index_files,
+        deleted_index_files=deleted_index_files,
+        looked_up=rewriter.looked_up,
+    )
+
+
+def discard(store: TableStore, bucket_id: BucketId, outcome: CompactIncrement) -> None:
+    """Delete what a compaction wrote that is not going to be committed; never raises."""
+    delete_files(store, bucket_id, outcome.written)
+    store.file_io.delete_quietly([store.index_path(bucket_id, f) for f in outcome.new_index_files])
+
+
+def delete_files(store: TableStore, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
+    """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
+    directory = store.paths.bucket_directory(bucket_id)
+    store.file_io.delete_quietly([path for file in files for path in file.paths_in(directory)])

@@ -1,1 +1,1 @@
-"""Finding rows of older levels by their keys."""
+"""Finding rows of older levels by their keys: `sorted_keys` searches, `older_rows` keeps the searched files."""

@@ -1,7 +1,23 @@
-"""The rows that keys have in the levels below a compaction."""
+"""Looks up the rows that keys have in the levels below a compaction, in lookup files on local disk.
 
-from collections.abc import Callable, Sequence
+A lookup file is a data file as Arrow IPC, mapped into memory. Keys and records are two files: the keys in one batch, to
+be searched without copying them, the records in batches, of which only the requested ones are touched. Rows keep their
+order, so that the number of a row is its position in the data file, as deletion vectors count.
+
+A process has one cache of lookup files for each table, which its writers and compactions share. The option
+`lookup.cache-max-disk-size` limits the bytes, `lookup.cache-file-retention` how long an unused file stays. The
+directory is deleted when the process ends.
+"""
+
+import os
+import shutil
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +26,230 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.lsm.key_bounds import comparable_key
-from interbed.storage.lsm.levels import Levels
-from interbed.storage.lsm.lookup.cache import LookupFiles
-from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.lsm.key_words import comparable_key
+from interbed.storage.lsm.levels import Levels, SortedRun
+from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.store import TableStore
+
+_KEYS = "keys.arrow"
+_RECORDS = "records.arrow"
+
+
+class LookupFile:
+    """Rows in key order, each key once. Safe for several threads."""
+
+    def __init__(self, directory: Path, key_names: Sequence[str]) -> None:
+        self.directory = directory
+        self.bytes = sum(f.stat().st_size for f in directory.iterdir())
+        self._keys = _mapped(directory / _KEYS).select(list(key_names)).combine_chunks()
+        self._records = _mapped(directory / _RECORDS)
+        self._sorted = SortedKeys([_one_array(self._keys.column(n)) for n in key_names])
+
+    @property
+    def row_count(self) -> int:
+        """Rows in the file."""
+        return self._keys.num_rows
+
+    def find(self, keys: Sequence["pa.Array[Any]"]) -> Positions:
+        """For each key, given by columns in any order of rows, the position of its row, -1 where there is none."""
+        return self._sorted.find(keys)
+
+    def rows(self, positions: Positions, columns: Sequence[str]) -> pa.RecordBatch:
+        """The records at these positions, in this order."""
+        numbers: Any = from_numpy(positions)
+        taken = self._records.select(list(columns)).take(numbers).combine_chunks()
+        batches = taken.to_batches()
+        if batches:
+            return batches[0]
+        return pa.RecordBatch.from_pylist([], schema=taken.schema)
+
+
+def write_lookup_file(
+    directory: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, key_names: Sequence[str]
+) -> None:
+    """Write the two files of a lookup file into an existing directory; `schema` is that of the batches."""
+    keys: list[pa.RecordBatch] = []
+    with pa.ipc.new_file(str(directory / _RECORDS), schema) as records:
+        for batch in batches:
+            records.write_batch(batch)
+            keys.append(batch.select(list(key_names)))
+    key_schema = pa.schema([schema.field(n) for n in key_names])
+    table = pa.Table.from_batches(keys, schema=key_schema).combine_chunks()
+    with pa.ipc.new_file(str(directory / _KEYS), key_schema) as target:
+        target.write_table(table, max_chunksize=max(table.num_rows, 1))
+
+
+def _one_array(column: "pa.ChunkedArray[Any]") -> "pa.Array[Any]":
+    if column.num_chunks == 1:
+        chunk: Any = column.chunk(0)
+        first: pa.Array[Any] = chunk
+        return first
+    joined: Any = column.combine_chunks()
+    only: pa.Array[Any] = joined
+    return only
+
+
+def _mapped(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as source:
+        # The buffers keep the mapping alive after the file is closed.
+        return pa.ipc.open_file(source).read_all()
+
+
+_HINT = "bound the lookup files by 'lookup.cache-max-disk-size'"
+SYSTEM_COLUMNS = (SEQUENCE_NUMBER, VALUE_KIND)
+
+
+class LookupFiles:
+    """The lookup files of one table; safe for several threads.
+
+    Records have all columns of the table's schema, then `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
+    """
+
+    def __init__(self, store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = store.schema.trimmed_primary_keys
+        self._schema = fields_to_schema(store.schema.fields)
+        self._clock = clock
+        self.used_by(store)
+        self._known: OrderedDict[str, tuple[LookupFile, float]] = OrderedDict()
+        self._building: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+        self._directory: Path | None = None
+
+    def used_by(self, store: TableStore) -> None:
+        """Read data files by this store from now on, and keep to the limits of its options; the schema is the same."""
+        self._store = store
+        self._files = FileRead(store, store.schema.fields)
+        self._max_bytes = store.options.lookup_cache_max_disk_size
+        self._retention_seconds = store.options.lookup_cache_file_retention_millis / 1000
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on disk."""
+        with self._guard:
+            return sum(f.bytes for f, _ in self._known.values())
+
+    def of(self, file: DataFileMeta, path: str) -> LookupFile:
+        """The lookup file of a data file; raises what reading the data file raises."""
+        with self._guard:
+            known = self._touched(file.file_name)
+            lock = self._building.setdefault(file.file_name, threading.Lock())
+        if known is not None:
+            return known
+        with lock:
+            with self._guard:
+                known = self._touched(file.file_name)
+            if known is not None:
+                return known
+            made = self._make(file, path)
+            with self._guard:
+                self._known[file.file_name] = (made, self._clock())
+                self._building.pop(file.file_name, None)
+                self._evict(keep=file.file_name)
+            return made
+
+    def forget(self, files: Iterable[DataFileMeta]) -> None:
+        """Remove what was made of data files that the table does not need any more; never raises."""
+        with self._guard:
+            for file in files:
+                known = self._known.pop(file.file_name, None)
+                if known is not None:
+                    # Whoever reads it keeps its mapping; the space is free once that is gone.
+                    shutil.rmtree(known[0].directory, ignore_errors=True)
+
+    def evict_stale(self) -> bool:
+        """Remove what was not used for too long; whether nothing is left."""
+        with self._guard:
+            self._evict(keep="")
+            return not self._known and not self._building
+
+    def close(self) -> None:
+        """Remove all files."""
+        with self._guard:
+            self._known.clear()
+            directory, self._directory = self._directory, None
+        if directory is not None:
+            remove_scratch_directory(directory)
+
+    def _touched(self, name: str) -> LookupFile | None:
+        found = self._known.get(name)
+        if found is None:
+            return None
+        self._known[name] = (found[0], self._clock())
+        self._known.move_to_end(name)
+        return found[0]
+
+    def _evict(self, keep: str) -> None:
+        now = self._clock()
+        total = sum(f.bytes for f, _ in self._known.values())
+        for name, (file, used) in list(self._known.items()):
+            stale = now - used > self._retention_seconds
+            if name == keep or not (stale or (self._max_bytes is not None and total > self._max_bytes)):
+                continue
+            del self._known[name]
+            total -= file.bytes
+            shutil.rmtree(file.directory, ignore_errors=True)
+
+    def _make(self, file: DataFileMeta, path: str) -> LookupFile:
+        directory = self._home() / file.file_name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        batches = self._files.batches(
+            file, path, ReadOptions(batch_rows=block_rows([file]), with_sequence=True, with_kind=True, use_threads=True)
+        )
+        system = [pa.field(SEQUENCE_NUMBER, pa.int64()), pa.field(VALUE_KIND, pa.int8())]
+        schema = pa.schema([*self._schema, *system])
+        columns = [*self._store.schema.names, *SYSTEM_COLUMNS]
+        try:
+            aligned = (pa.RecordBatch.from_arrays([b.column(n) for n in columns], schema=schema) for b in batches)
+            with local_disk_errors(directory, _HINT):
+                write_lookup_file(directory, aligned, schema, self._keys)
+                return LookupFile(directory, self._keys)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def _home(self) -> Path:
+        with self._guard:
+            if self._directory is None:
+                self._directory = new_scratch_directory("lookup")
+                weakref.finalize(self, remove_scratch_directory, self._directory)
+            return self._directory
+
+
+_guard = threading.Lock()
+_shared: dict[tuple[Any, ...], LookupFiles] = {}
+
+
+def shared_lookup_files(store: TableStore) -> LookupFiles:
+    """This process's lookup files of the table in its schema; nobody closes them."""
+    schema = store.schema
+    key = (store.location, schema.id, schema.fields, schema.primary_keys)
+    with _guard:
+        for other in [k for k, files in _shared.items() if k != key and files.evict_stale()]:
+            del _shared[other]
+        files = _shared.get(key)
+        if files is None:
+            files = _shared[key] = LookupFiles(store)
+        files.used_by(store)
+        return files
+
+
+def _forget_in_child() -> None:
+    """A forked process leaves its parent's files alone."""
+    global _guard, _shared
+    _guard, _shared = threading.Lock(), {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,3 +70,14 @@ class Deduplicate:
 def is_retract(kinds: "npt.NDArray[Any]") -> Mask:
     """Which row kinds take a row back: -U (1) and -D (3)."""
     return (kinds & 1).astype(np.bool_)
+
+
+def single_rows(
+    rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str], *, drop_deletes: bool
+) -> pa.RecordBatch:
+    """The rows as they are, without those that delete when `drop_deletes` says so; not copied when need not be."""
+    selected = rows.select(list(output))
+    if kinds is None or not drop_deletes:
+        return selected
+    adds = ~is_retract(kinds)
+    return selected if adds.all() else selected.filter(from_numpy(adds))

@@ -13,8 +13,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
-from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.lsm.merge_function.single import single_rows
+from interbed.storage.lsm.merge_function.deduplicate import is_retract, single_rows
 
 REFUSAL = (
     "Tables with 'merge-engine' = 'first-row' take no -U and -D rows. Set option 'ignore-delete' to 'true' to have "

@@ -10,8 +10,7 @@ from interbed.storage.lsm.merge_function.fields.functions import (
     chosen_function,
     field_function,
 )
-from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
-from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup
+from interbed.storage.lsm.merge_function.partial_update import PartialUpdate, SequenceGroup
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema

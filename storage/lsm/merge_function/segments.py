@@ -20,8 +20,15 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.key_words import Order, group_ends
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns, take_rows
-from interbed.storage.lsm.merge_function.take import Numbers, take_column
+from interbed.storage.lsm.merge_function.api import (
+    KeyGroups,
+    Kinds,
+    Numbers,
+    block_memory_pool,
+    no_columns,
+    take_column,
+    take_rows,
+)
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 Slots: TypeAlias = "slice | npt.NDArray[np.int64]"

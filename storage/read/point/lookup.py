@@ -28,9 +28,9 @@ from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
+from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
-from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT

@@ -19,8 +19,15 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
-from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, UpgradeRule, plan_unit
+from interbed.storage.lsm.compact.strategy import (
+    CompactionUnit,
+    Moment,
+    Rewrite,
+    UniversalStrategy,
+    UpgradeRule,
+    pick_full,
+    plan_unit,
+)
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy
-from interbed.storage.lsm.levels import LevelRun, Levels
-from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.interop.strategies import random_examples
 from tests.support.peers.java import JavaPaimon

@@ -33,8 +33,14 @@ from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
-from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, plan_unit
+from interbed.storage.lsm.compact.strategy import (
+    CompactionUnit,
+    Moment,
+    Rewrite,
+    UniversalStrategy,
+    pick_full,
+    plan_unit,
+)
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.upkeep.bucket_health import BucketRules, bucket_health

@@ -12,7 +12,7 @@ from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
+from interbed.storage.lsm.compact.strategy import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema

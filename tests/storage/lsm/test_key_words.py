@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.lsm.key_bounds import comparable_key, rows_through
-from interbed.storage.lsm.key_words import group_ends, key_words, sort_groups
+from interbed.storage.lsm.key_words import comparable_key, group_ends, key_words, rows_through, sort_groups
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
 from tests.support.examples import examples
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.lookup import sorted_keys
-from interbed.storage.lsm.lookup.cache import LookupFiles, shared_lookup_files
-from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
+from interbed.storage.lsm.lookup.older_rows import LookupFile, LookupFiles, shared_lookup_files, write_lookup_file
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore

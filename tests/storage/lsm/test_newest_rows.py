@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.lsm.key_words import group_ends, sort_groups
-from interbed.storage.lsm.newest_rows import count_newest, newest_rows
+from interbed.storage.lsm.sort_merge import count_newest, newest_rows
 from tests.support.examples import examples
 
 TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us")]

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.json import field_from_json
-from interbed.storage.lsm.merge_function.api import KeyGroups
+from interbed.storage.lsm.merge_function.api import KeyGroups, Numbers, take_column, validity
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.merge_function.fields.elements import Collect
 from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import field_function
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked
-from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import Schema
 from tests.support.examples import examples

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.lsm.compact.strategy import Moment, Pick, PickReason, UniversalStrategy, pick_full
-from interbed.storage.lsm.levels import LevelRun, Levels
-from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import LsmOptions
 

@@ -13,12 +13,12 @@ import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.format.readers import reader_for
+from interbed.storage.lsm.compact.rewriter import kv_batches
 from interbed.storage.lsm.file_read import block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_read import MergeRead, file_ages, merge_function_for
-from interbed.storage.lsm.records import kv_batches
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
-from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.read.table_read import TableRead

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.lsm.compact.strategy import pick_full
-from interbed.storage.lsm.compact.unit import Rewrite, plan_unit
+from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_unit
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.upkeep.append_compact import plan_append_compaction

@@ -15,8 +15,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.faults import FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.lsm.compact.compacted import CompactedFiles
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.increment import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind

@@ -1,1 +1,1 @@
-"""Functions that make one value of a column of several values of a key."""
+"""Aggregate functions of columns: `functions` has their names, `fold` what they share; the others are the functions."""

@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.lsm.key_words import Order, row_ranks
-from interbed.storage.lsm.merge_function.api import block_memory_pool
+from interbed.storage.lsm.merge_function.api import Numbers as RowNumbers
+from interbed.storage.lsm.merge_function.api import block_memory_pool, take_column, validity
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
-from interbed.storage.lsm.merge_function.take import Numbers as RowNumbers
-from interbed.storage.lsm.merge_function.take import take_column, validity
 
 Codes = npt.NDArray[np.int64]
 Numbers: TypeAlias = "list[int] | None"

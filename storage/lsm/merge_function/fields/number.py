@@ -20,9 +20,9 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
+from interbed.storage.lsm.merge_function.api import validity, without_nulls
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
-from interbed.storage.lsm.merge_function.take import validity, without_nulls
 
 Numbers = npt.NDArray[Any]
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from interbed.storage.base.arrays import Words
 from interbed.storage.lsm.key_words import Order, row_ranks, words_in_turn
+from interbed.storage.lsm.merge_function.api import validity, without_nulls
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
-from interbed.storage.lsm.merge_function.take import validity, without_nulls
 
 _NULL = -1
 _MANY_ROWS = 64

@@ -7,11 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
-from interbed.storage.lsm.merge_function.api import block_memory_pool
-from interbed.storage.lsm.merge_function.fields.fold import Column, Late
-from interbed.storage.lsm.merge_function.fields.values import FieldValues
+from interbed.storage.lsm.merge_function.api import Numbers, block_memory_pool, take_column, validity, without_nulls
+from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows
-from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity, without_nulls
 
 
 class ListAgg(FieldValues):

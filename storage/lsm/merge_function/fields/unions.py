@@ -15,9 +15,8 @@ from pyroaring import BitMap
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.extras import load_extra
-from interbed.storage.lsm.merge_function.fields.fold import Column
+from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
-from interbed.storage.lsm.merge_function.fields.values import FieldValues
 
 _FLAGS, _EMPTY, _OUT_OF_ORDER, _SINGLE_ITEM = 5, 0x04, 0x10, 0x20
 _MODE, _REGISTERS = 7, 2
