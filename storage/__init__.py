@@ -118,8 +118,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.store",
     ),
     "reads that are planned in one process and carried out in others": (
-        "files.deletion.index_file",
-        "files.deletion.vector",
+        "files.deletion_vectors",
         "lsm.file_read",
         "read.change_read",
         "read.positions",
@@ -150,7 +149,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "writes of files that are not of interbed's tables": (
         "base.types.not_null",
         "files.format.encoding",
-        "files.format.sink",
         "lsm.spill",
         "write.sort.external",
         "write.sort.key",

@@ -2,7 +2,7 @@
 
 On disk (Iceberg's specification "Puffin"): the magic bytes `PFA1`, the blobs, and a footer: magic, a JSON object that
 says of each blob what it is and where, its length and flags of 4 bytes each, little-endian, and magic. A vector is a
-blob of the type `deletion-vector-v1`: what `storage/files/deletion/vector.py` writes for 64 bits.
+blob of the type `deletion-vector-v1`: what `storage/files/deletion_vectors.py` writes for 64 bits.
 """
 
 import json
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
 
 _MAGIC = b"PFA1"
 _TAIL = struct.Struct("<ii")

@@ -25,9 +25,8 @@ from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.writing import give_up
 from interbed.storage.base.types.not_null import without_hidden_nulls
-from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.api import OpenSink, data_file_errors
 from interbed.storage.files.format.encoding import choose_encodings
-from interbed.storage.files.format.sink import OpenSink
 
 _GROUP_BYTES = 64 << 20
 _GROUP_ROWS = 1 << 20

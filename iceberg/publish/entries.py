@@ -34,7 +34,7 @@ from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.fileio.writing import write_errors
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField, DataType
-from interbed.storage.files.deletion.index_file import read_vectors
+from interbed.storage.files.deletion_vectors import read_vectors
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.schema.table_schema import TableSchema

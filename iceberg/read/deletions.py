@@ -28,7 +28,7 @@ from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
-from interbed.storage.files.deletion.vector import EMPTY, DeletionVector, decode
+from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 
 KEYS_MAX = 4_000_000

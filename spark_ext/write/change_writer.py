@@ -15,7 +15,7 @@ from interbed.storage.base.arrays import Positions
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.files.deletion.vector import DeletionVector, decode
+from interbed.storage.files.deletion_vectors import DeletionVector, decode
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader

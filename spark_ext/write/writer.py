@@ -35,7 +35,7 @@ from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles

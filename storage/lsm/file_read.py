@@ -14,11 +14,10 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.decode_tally import DecodeTally
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.evaluate import has_index, select_rows
-from interbed.storage.files.format.api import ReadChecks, data_file_errors
+from interbed.storage.files.format.api import DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS

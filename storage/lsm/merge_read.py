@@ -19,8 +19,8 @@ from interbed.storage.base.fileio.ahead.coming import ComingInputs
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.decode_tally import DecodeTally
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction

@@ -14,8 +14,7 @@ import pyarrow as pa
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.files.deletion.index_file import read_index_file, vectors_in
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector, read_index_file, vectors_in
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.entry import DataFileMeta

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, and_
-from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead

@@ -15,8 +15,8 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.balance import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for

@@ -22,7 +22,7 @@ from interbed.storage.base.row.values import java_float_text, order_key
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot, is_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp, timestamp_text
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.files.file_index.fast_hash import hash_values
+from interbed.storage.files.file_index.bloom_filter import hash_values
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.files.format.stats import float_bounds
 from interbed.storage.meta.store import TableStore

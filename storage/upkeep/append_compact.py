@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement

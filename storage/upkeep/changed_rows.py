@@ -25,7 +25,7 @@ from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH

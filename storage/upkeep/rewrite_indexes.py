@@ -13,7 +13,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import CommitStateUnknownError, NotSupportedError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
-from interbed.storage.files.file_index.writer import TableFileIndexWriter
+from interbed.storage.files.file_index.spec import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions

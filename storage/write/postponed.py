@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.files.format.file_kind import check_fields
 from interbed.storage.files.format.layout import DataFileLayout
-from interbed.storage.files.format.type_limits import check_fields
 from interbed.storage.lsm.write_buffer import Run, concatenate
 from interbed.storage.lsm.writer import Write, file_batch
 from interbed.storage.meta.options.core import CoreOptions

@@ -30,8 +30,7 @@ from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNu
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import TypeRoot
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
-from interbed.storage.files.file_index.bit_slices import BitSlices, slice_bytes
-from interbed.storage.files.file_index.bitmap import roaring_bytes
+from interbed.storage.files.file_index.bitmap import BitSlices, roaring_bytes, slice_bytes
 from interbed.storage.files.file_index.values import (
     ATOMS,
     CodeCollector,

@@ -1,4 +1,4 @@
-"""Which columns of a table have which indexes, by its options.
+"""Which columns of a table have which indexes, by its options, and the writer of a data file's indexes.
 
 `file-index.<kind>.columns` lists columns (or values of a MAP with text keys: `m[key]`), and
 `file-index.<kind>.<column>.<option>` sets an option of one; for a MAP's column it holds for all of its keys.
@@ -8,12 +8,18 @@ Documentation: `append-table/query-performance`; paimon-api `fileindex.FileIndex
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.row.values import type_name
+from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import STRINGS, DataField, DataType, MapType, is_atomic
 from interbed.storage.files.file_index import bloom_filter
-from interbed.storage.files.file_index.container import name_of_key
+from interbed.storage.files.file_index.api import FileIndexes
+from interbed.storage.files.file_index.container import encode_container, name_of_key
 from interbed.storage.files.file_index.kinds import KINDS, check_type
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.meta.options.reader import OptionReader
@@ -133,3 +139,39 @@ def _value_type(kind: str, column: str, data_type: DataType) -> DataType:
             f"{type_name(data_type)}; only a MAP with text keys has such values."
         )
     return data_type.value
+
+
+class TableFileIndexWriter:
+    """FileIndexWriter of the indexes that a table's options ask for. Batches hold the columns by name."""
+
+    def __init__(self, spec: FileIndexSpec) -> None:
+        self._threshold = spec.in_manifest_threshold
+        self._writers = [(c, KINDS[c.kind].writer(c.form, c.options)) for c in spec.columns]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """See FileIndexWriter."""
+        for column, writer in self._writers:
+            writer.add(_values(batch, column))
+
+    def finish(self) -> FileIndexes | None:
+        """See FileIndexWriter."""
+        columns: dict[str, dict[str, bytes | None]] = {}
+        for column, writer in self._writers:
+            content = writer.finish()
+            if content is not None:
+                columns.setdefault(column.name, {})[column.kind] = content
+        if not columns:
+            return None
+        container = encode_container(columns)
+        if len(container) > self._threshold:
+            # What is in a manifest is protected by the manifest's checksums.
+            return FileIndexes(file=encode_container(columns, seal=True))
+        return FileIndexes(embedded=container)
+
+
+def _values(batch: pa.RecordBatch, column: IndexedColumn) -> Array:
+    values: Any = batch.column(column.column)
+    if column.key is not None:
+        values = pc.map_lookup(values, pa.scalar(column.key), "first")
+    found: Array = values
+    return found

@@ -1,13 +1,18 @@
-"""Reading and writing data files: the protocols of the formats, and how failures of reading are reported."""
+"""Reading and writing data files: the protocols of the formats, and how errors of reading are reported.
+
+Readers count what they decode in a `DecodeTally`. Encoders that would close their file write to an `OpenSink`, which
+the caller closes.
+"""
 
 import lzma
 import struct
 import sys
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -22,7 +27,96 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.decode_tally import DecodeTally
+
+
+class DecodeTally:
+    """How many values files gave, by why they were decoded. Threads add to it.
+
+    What stands for a reason is the number of values of all columns, the number of columns, and the bytes in memory.
+    """
+
+    FILTER, REST, PAGES, WHOLE = (
+        "pages of the filter's columns",
+        "pages of the other columns",
+        "pages of all columns",
+        "whole row groups",
+    )
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[int, int, int]] = {}
+
+    def add(self, reason: str, values: int, columns: int, nbytes: int) -> None:
+        """Note so many values of so many columns together, and their bytes."""
+        with self._lock:
+            before, most, total = self._found.get(reason, (0, 0, 0))
+            self._found[reason] = before + values, max(most, columns), total + nbytes
+
+    def add_whole(self, batch: pa.RecordBatch) -> None:
+        """Note rows of whole row groups."""
+        self.add(self.WHOLE, batch.num_rows * batch.num_columns, batch.num_columns, batch.nbytes)
+
+    def by_reason(self) -> dict[str, tuple[int, int, int]]:
+        """Values, columns and bytes by reason."""
+        with self._lock:
+            return dict(self._found)
+
+
+class OpenSink:
+    """Passes bytes on to a file object and leaves it open."""
+
+    closed = False
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def write(self, data: Any) -> int:
+        """Write bytes; how many there were."""
+        self._sink.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """The sink is closed by the one who opened it."""
+
+
+class QuietSink(OpenSink):
+    """A sink that never raises: it keeps its first error, and drops what comes after it.
+
+    For encoders that write once more when they are destroyed, and end the process if that fails.
+    """
+
+    def __init__(self, sink: Any) -> None:
+        super().__init__(sink)
+        self._written = 0
+        self._error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or drop them; how many there were."""
+        if self._error is None:
+            try:
+                super().write(data)
+            except BaseException as error:  # noqa: BLE001 - what went through the encoder would end the process
+                # check() raises it.
+                self._error = error
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._written
+
+    def check(self) -> None:
+        """Raise the error that was kept."""
+        if self._error is not None:
+            raise self._error
+
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError

@@ -4,18 +4,43 @@ A level's own format, codec and mode come from `file.format.per.level`, `file.co
 `metadata.stats-mode.per.level`, the others' from `file.format`, `file.compression` and `metadata.stats-mode`; changelog
 files have `changelog-file.format`, `.compression` and `.stats-mode`, which default to those of the level. Append tables
 know no levels. Source: Paimon's KeyValueFileWriterFactory; documentation page `maintenance/configurations`.
+
+A format limits the types of columns: Avro keeps timestamps as milliseconds or microseconds, TIME as milliseconds.
+Source: Paimon's AvroSchemaConverter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from interbed.storage.base.columnar.records import CODECS, UNCOMPRESSED
-from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.files.format.stats import StatsMode, key_modes, stats_modes
-from interbed.storage.files.format.type_limits import check_fields
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.format import FILE_FORMATS
+
+
+def check_fields(file_format: str, fields: Sequence[DataField]) -> None:
+    """Raise NotSupportedError naming the first column that files of the format can't hold."""
+    if file_format != "avro":
+        return
+    for field in fields:
+        for part in _parts(field.type):
+            digits = part.precision or 0
+            if (part.root in TIMESTAMPS and digits > 6) or (part.root is TypeRoot.TIME and digits > 3):
+                most = 6 if part.root in TIMESTAMPS else 3
+                raise NotSupportedError(
+                    f"Avro files can't hold the column {field.name!r}: {part.root} has at most {most} fractional "
+                    f"digits there, not {digits}. Set 'file.format' to 'parquet' or 'orc', or declare fewer digits."
+                )
+
+
+def _parts(data_type: DataType) -> Iterator[AtomicType]:
+    if isinstance(data_type, AtomicType):
+        yield data_type
+    for child in data_type.children():
+        yield from _parts(child)
+
 
 _CODECS: Mapping[str, Mapping[str, str]] = {
     **CODECS,

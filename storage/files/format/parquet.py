@@ -20,8 +20,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.decode_tally import DecodeTally
-from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
+from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest

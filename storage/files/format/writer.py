@@ -1,20 +1,195 @@
-"""Writing a sequence of data files that rolls at a target size.
+"""Writing a sequence of data files of one format that rolls at a target size.
 
-A writer takes batches with the files' columns in order and returns a DataFileMeta for each file. Whatever goes wrong,
-the files of a writer are deleted and the error is raised.
+A writer takes batches with the files' columns in order and returns a DataFileMeta for each file, with the metadata that
+manifests keep. On any error the files of a writer are deleted and the error is raised; an error of the file system
+while a file is written becomes a StorageAccessError that names the file.
 """
 
+from contextlib import suppress
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.files.file_index.writer import TableFileIndexWriter
-from interbed.storage.files.format.data_file_writer import DataFileWriter
+from interbed.storage.base.fileio.writing import give_up, write_errors
+from interbed.storage.base.row.binary_row import encode_rows
+from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
+from interbed.storage.files.file_index.spec import TableFileIndexWriter
+from interbed.storage.files.format.api import FileWriter
+from interbed.storage.files.format.avro import AvroFileWriter
+from interbed.storage.files.format.file_kind import DataFileKind
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
-from interbed.storage.meta.data_file_place import DataFilePlace
-from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
+from interbed.storage.files.format.orc import OrcFileWriter
+from interbed.storage.files.format.parquet_writer import ParquetFileWriter
+from interbed.storage.files.format.stats import StatsCollector
+from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
+from interbed.storage.meta.manifest.entry import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+
+def open_writer(kind: DataFileKind, layout: DataFileLayout, sink: Any) -> FileWriter:
+    """The writer of a file of that kind into a file object that the caller opened and closes."""
+    match kind.file_format:
+        case "orc":
+            return OrcFileWriter(sink, layout.arrow, layout.options, codec=kind.codec)
+        case "avro":
+            return AvroFileWriter(sink, layout.fields, layout.arrow, layout.options, codec=kind.codec)
+        case _:
+            return ParquetFileWriter(
+                sink,
+                layout.arrow,
+                layout.options,
+                codec=kind.codec,
+                page_rows=kind.page_rows,
+                ascending=layout.ascending,
+            )
+
+
+class DataFileWriter:
+    """Writes one data file; end with `close` or `abort`.
+
+    `kind` is the file's format, codec and statistics. `first_sequence` is given for files without sequence numbers of
+    their own (append tables): rows count up from it. `indexes` take the same rows; what they make of them goes into the
+    metadata, or into a file beside the data file.
+    """
+
+    def __init__(
+        self,
+        file_io: FileIO,
+        new: NewFile,
+        layout: DataFileLayout,
+        kind: DataFileKind,
+        *,
+        level: int,
+        source: FileSource,
+        first_sequence: int | None = None,
+        indexes: FileIndexWriter | None = None,
+        clock: Clock = local_millis,
+    ) -> None:
+        self._file_io = file_io
+        self._path = path = new.path
+        self._external_path = new.external_path
+        self._layout = layout
+        self._level = level
+        self._source = source
+        self._first_sequence = first_sequence
+        self._indexes = indexes
+        self._clock = clock
+        self._values = StatsCollector(layout.value_fields, kind.value_modes, kind.file_format)
+        self._keys = StatsCollector(layout.key_fields, kind.key_modes, kind.file_format)
+        self._sequences = (1 << 62, -1)
+        self._deletes = 0
+        self._first: pa.RecordBatch | None = None
+        self._last: pa.RecordBatch | None = None
+        self.row_count = 0
+        self._started = False
+        with write_errors(path):
+            self._output = file_io.open_output(path)
+            try:
+                self._file: FileWriter = open_writer(kind, layout, self._output)
+            except BaseException:
+                self.abort()
+                raise
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """Append rows, in key order where the table has keys; they become one row group where there are such."""
+        batches = [b for b in batches if b.num_rows]
+        if not batches:
+            return
+        self._started = True
+        with write_errors(self._path):
+            self._file.write(batches)
+        for batch in batches:
+            self._collect(batch)
+        self._first = self._first or batches[0].slice(0, 1)
+        self._last = batches[-1].slice(batches[-1].num_rows - 1, 1)
+
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._file.position()
+
+    def close(self) -> DataFileMeta:
+        """Finish the file."""
+        with write_errors(self._path):
+            size = self._file.finish()
+            self._output.close()
+        found = None if self._indexes is None else self._indexes.finish()
+        indexes = found or FileIndexes()
+        if indexes.file is not None:
+            with write_errors(self._index_path), self._file_io.open_output(self._index_path) as output:
+                output.write(indexes.file)
+        layout = self._layout
+        if layout.dense_stats:
+            value_columns, value_stats = self._values.dense()
+        else:
+            value_columns, value_stats = None, self._values.all()
+        keyed = bool(layout.key_fields) and self.row_count > 0
+        min_key, max_key = self._key_bounds() if keyed else (EMPTY_ROW, EMPTY_ROW)
+        if self._first_sequence is None:
+            low, high = self._sequences
+        else:
+            low, high = self._first_sequence, self._first_sequence + self.row_count - 1
+        return DataFileMeta(
+            file_name=self._path.rsplit("/", 1)[-1],
+            file_size=size,
+            row_count=self.row_count,
+            min_key=min_key,
+            max_key=max_key,
+            key_stats=self._keys.all() if keyed else EMPTY_STATS,
+            value_stats=value_stats,
+            min_sequence_number=low,
+            max_sequence_number=high,
+            schema_id=layout.schema_id,
+            level=self._level,
+            extra_files=() if indexes.file is None else (self._index_path.rsplit("/", 1)[-1],),
+            embedded_file_index=indexes.embedded,
+            creation_time_millis=self._clock(),
+            delete_row_count=self._deletes,
+            file_source=self._source,
+            value_stats_cols=value_columns,
+            external_path=self._external_path,
+        )
+
+    def abort(self) -> None:
+        """Delete the file and its indexes, whatever state they are in; never raises."""
+        if self._started:
+            # An encoder that is let go of unfinished would finish itself then, to an output that is closed.
+            with suppress(OSError, pa.ArrowException):
+                self._file.finish()
+        with suppress(OSError):
+            give_up(self._output)
+        self._file_io.delete_quietly([self._path] if self._indexes is None else [self._path, self._index_path])
+
+    @property
+    def _index_path(self) -> str:
+        return self._path + INDEX_SUFFIX
+
+    def _collect(self, batch: pa.RecordBatch) -> None:
+        if self._indexes is not None:
+            self._indexes.add(batch)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._values.update(columns)
+        if self._layout.key_fields:
+            self._keys.update(columns)
+            bounds = pc.min_max(columns[SEQUENCE_NUMBER])
+            low, high = self._sequences
+            self._sequences = (min(low, bounds["min"].as_py()), max(high, bounds["max"].as_py()))
+            # +I and +U are even, -U and -D odd.
+            kinds = columns[VALUE_KIND]
+            self._deletes += pc.sum(pc.bit_wise_and(kinds, scalar_of(1, kinds.type))).as_py() or 0
+        self.row_count += batch.num_rows
+
+    def _key_bounds(self) -> tuple[bytes, bytes]:
+        assert self._first is not None
+        assert self._last is not None
+        ends = pa.Table.from_batches([self._first, self._last])
+        fields = self._layout.key_fields
+        columns = [ends.column(f.name).combine_chunks() for f in fields]
+        low, high = encode_rows(columns, [f.type for f in fields])
+        return low, high
 
 
 class RollingFileWriter:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.lsm.compact.changelog import change_records
 from interbed.storage.lsm.compact.rewriter import Emit
 from interbed.storage.lsm.compact.strategy import Section, UpgradeRule

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import Clock, now_millis
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.changes import (
     FullCompactionChanges,

@@ -11,8 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import BucketDeletions, DeletionVector
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.expiry import ExpiringRows, RecordExpiry

@@ -24,7 +24,7 @@ from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks

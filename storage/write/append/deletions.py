@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy.typing as npt
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket_restore import BucketRestore

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.lsm.file_read import EXPANSION, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta

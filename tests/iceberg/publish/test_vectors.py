@@ -12,7 +12,7 @@ from interbed.iceberg.publish import entries, hook
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.files.deletion import index_file
+from interbed.storage.files import deletion_vectors
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table, load_table
@@ -46,7 +46,7 @@ class IndexFilesRead:
     """The index files of which vectors are read, by their names."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._read = index_file.read_vectors
+        self._read = deletion_vectors.read_vectors
         self._names: list[str] = []
         patch.setattr(entries, "read_vectors", self)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.scan.explain import Explanation
 from interbed.storage.table.table import Table
 

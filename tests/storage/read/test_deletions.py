@@ -13,8 +13,7 @@ import interbed
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.faults import FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.files.deletion.index_file import write_vectors
-from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.deletion_vectors import DeletionVector, write_vectors
 from interbed.storage.read.positions import DeletionReader, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import DeletionFile, Split

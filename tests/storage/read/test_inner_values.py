@@ -10,7 +10,7 @@ import interbed
 from interbed import col
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.table.table import Table
 
 ROWS, PAGE = 20_000, 500

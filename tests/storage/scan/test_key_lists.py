@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.predicate.expr import And, Comparison, In, Op, Or, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.meta.bucket_function import assign_buckets
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.summary.key_spread import KeySpread

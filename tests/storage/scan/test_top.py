@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interbed import load_catalog
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.read import pushdown
 from interbed.storage.scan.summary.aggregates import Top, splits_of_top
 from interbed.storage.table.table import Table

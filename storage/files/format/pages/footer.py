@@ -1,5 +1,6 @@
-"""The footer of a Parquet file, decoded once for all reads of the file."""
+"""The footer of a Parquet file, decoded once for all reads of the file, and where its column chunks lie."""
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,44 @@ from interbed.storage.base.columnar.parquet_checks import (
     metadata_of,
 )
 from interbed.storage.base.memory_cache import MemoryCache
-from interbed.storage.files.format.pages.chunks import Chunks
 from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.int96 import footer_with_bytes, int96_columns
 from interbed.storage.files.format.pages.row_groups import RowGroups
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+Range = tuple[int, int]
+"""From one byte to before another."""
+
+
+class Chunks:
+    """The column chunks of a file."""
+
+    def __init__(self, metadata: "pq.FileMetaData") -> None:
+        self._metadata = metadata
+
+    def of(self, names: Sequence[str], groups: Sequence[int] | None) -> Iterator[list[Range]]:
+        """For each row group (of all when None) in order the bytes of the columns with these names, leaf by leaf."""
+        wanted = frozenset(names)
+        schema = self._metadata.schema
+        # A name with a dot stands for itself, and others are paths to leaves.
+        leaves = [
+            place
+            for place in range(self._metadata.num_columns)
+            if schema.column(place).path in wanted or schema.column(place).path.partition(".")[0] in wanted
+        ]
+        for number in range(self._metadata.num_row_groups) if groups is None else groups:
+            group = self._metadata.row_group(number)
+            ranges: list[Range] = []
+            for place in leaves:
+                chunk = group.column(place)
+                begins = [chunk.data_page_offset]
+                if chunk.dictionary_page_offset:
+                    begins.append(chunk.dictionary_page_offset)
+                ranges.append((min(begins), min(begins) + chunk.total_compressed_size))
+            yield ranges
+
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

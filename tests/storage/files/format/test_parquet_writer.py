@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.storage.files.format.parquet_footer import TimestampAnnotation, annotate_timestamps
-from interbed.storage.files.format.parquet_writer import ParquetFileWriter
+from interbed.storage.files.format.parquet_writer import ParquetFileWriter, TimestampAnnotation, annotate_timestamps
 from interbed.storage.meta.options.core import CoreOptions
 
 WHEN = datetime(2024, 5, 6, 7, 8, 9, 123000)

@@ -23,11 +23,11 @@ from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import field_from_json, parse_atomic
 from interbed.storage.files.format.api import FileWriter
+from interbed.storage.files.format.file_kind import check_fields
 from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.readers import reader_for
-from interbed.storage.files.format.type_limits import check_fields
-from interbed.storage.files.format.writers import open_writer
+from interbed.storage.files.format.writer import open_writer
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -12,7 +12,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, UnsupportedVersionError
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.files.deletion.index_file import read_vectors, write_vectors
-from interbed.storage.files.deletion.vector import EMPTY, DeletionVector, decode
+from interbed.storage.files.deletion_vectors import (
+    EMPTY,
+    BucketDeletions,
+    DeletionVector,
+    decode,
+    read_vectors,
+    write_vectors,
+)
 from tests.storage.commit.tables import partition, primary_key_table
 
 _POSITIONS = st.lists(
