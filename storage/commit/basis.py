@@ -1,8 +1,8 @@
-"""What a writer's choice of buckets rests on, and whether it still stands when the commit is made.
+"""Check at commit time that the table state that a writer relied on is unchanged.
 
-A writer of dynamic buckets puts a key where the partition's hash indexes say, a writer of a cross-partition table where
-the key is in the whole table. Paimon expects one such writer at a time; two would give one key two places, unseen. Here
-the commit of the second one is refused, because its basis has changed.
+A writer of dynamic buckets assigns keys by the partition's hash indexes. A writer of a cross-partition table assigns
+them by where the key is in the whole table. Paimon expects one such writer at a time; two writers would put one key in
+two places without an error. Here the commit of the second writer is refused, because its basis has changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ _MANY_SNAPSHOTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRead:
-    """The rows that changes were worked out from: those of some partitions at a snapshot (0: an empty table)."""
+    """Rows from which changes were computed: those of some partitions at a snapshot (0: an empty table)."""
 
     snapshot_id: int
     partitions: PartitionFilter
@@ -32,12 +32,14 @@ class RowsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBasis:
-    """What changes rest on; None stands for nothing.
+    """Table state that changes depend on; a field that is None places no demand.
 
-    `hash_indexes` are partitions with the names of their hash indexes, `keys_as_of` the snapshot in which keys were
-    looked for, `rows_as_of` the one of which all rows of `partitions` (None: of all) were read to be replaced,
-    `buckets_as_of` the one whose numbers of buckets were taken, `alone_as_of` the one up to which it is known what this
-    user committed: nobody else may commit as the same user.
+    - `hash_indexes`: partitions with the names of their hash indexes.
+    - `keys_as_of`: the snapshot in which keys were looked up.
+    - `rows_as_of`: the snapshot of which all rows of `partitions` (None: of all partitions) were read to be replaced.
+    - `buckets_as_of`: the snapshot from which the bucket counts were taken.
+    - `alone_as_of`: the last snapshot up to which the commits of this user are known. No other writer may commit as the
+      same user after it.
     """
 
     hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
@@ -49,7 +51,7 @@ class CommitBasis:
 
     @staticmethod
     def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "CommitBasis":
-        """What all messages rest on, and the rows that they follow from."""
+        """Return the combined basis of all messages, and of the rows from which they were computed."""
         bases = [(m.partition, m.basis) for m in messages]
         known = [b.keys_as_of for _, b in bases if b.keys_as_of is not None]
         indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
@@ -64,30 +66,30 @@ class CommitBasis:
 
 
 class BasisCheck:
-    """Checks the basis of one commit of a user against the newest snapshot, at each try."""
+    """Check of the basis of one commit against the newest snapshot, at each attempt."""
 
     def __init__(self, reader: ManifestReader, snapshots: SnapshotManager, user: str, basis: CommitBasis) -> None:
         self._reader = reader
         self._snapshots = snapshots
         self._user = user
         self._basis = basis
-        self._stands_on: str | None = None
+        self._valid_for: str | None = None
         self._overwritten = False
         asked = [i for i in (basis.keys_as_of, basis.rows_as_of, basis.alone_as_of) if i is not None]
         self._seen = min(asked, default=None)
 
     def check(self, latest: Snapshot | None) -> None:
-        """Raise CommitConflictError when another writer has changed what the commit rests on."""
+        """Raise CommitConflictError when another writer has changed what the commit depends on."""
         if self._basis.hash_indexes:
             self._check_indexes(latest)
         if self._seen is not None and latest is not None:
-            for snapshot in self._since(self._seen, latest):
+            for snapshot in self._row_changes_since(self._seen, latest):
                 self._check_snapshot(snapshot)
             self._seen = latest.id
 
     def _check_indexes(self, latest: Snapshot | None) -> None:
         name = None if latest is None else latest.index_manifest
-        if name is not None and name == self._stands_on:
+        if name is not None and name == self._valid_for:
             return
         found: dict[bytes, set[str]] = {partition: set() for partition, _ in self._basis.hash_indexes}
         for entry in [] if latest is None else index_entries(self._reader, latest):
@@ -95,31 +97,31 @@ class BasisCheck:
                 found[entry.partition].add(entry.file.file_name)
         if any(found[partition] != names for partition, names in self._basis.hash_indexes):
             raise CommitConflictError(f"Another writer gave keys of the same partition buckets meanwhile. {_REDO}")
-        self._stands_on = name
+        self._valid_for = name
 
     def may_be_rescaled(self, latest: Snapshot | None) -> bool:
-        """Whether partitions may have another number of buckets by now, because something was overwritten."""
+        """Return whether partitions may have another bucket count since, because of an overwrite."""
         first = self._basis.buckets_as_of
         if first is None or latest is None or self._overwritten:
             return self._overwritten
         if latest.id - first > _MANY_SNAPSHOTS:
-            # To compare numbers of buckets is no more work than to look at all of these.
+            # Comparing bucket counts costs no more than reading all of these snapshots.
             return True
         try:
-            kinds = [s.commit_kind for s in self._since(first, latest)]
+            kinds = [s.commit_kind for s in self._row_changes_since(first, latest)]
         except CommitConflictError:
             return True
         self._overwritten = CommitKind.OVERWRITE in kinds
         return self._overwritten
 
-    def _since(self, seen: int, latest: Snapshot) -> Iterator[Snapshot]:
-        """The snapshots after one that brought rows or took them away."""
+    def _row_changes_since(self, seen: int, latest: Snapshot) -> Iterator[Snapshot]:
+        """Yield the snapshots after `seen` that added or removed rows."""
         for snapshot_id in range(seen + 1, latest.id + 1):
             try:
                 snapshot = latest if snapshot_id == latest.id else self._snapshots.snapshot(snapshot_id)
             except SnapshotNotFoundError:
                 raise CommitConflictError(
-                    f"Snapshot {snapshot_id} expired before it was known what it changed. {_REDO}"
+                    f"Snapshot {snapshot_id} expired before its changes were checked. {_REDO}"
                 ) from None
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 yield snapshot
@@ -127,8 +129,8 @@ class BasisCheck:
     def _check_snapshot(self, snapshot: Snapshot) -> None:
         if self._basis.alone_as_of is not None and snapshot.commit_user == self._user:
             raise CommitConflictError(
-                f"Somebody else made snapshot {snapshot.id} as the user '{self._user}' meanwhile. Let only one process "
-                "at a time commit as that user. Nothing was changed."
+                f"Another process made snapshot {snapshot.id} as the user '{self._user}' meanwhile. Let only one "
+                "process at a time commit as that user. Nothing was changed."
             )
         if self._basis.keys_as_of is not None and snapshot.commit_user != self._user:
             raise CommitConflictError(
@@ -142,7 +144,7 @@ class BasisCheck:
             )
 
     def _touches(self, snapshot: Snapshot) -> bool:
-        # An overwrite need not list the files that it drops.
+        # An overwrite need not list the files that it removes.
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             return True
         meant = self._basis.partitions or AllPartitions()

@@ -1,7 +1,7 @@
-"""The changes that commit messages carry, as manifest entries, and the paths of their files. Pure.
+"""Changes that commit messages carry, as manifest entries, and the paths of their files. Pure.
 
 `owned_paths` lists the files that exist only for the messages: an abort deletes them. `new_paths` lists the files that
-the next snapshot is the first to name: they are made durable before the snapshot is created.
+the next snapshot is the first to refer to: they are made durable before the snapshot is created.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,10 +22,10 @@ from interbed.storage.write.commit_message import CommitMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartChanges:
-    """The changes of one snapshot: data files, changelog files and index files.
+    """Changes of one snapshot: data files, changelog files and index files.
 
-    `looked_up` names, for each bucket where that matters, the files above level 0 in which a compaction looked for
-    keys.
+    `looked_up` names, by bucket, the files above level 0 in which a compaction looked up keys; buckets without look-ups
+    are left out.
     """
 
     files: tuple[ManifestEntry, ...] = ()
@@ -38,32 +38,32 @@ class PartChanges:
 
     @property
     def take_rows_away(self) -> bool:
-        """Whether files, or single rows of them by deletion vectors, are taken away."""
+        """Whether files, or single rows of them by deletion vectors, are removed."""
         return any(e.kind is FileKind.DELETE for e in self.files) or self.change_deletion_vectors
 
     @property
     def change_deletion_vectors(self) -> bool:
-        """Whether deletion vectors come or go."""
+        """Whether deletion vectors are added or removed."""
         return any(e.file.index_type == DELETION_VECTORS for e in self.indexes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageChanges:
-    """What the messages change: `append` by new records (and rewritten files), `compact` by compaction."""
+    """Changes of messages: `append` by new records and rewritten files, `compact` by compaction."""
 
     append: PartChanges
     compact: PartChanges
 
 
 class OwnedFile(NamedTuple):
-    """A data file and where it lives."""
+    """Data file and its bucket."""
 
     bucket_id: BucketId
     file: DataFileMeta
 
 
 def collect_changes(messages: Iterable[CommitMessage]) -> MessageChanges:
-    """The entries of all messages; of data files deletions after additions as Paimon writes them."""
+    """Return the entries of all messages. As in Paimon, rewritten data files are deleted after the additions."""
     append: list[ManifestEntry] = []
     changelog: list[ManifestEntry] = []
     compact: list[ManifestEntry] = []
@@ -97,19 +97,19 @@ def collect_changes(messages: Iterable[CommitMessage]) -> MessageChanges:
 
 
 def record_delta(entries: Iterable[ManifestEntry]) -> int:
-    """Records added less records deleted, unmerged."""
+    """Return the number of records added less that of records deleted, unmerged."""
     return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in entries)
 
 
 def changed_partitions(entries: Iterable[ManifestEntry]) -> frozenset[bytes]:
-    """The partitions of the entries."""
+    """Return the partitions of the entries."""
     return frozenset(e.partition for e in entries)
 
 
 def owned_files(messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[OwnedFile]:
-    """The files that exist only for these messages' sake: written for them, not merely moved to another level.
+    """Return the files that were written for these messages, not merely moved to another level.
 
-    `compact_only` leaves out those of new records, which were committed by themselves.
+    `compact_only` leaves out the files of new records, which have a snapshot of their own.
     """
     written = {f.file_name for m in messages for f in m.data.new_files}
     taken = {f.file_name for m in messages for f in (*m.compaction.before, *m.data.deleted_files)}
@@ -127,7 +127,7 @@ def owned_files(messages: Sequence[CommitMessage], *, compact_only: bool = False
 def owned_index_files(
     messages: Sequence[CommitMessage], *, compact_only: bool = False
 ) -> list[tuple[BucketId, IndexFileMeta]]:
-    """The index files that exist only for these messages' sake, each with its bucket."""
+    """Return the index files that were written for these messages, each with its bucket."""
     return [
         (m.bucket_id, f)
         for m in messages
@@ -138,9 +138,9 @@ def owned_index_files(
 def upgrade_to_level(
     entries: Sequence[ManifestEntry], key_types: Sequence[DataType], level: int
 ) -> tuple[ManifestEntry, ...]:
-    """New level-0 files at the level given, in every bucket where their key ranges do not overlap.
+    """Return new level-0 files with the given level, in every bucket where their key ranges do not overlap.
 
-    After an overwrite nothing lies beneath them, so they need not be merged with anything when read.
+    After an overwrite no older files lie below them, so that readers need not merge them.
     """
     if any(e.kind is not FileKind.ADD or e.file.level > 0 or e.bucket < 0 for e in entries):
         return tuple(entries)
@@ -156,7 +156,7 @@ def upgrade_to_level(
 def overlapping_pair(
     files: Sequence[DataFileMeta], key_types: Sequence[DataType]
 ) -> tuple[DataFileMeta, DataFileMeta] | None:
-    """Two files whose key ranges meet; None when no two do."""
+    """Return two files whose key ranges overlap, or None."""
     if len(files) < 2:
         return None
     least, greatest = key_ranks(files, key_types)
@@ -170,7 +170,7 @@ def overlapping_pair(
 def pair_across(
     files: Sequence[DataFileMeta], others: Sequence[DataFileMeta], key_types: Sequence[DataType]
 ) -> tuple[DataFileMeta, DataFileMeta] | None:
-    """A file of each kind whose key ranges meet; None when no two do."""
+    """Return one file of each list whose key ranges overlap, or None."""
     if not files or not others:
         return None
     least, greatest = key_ranks([*files, *others], key_types)
@@ -202,7 +202,7 @@ def _index_entries(message: CommitMessage, kind: FileKind, files: Iterable[Index
 
 
 def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
-    """The paths of data files, of those beside them and of index files; see owned_files."""
+    """Return the paths of owned data files, of their extra files and of index files; see owned_files."""
     paths = [
         store.index_path(bucket_id, file) for bucket_id, file in owned_index_files(messages, compact_only=compact_only)
     ]
@@ -212,9 +212,9 @@ def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact
 
 
 def new_paths(store: TableStore, changes: PartChanges) -> list[str]:
-    """The paths of data files, of those beside them and of index files that the changes add to the table.
+    """Return the paths of data files, of their extra files and of index files that the changes add to the table.
 
-    A file that they take away, too, only moves to another level; what is beside it may be new.
+    A file that the changes both remove and add only moves to another level; its extra files may be new.
     """
     moved = {path for entry in changes.files if entry.kind is FileKind.DELETE for path in _paths(store, entry)}
     added = (e for e in (*changes.files, *changes.changelog) if e.kind is FileKind.ADD)

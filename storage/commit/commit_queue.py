@@ -1,18 +1,18 @@
-"""Turns of a table's writers: they queue for the next snapshot instead of racing each other for it.
+"""Commit queue: writers of a table take turns for the next snapshot instead of racing for it.
 
 Turns only serve speed and fairness. The exclusive creation of the snapshot file decides whether a commit succeeds, with
-or without a turn. `MachineQueue` is for tables in a local directory: a lock of the operating system. `StoreQueue` is
-for tables in an object store, where no lock ends with the process that holds it.
+or without a turn. `MachineQueue` is for tables in a local directory and uses a lock of the operating system.
+`StoreQueue` is for tables in an object store, where no lock ends with the process that holds it.
 
 In an object store the writer that has just committed knows the newest snapshot and has the next one ready before the
-other writers have read it. It would win again and again. So a writer that lost takes a turn:
+other writers have read it. It would win every race. So a writer that lost takes a turn:
 
-    <location>/schema/.commit-turn    holds a random word; created exclusively, deleted after the commit
+    <location>/schema/.commit-turn    holds a random token; created exclusively, deleted after the commit
 
-For some time after that, all commits of this process to the table wait for a turn before their first try. Every commit
-lists the schemas, so a writer without a turn sees the file in that listing, and its next commits wait for their turn.
-A turn file that has not changed for some seconds belongs to a process that died and is deleted. Where the object store
-fails to read, create or delete the file, commits go without turns.
+For `CONTENDED_SECONDS` after that, all commits of this process to the table wait for a turn before their first attempt.
+Every commit lists the schemas, so a writer without a turn sees the file in that listing, and its next commits wait for
+their turn. A turn file that has not changed for some seconds belongs to a process that died and is deleted. Where the
+object store fails to read, create or delete the file, commits go without turns.
 """
 
 import logging
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class CommitQueue(Protocol):
-    """One commit's place in the queue of a table, which it leaves at the end of the `with`."""
+    """Place of one commit in the queue of a table. The end of the `with` block releases its turn."""
 
     longest_wait_millis: float
-    """For how long it is worth while to wait."""
+    """Longest wait for a turn that is shorter than losing races."""
 
     @property
     def is_taken(self) -> bool:
@@ -44,15 +44,15 @@ class CommitQueue(Protocol):
         ...
 
     def take(self, timeout_seconds: float) -> bool:
-        """Wait for the turn, but not longer than the timeout; False without one, which is no reason not to try."""
+        """Wait for the turn, at most for the timeout. Return False without a turn; the commit may be tried anyway."""
         ...
 
     def lost(self) -> None:
-        """Learn that this commit has lost a race."""
+        """Record that this commit has lost a race."""
         ...
 
     def meet(self) -> None:
-        """Learn that another writer has its turn, while this commit has none."""
+        """Record that another writer has its turn, while this commit has none."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -63,35 +63,33 @@ class CommitQueue(Protocol):
 
 
 class MachineQueue:
-    """That of the writers on one machine: a lock of the operating system on a file.
+    """Commit queue of the writers on one machine: a lock of the operating system on a file.
 
-    It ends with the process that holds it, however it ends. Where there is no such lock there are no turns.
+    The lock ends with the process that holds it. Where the file system has no such locks there are no turns.
     """
 
     longest_wait_millis = 2000.0
-    """Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
+    """Turns take milliseconds; a longer turn belongs to a process that hangs."""
 
     def __init__(self, file: str) -> None:
         self._lock = FileLock(file, create=True)
 
     @property
     def is_taken(self) -> bool:
-        """See CommitQueue."""
         return self._lock.is_held
 
     def take(self, timeout_seconds: float) -> bool:
-        """See CommitQueue."""
         try:
             return self._lock.take(timeout_seconds)
         except OSError as error:
-            _log.debug("No turns: %s", error)
+            _log.debug("Committing without a turn: %s", error)
             return False
 
     def lost(self) -> None:
-        """See CommitQueue: the next turn is waited for anyway."""
+        """Do nothing: every commit waits for its turn anyway."""
 
     def meet(self) -> None:
-        """See CommitQueue: the next turn is waited for anyway."""
+        """Do nothing: every commit waits for its turn anyway."""
 
     def __enter__(self) -> Self:
         return self
@@ -105,20 +103,20 @@ class MachineQueue:
 _log = logging.getLogger(__name__)
 
 CONTENDED_SECONDS = 10.0
-"""For so long after a lost race, or somebody else's turn, turns are waited for from the start."""
+"""Time after observed contention in which commits wait for a turn before their first attempt."""
 HELD_SECONDS_MIN, HELD_SECONDS_MAX = 2.0, 30.0
-"""How long somebody may have one turn, at least and at most; between them, several times what a try takes here."""
+"""Least and greatest time for which a turn file counts as held; in between `_TRIES_HELD` attempts long."""
 _TRIES_HELD = 4
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.02, 0.5
 _TABLES_MAX = 1000
 
 
 @dataclass(slots=True)
-class _Neighbours:
-    """What commits of this process have noticed of other writers of a table.
+class _TableContention:
+    """Contention that commits of this process have observed at a table.
 
-    `met_at` is when that was last (None: never), `turns` how many of others were waited for last, and `try_seconds` how
-    long the last try for a snapshot took.
+    `met_at` is when another writer was last observed (None: never), `turns` the number of turns of others during the
+    last wait, and `try_seconds` the length of the last attempt at a snapshot.
     """
 
     met_at: float | None = None
@@ -127,10 +125,10 @@ class _Neighbours:
 
 
 class StoreQueue:
-    """The queue of the table with that file of turns; see CommitQueue."""
+    """Commit queue of a table in an object store, by its turn file."""
 
     longest_wait_millis = 60_000.0
-    """As long as others have their turns, waiting costs less than lost races."""
+    """While other writers take turns, waiting costs less than lost races."""
 
     def __init__(
         self,
@@ -149,26 +147,25 @@ class StoreQueue:
 
     @property
     def is_taken(self) -> bool:
-        """See CommitQueue."""
         return self._taken_at is not None
 
     def take(self, timeout_seconds: float) -> bool:
-        """See CommitQueue: waits only where other writers were met lately."""
+        """Wait for the turn, but only where other writers were observed lately; see CommitQueue."""
         try:
-            if not self.is_taken and self._has_neighbours() and self._wait(timeout_seconds):
+            if not self.is_taken and self._is_contended() and self._wait(timeout_seconds):
                 self._taken_at = self._clock()
         except (InterbedError, OSError) as error:
-            _log.debug("No turns: %s", error)
+            _log.debug("Committing without a turn: %s", error)
         self._tried_at = self._clock()
         return self.is_taken
 
     def lost(self) -> None:
-        """See CommitQueue."""
+        """Record a lost race, with the length of the attempt."""
         self._tried()
         self.meet()
 
     def meet(self, turns: int | None = None) -> None:
-        """See CommitQueue; `turns` of others were waited for, if any."""
+        """Record contention; `turns` is the number of turns of other writers during a wait, if there was one."""
         known = self._known
         known.met_at, known.turns = self._clock(), known.turns if turns is None else turns
 
@@ -180,17 +177,17 @@ class StoreQueue:
     ) -> None:
         if self._taken_at is None:
             return
-        # Somebody who has waited for longer may have taken it away, and then it is another one's.
+        # Another writer may have broken this turn after its time; the file is that writer's then.
         if self._clock() - self._taken_at < self._held_seconds:
             self._file_io.delete_quietly([self._file])
         self._taken_at = None
         self._tried()
 
     @property
-    def _known(self) -> _Neighbours:
-        return _NEIGHBOURS.get(self._file, _Neighbours)
+    def _known(self) -> _TableContention:
+        return _CONTENTION.get(self._file, _TableContention)
 
-    def _has_neighbours(self) -> bool:
+    def _is_contended(self) -> bool:
         met_at = self._known.met_at
         return met_at is not None and self._clock() - met_at < CONTENDED_SECONDS
 
@@ -198,23 +195,28 @@ class StoreQueue:
         self._known.try_seconds = self._clock() - self._tried_at
 
     def _wait(self, timeout_seconds: float) -> bool:
-        word = uuid.uuid4().bytes
+        token = uuid.uuid4().bytes
         began = since = self._clock()
         seen: bytes | None = None
         turns, expected = 0, self._known.turns
-        # Who has come last looks least often, so that those who wait for longer are the first to see a turn end.
+        # The last writer in the queue polls least often, so that writers that have waited longer see the end of a turn
+        # first.
         shortest = min(max(self._known.try_seconds / 8, _PAUSE_SECONDS_MIN), _PAUSE_SECONDS_MAX)
         while True:
             holder = self._holder()
             if holder is None:
-                if self._file_io.create_exclusive(self._file, word):
+                if self._file_io.create_exclusive(self._file, token):
                     return True
             elif holder != seen:
                 turns += 1
                 self.meet(turns)
                 seen, since = holder, self._clock()
             elif self._clock() - since >= self._held_seconds:
-                _log.info("Whoever had the turn of %s is gone.", self._file)
+                _log.info(
+                    "Deleting the stale turn file %s: its holder has not released it for %.1f s",
+                    self._file,
+                    self._clock() - since,
+                )
                 self._file_io.delete_quietly([self._file])
                 continue
             if self._clock() - began >= timeout_seconds:
@@ -232,5 +234,6 @@ class StoreQueue:
             return None
 
 
-_NEIGHBOURS: Recent[_Neighbours] = Recent(_TABLES_MAX)
-"""By the file of turns; of threads that note something at once one may be overlooked, which costs a race."""
+_CONTENTION: Recent[_TableContention] = Recent(_TABLES_MAX)
+"""Contention by turn file. Threads that record at the same time may overwrite each other's record, which costs a race.
+"""

@@ -1,4 +1,4 @@
-"""Whether changes still fit the table they are committed to. Pure: values in, an error or nothing out."""
+"""Check whether changes still fit the table that they are committed to. Pure: values in, an error or nothing out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from interbed.storage.meta.snapshot.snapshot import CommitKind
 
 
 class DuplicateFileError(CommitConflictError):
-    """A file that the commit adds is in the table already: it was committed before, so it must not be cleaned up."""
+    """Conflict with a file that is in the table already: it was committed before, so it must not be deleted."""
 
 
 def check_conflicts(
@@ -23,18 +23,18 @@ def check_conflicts(
     key_types: Sequence[DataType],
     place: Callable[[bytes, int], str],
 ) -> None:
-    """Raise CommitConflictError unless the changes fit.
+    """Raise CommitConflictError unless the changes fit the table.
 
     `base` are the live files of at least the changed partitions; `key_types` those of the trimmed primary key (empty
-    for append tables); `place` names a partition and bucket in messages. Checked: a file to be deleted is still there,
-    none is added twice, a partition keeps its number of buckets (except when overwritten), and files of one level
-    above 0 keep apart.
+    for append tables); `place` names a partition and bucket in messages. Checks that a file to be deleted still exists,
+    that no file is added twice, that a partition keeps its bucket count (except when overwritten), and that files of
+    one level above 0 do not overlap.
     """
     if kind is not CommitKind.OVERWRITE:
         check_total_buckets([*base, *delta], place=place)
     live = {e.identifier: e for e in base}
     check_delta(delta, place=place)
-    # Deletions first: a file may be moved to another place of the same name only after it was taken away.
+    # Apply deletions first: a file may be added again, at another level, only after its deletion.
     for entry in sorted(delta, key=lambda e: e.kind is FileKind.ADD):
         if entry.kind is FileKind.DELETE:
             if live.pop(entry.identifier, None) is None:
@@ -54,7 +54,10 @@ def check_conflicts(
 
 
 def check_delta(delta: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:
-    """Raise CommitConflictError when the changes name one file twice: readers would lose it or see it doubled."""
+    """Raise CommitConflictError when the changes name one file twice.
+
+    Readers would lose the file or return its rows twice.
+    """
     seen: set[FileIdentifier] = set()
     for entry in delta:
         if entry.identifier in seen:
@@ -67,7 +70,7 @@ def check_delta(delta: Iterable[ManifestEntry], *, place: Callable[[bytes, int],
 def check_vectors(
     base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry], indexes: Iterable[IndexManifestEntry]
 ) -> None:
-    """Raise CommitConflictError when a new deletion vector is for a file that is not the table's, or no longer."""
+    """Raise CommitConflictError when a new deletion vector belongs to a file that is not a live file of the table."""
     marked = {v.data_file_name for e in indexes if e.kind is FileKind.ADD for v in e.file.deletion_vectors or ()}
     if not marked:
         return
@@ -92,24 +95,24 @@ def check_lookups(
     key_types: Sequence[DataType],
     place: Callable[[bytes, int], str],
 ) -> None:
-    """Raise CommitConflictError when keys that a compaction takes out of level 0 may be in files that it did not see.
+    """Raise CommitConflictError when keys that a compaction moves out of level 0 may be in files that it did not read.
 
-    `looked_up` names, by bucket, the files above level 0 that it did see: among those a key has one row at most, and
-    the compaction has merged or marked it. What came above level 0 meanwhile may hold a second row of a new key, which
-    readers would show beside the other one. Keys that were above level 0 already need no look: a row that another
-    writer has replaced bears a mark, and what changed the marks is a conflict by itself.
+    `looked_up` names, by bucket, the files above level 0 that the compaction read. Among those a key has at most one
+    row, and the compaction has merged or marked it. A file that was added above level 0 since may hold a second row of
+    a new key, which readers would return as well. Keys that were above level 0 before need no check: a row that another
+    writer has replaced is marked by a deletion vector, and a change of the vectors is a conflict of its own.
     """
     taken: dict[BucketId, list[DataFileMeta]] = {}
-    gone: set[FileIdentifier] = set()
+    removed: set[FileIdentifier] = set()
     for entry in delta:
         if entry.kind is FileKind.DELETE:
-            gone.add(entry.identifier)
+            removed.add(entry.identifier)
             if entry.file.level == 0 and entry.bucket_id in looked_up:
                 taken.setdefault(entry.bucket_id, []).append(entry.file)
     unseen: dict[BucketId, list[DataFileMeta]] = {}
     for entry in base if taken else ():
         bucket_id = entry.bucket_id
-        if bucket_id in taken and entry.file.level > 0 and entry.identifier not in gone:
+        if bucket_id in taken and entry.file.level > 0 and entry.identifier not in removed:
             if entry.file.file_name in looked_up[bucket_id]:
                 continue
             unseen.setdefault(bucket_id, []).append(entry.file)
@@ -117,16 +120,16 @@ def check_lookups(
         pair = pair_across(taken[bucket_id], files, key_types)
         if pair is not None:
             raise CommitConflictError(
-                f"The file {pair[1].file_name} came to level {pair[1].level} of {place(*bucket_id)} while "
+                f"The file {pair[1].file_name} was added to level {pair[1].level} of {place(*bucket_id)} while "
                 f"{pair[0].file_name} was compacted, and may hold rows of the same keys. Compact again."
             )
 
 
 def check_total_buckets(entries: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:
-    """Raise CommitConflictError when files of one partition were written for different numbers of buckets."""
+    """Raise CommitConflictError when files of one partition were written for different bucket counts."""
     buckets: dict[bytes, int] = {}
     for entry in entries:
-        # Numbers below 1 stand for dynamic or absent buckets and for files of old writers.
+        # Values below 1 mean dynamic or absent buckets and files of old writers.
         if entry.total_buckets < 1:
             continue
         known = buckets.setdefault(entry.partition, entry.total_buckets)
@@ -143,7 +146,7 @@ def _check_levels(
     key_types: Sequence[DataType],
     place: Callable[[bytes, int], str],
 ) -> None:
-    # Only a level that gains a file can come to overlap.
+    # Only a level that gains a file can get an overlap.
     touched = {(e.partition, e.bucket, e.file.level) for e in delta if e.kind is FileKind.ADD and e.file.level > 0}
     levels: dict[tuple[bytes, int, int], list[DataFileMeta]] = {key: [] for key in touched}
     for entry in live.values():

@@ -1,6 +1,6 @@
-"""From commit messages to a snapshot: exactly once, or not at all, or not known.
+"""Commit of messages as snapshots: exactly once, or not at all, or with unknown outcome.
 
-Here is what each kind of commit changes, as parts that become a snapshot each; `publication` makes them.
+This module turns each kind of commit into parts, one for each snapshot; `publication` creates the snapshots.
 """
 
 import logging
@@ -55,17 +55,17 @@ _log = logging.getLogger(__name__)
 
 
 class FileStoreCommit:
-    """Commits for one user. A user's identifiers ascend; committing one again does nothing.
+    """Commits of one user. Identifiers of a user ascend; committing one again does nothing.
 
-    Batch jobs use the identifier BATCH_COMMIT_IDENTIFIER; one of theirs counts as committed when a snapshot of the user
-    holds its files. `new_user` says that nobody has committed as that user yet, which saves looking for it. With
-    `alone_since`, a snapshot's id (0: before the first), a commit is refused as a conflict when somebody else has added
+    Batch jobs use the identifier BATCH_COMMIT_IDENTIFIER; a batch commit counts as committed when a snapshot of the
+    user holds its files. `new_user` declares that the user has no commits yet, which saves a search. With
+    `alone_since`, a snapshot id (0: before the first), a commit is refused as a conflict when another writer has added
     rows as the same user after that snapshot. Data files may be `pending` until just before a snapshot is created. Not
-    for use by several threads.
+    thread-safe.
 
-    What an error leaves behind: CommitStateUnknownError everything, because a snapshot may refer to it. Every other
-    error nothing of the snapshot that failed, the data files included: they were written against a state of the table
-    that is gone, so the work is redone, not the commit.
+    After CommitStateUnknownError all files stay, because a snapshot may refer to them. After every other error all
+    files of the failed snapshot are deleted, also its data files: they were written against a state of the table that
+    has changed, so the caller repeats the work, not the commit.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class FileStoreCommit:
         follows_from: RowsRead | None = None,
         owns_files: bool = True,
     ) -> list[int]:
-        """Commit the messages; the ids of their snapshots: one of new records, then one of compaction, as there are.
+        """Commit the messages and return the ids of their snapshots: one of new records, then one of compaction.
 
         New records become an APPEND snapshot (OVERWRITE when files are rewritten), compacted ones a COMPACT snapshot.
-        `check_append_conflicts` compares new files with the whole state of their partitions, too. Without any change
-        nothing is made, unless `allow_empty` asks for a snapshot that notes the identifier. `watermark` in
-        milliseconds. New records that follow from rows of the table conflict with who changed those meanwhile. Files
-        of others (`owns_files` False) stay when the commit fails. Raises
-        CommitConflictError, CommitFailedError, CommitStateUnknownError, NotSupportedError.
+        `check_append_conflicts` also compares new files with the whole state of their partitions. Without changes no
+        snapshot is made, unless `allow_empty` asks for one that records the identifier. `watermark` is in milliseconds.
+        New records may be computed from rows of the table (`follows_from`); a later change of those rows is a conflict.
+        With `owns_files` False the files stay when the commit fails. Raises CommitConflictError, CommitFailedError,
+        CommitStateUnknownError, NotSupportedError.
         """
         check_writable(self._store)
         changes = collect_changes(messages)
@@ -132,12 +132,13 @@ class FileStoreCommit:
         watermark: int | None = None,
         read_at: int | None = None,
     ) -> list[int]:
-        """Replace whole partitions by the messages' files; the ids of the snapshots made.
+        """Replace whole partitions by the messages' files and return the ids of the snapshots.
 
-        Which ones: with `dynamic` those that the new files are in; else those that `partition` (specifications, or a
-        predicate over partition columns; nothing means the whole table) selects. Messages that delete what they
-        replace are appended. Rows that were worked out from those of snapshot `read_at` (0: an empty table) conflict
-        with who changed these since. Raises InvalidInputError for new files outside of them, and as `commit` does.
+        With `dynamic` the partitions of the new files are replaced; otherwise those that `partition` selects
+        (specifications, or a predicate over partition columns; None: the whole table). Messages that delete what they
+        replace are appended. With `read_at`, the snapshot that the new rows were computed from (0: an empty table),
+        later changes of its rows are a conflict. Raises InvalidInputError for new files outside of the partitions, and
+        as `commit` does.
         """
         check_writable(self._store)
         if any(m.replaces for m in messages):
@@ -153,7 +154,7 @@ class FileStoreCommit:
         touched = changed_partitions(new_files)
         target: PartitionFilter
         if dynamic and schema.partition_keys:
-            # Nothing written means nothing to replace.
+            # Without new files no partition is replaced.
             if not new_files:
                 return self._publication.make(self._compact_part(changes, identifier, watermark, properties), messages)
             target = PartitionSet(touched, schema.partition_fields)
@@ -179,7 +180,7 @@ class FileStoreCommit:
             return self._overwrite_at_once(facts, target, whole, messages, basis)
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
-        # What an overwrite changes follows from the files that it replaces, so it has no changelog, as in Paimon.
+        # As in Paimon, an overwrite has no changelog: its changes follow from the files that it replaces.
         parts = [replace(self._overwrite_part(facts, target, new_files, changes.append.indexes), basis=basis)]
         parts += self._compact_part(changes, identifier, watermark, properties)
         ids = self._publication.make(parts, messages)
@@ -194,19 +195,21 @@ class FileStoreCommit:
         messages: Sequence[CommitMessage],
         basis: CommitBasis,
     ) -> list[int]:
-        """Overwrite by what is left after the compaction of the new files: until that, readers would see neither the
-        old rows nor the new ones. The changelog of the compaction follows by itself.
+        """Overwrite with the result of the compaction of the new files, in one snapshot.
+
+        Readers that skip level 0 would see neither the old rows nor the new ones between two snapshots. The changelog
+        of the compaction follows in a snapshot of its own.
         """
         part = replace(self._overwrite_part(facts, target, whole.files, whole.indexes), basis=basis)
         ids = self._publication.make([part], messages)
         if whole.changelog:
             compaction = replace(facts, kind=CommitKind.COMPACT)
             changes = self._fixed_part(compaction, PartChanges(changelog=whole.changelog), check=False)
-            # Its files are in the table already, so none of them may go when this fails.
+            # Its files are in the table already, so a failure must not delete them.
             try:
                 ids += self._publication.make([changes], ())
             except (CommitConflictError, CommitFailedError) as error:
-                _log.warning("Snapshot %d was made, but its changelog was given up: %s", ids[-1], error)
+                _log.warning("Snapshot %d was committed, but its changelog was dropped: %s", ids[-1], error)
         store = self._store
         needless = [store.index_path(BucketId(e.partition, e.bucket), e.file) for e in whole.needless_indexes]
         for entry in whole.needless_files:
@@ -218,11 +221,11 @@ class FileStoreCommit:
     def replace_partitions(
         self, messages: Sequence[CommitMessage], partitions: Collection[bytes], *, read_at: int
     ) -> list[int]:
-        """Replace all files of the partitions by the messages' new ones, which hold the same rows, as of snapshot
-        `read_at`; the ids of the snapshots made. Postponed rows are left alone.
+        """Replace all files of the partitions by the messages' new ones, which hold the same rows.
 
-        `partitions` are serialised BinaryRows. Raises CommitConflictError when rows came or went since, and as `commit`
-        does.
+        The rows are those of snapshot `read_at`. Return the ids of the snapshots. Postponed rows are left alone.
+        `partitions` are serialised BinaryRows. Raises CommitConflictError when rows were added or removed since, and as
+        `commit` does.
         """
         check_writable(self._store)
         target = PartitionSet(partitions, self._store.schema.partition_fields)
@@ -241,8 +244,8 @@ class FileStoreCommit:
     ) -> list[int]:
         """Delete all rows, or those of some partitions; older snapshots keep them.
 
-        The snapshot's id, or none for a table without snapshots. Raises InvalidInputError for an unknown partition
-        column, and as `commit` does.
+        Return the snapshot's id, or none for a table without snapshots. Raises InvalidInputError for an unknown
+        partition column, and as `commit` does.
         """
         check_writable(self._store)
         if self._store.newest_snapshot() is None:
@@ -254,9 +257,9 @@ class FileStoreCommit:
         return self._publication.make([self._overwrite_part(facts, target, ())], ())
 
     def compact_manifests(self) -> int | None:
-        """Merge all small and deleting manifests in a COMPACT snapshot that changes nothing else; its id.
+        """Merge all small and deleting manifests in a COMPACT snapshot without data changes.
 
-        None when there is nothing to merge. Raises CommitFailedError, CommitStateUnknownError.
+        Return its id, or None when there is nothing to merge. Raises CommitFailedError, CommitStateUnknownError.
         """
         check_writable(self._store)
         latest = self._store.newest_snapshot()
@@ -274,7 +277,7 @@ class FileStoreCommit:
         return commit._publication.make([commit._fixed_part(facts, PartChanges(), check=False)], ())[0]
 
     def commit_statistics(self, file_name: str) -> list[int]:
-        """Make a snapshot of kind ANALYZE that names a file of statistics; its id. Raises as `commit` does."""
+        """Make a snapshot of kind ANALYZE that names a file of statistics. Return its id. Raises as `commit` does."""
         check_writable(self._store)
         facts = SnapshotFacts(
             kind=CommitKind.ANALYZE, user=self._user, identifier=BATCH_COMMIT_IDENTIFIER, statistics=file_name
@@ -282,24 +285,24 @@ class FileStoreCommit:
         return self._publication.make([self._fixed_part(facts, collect_changes([]).append, check=False)], ())
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of messages that are not going to be committed. Never after CommitStateUnknownError."""
+        """Delete the files of messages that will not be committed. Forbidden after CommitStateUnknownError."""
         self._publication.delete(messages)
 
     def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
-        """Those of the ascending identifiers that the user has not committed yet."""
+        """Return those of the ascending identifiers that the user has not committed yet."""
         last = self._store.snapshots.latest_of_user(self._user)
         return [i for i in identifiers if last is None or i > last.commit_identifier]
 
     @property
     def attempts(self) -> int:
-        """How often this object has tried to create a snapshot; more than once for one when others were faster."""
+        """Number of attempts of this object to create a snapshot; lost races add to it."""
         return self._publication.attempts
 
     @property
     def gave_up_compaction(self) -> bool:
-        """Whether the last commit made a snapshot of its new records, but none of their compaction: it had a conflict.
+        """Whether a conflict kept the last commit from making a snapshot of the compaction of its new records.
 
-        Where readers leave level 0 out, these records are seen after the next compaction (`upkeep.compact_again`).
+        Readers that skip level 0 see these records after the next compaction (`upkeep.compact_again`).
         """
         return self._publication.gave_up_compaction
 
@@ -323,7 +326,7 @@ class FileStoreCommit:
             new_paths=new_paths(self._store, changes),
             changelog=changes.changelog,
             indexes=changes.indexes,
-            # A file that comes again, with other indexes, keeps its rows and their deletion vector.
+            # A file that is deleted and added again, with other indexes, keeps its rows and their deletion vector.
             compacted=_names(changes, FileKind.DELETE) - _names(changes, FileKind.ADD),
             looked_up=changes.looked_up,
         )

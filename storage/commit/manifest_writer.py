@@ -1,8 +1,8 @@
 """Write the manifests, the manifest lists and the index manifest of one commit, and remove them when the commit fails.
 
 The index manifest of the next snapshot is that of the previous snapshot, without the index files that the commit
-deletes and with those that it adds (specification page `spec/manifest`, index manifest). Records are copied as they
-are, with fields that this version does not know. A bucket has one index file of each type, so a new one replaces the
+deletes and with those that it adds (specification page `spec/manifest`, index manifest). Records are copied unchanged,
+including fields that this version does not know. A bucket has one index file of each type, so a new one replaces the
 old one. In tables without buckets the deletion vectors of a partition may lie in several files, which are added and
 deleted by name.
 """
@@ -35,16 +35,16 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader, note_content
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 
-# A part is cut at a tenth above the target, so that the codec's luck does not put it below.
+# Cut a part at a tenth above the target, so that variation of the compression does not put it below the target.
 _ROLL_AIM = 1.1
 _ROLL_SLACK = 1.25
 
 
 class ManifestWriter:
-    """Writes metadata files under new names and remembers them; not for use by several threads.
+    """Writer of metadata files under new names, which it remembers. Not thread-safe.
 
-    In a store they are on their way when a method returns, and there after `finish`. They have the table's
-    `manifest.format` and `manifest.compression`; InvalidOptionError for values of other kinds.
+    In an object store the uploads may still run when a method returns; `finish` waits for them. Files have the table's
+    `manifest.format` and `manifest.compression`; InvalidOptionError for other values.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class ManifestWriter:
         self._synced: set[str] = set()
 
     def write(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Manifests that hold the entries in order, all but the last of at least the target size; none for no entries.
+        """Write manifests with the entries in order; all but the last have at least the target size.
 
-        A manifest below the target size counts as small and is merged again, so parts must not fall short of it.
+        A manifest below the target size counts as small and is merged again, so parts must not fall short of it. No
+        entries make no manifests.
         """
         manifests: list[ManifestFileMeta] = []
         rest = entries
@@ -78,8 +79,8 @@ class ManifestWriter:
             content = write_manifest(rest, self.codec, self.file_format)
             part = rest
             while len(content) > self._target_size * _ROLL_SLACK and len(part) > 1:
-                fewer = math.ceil(len(part) * self._target_size * _ROLL_AIM / len(content))
-                shorter = part[: max(1, min(fewer, len(part) - 1))]
+                fitting = math.ceil(len(part) * self._target_size * _ROLL_AIM / len(content))
+                shorter = part[: max(1, min(fitting, len(part) - 1))]
                 shortened = write_manifest(shorter, self.codec, self.file_format)
                 if len(shortened) < self._target_size:
                     break
@@ -89,24 +90,24 @@ class ManifestWriter:
         return manifests
 
     def write_list(self, manifests: Sequence[ManifestFileMeta]) -> tuple[str, int]:
-        """A manifest list; its name and size in bytes."""
+        """Write a manifest list. Return its name and size in bytes."""
         name = self._paths.new_manifest_list_name()
         content = write_manifest_list(manifests, self.codec, self.file_format)
         self._put(name, content)
         return name, len(content)
 
     def put_index_manifest(self, content: bytes) -> str:
-        """An index manifest of that content; its name."""
+        """Write an index manifest with this content. Return its name."""
         name = self._paths.new_index_manifest_name()
         self._put(name, content)
         return name
 
     def finish(self) -> None:
-        """Wait until all files are there; raises StorageAccessError naming one that could not be written."""
+        """Wait until all files are written; raises StorageAccessError naming a file that could not be written."""
         self._pending.finish()
 
     def sync(self, others: Sequence[str] = ()) -> None:
-        """Make what was written since the last sync and is not discarded durable, and other files with it.
+        """Make durable what was written since the last sync and is not discarded, together with other files.
 
         Raises SyncFailedError.
         """
@@ -115,7 +116,7 @@ class ManifestWriter:
         self._synced.update(new)
 
     def discard(self, names: Sequence[str]) -> None:
-        """Delete those of the files named that this commit wrote."""
+        """Delete the named files that this commit wrote."""
         paths = [self._paths.manifest(n) for n in names]
         self._pending.settle()
         ours = [p for p in paths if p in self._written]
@@ -145,11 +146,11 @@ _Record = dict[str, Any]
 
 
 class IndexFiles:
-    """The index manifest of the snapshots of one commit; a new one is written at most once for each predecessor.
+    """Index manifest of the snapshots of one commit; a new one is written at most once for each base snapshot.
 
-    `overwritten` are partitions whose index files all go; `changes` come and go by themselves. `bucketed` says whether
-    rows have a bucket each. `compacted` names the data files whose rows were written anew, but for those that were
-    deleted by then.
+    `overwritten` are partitions that lose all their index files; `changes` are the index files that the commit adds and
+    deletes. `bucketed` says whether rows have a bucket each. `compacted` names the data files whose rows were
+    rewritten, except rows that were deleted before.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class IndexFiles:
         self._known: dict[str | None, str | None] = {}
 
     def after(self, latest: Snapshot | None) -> str | None:
-        """The name of the index manifest to refer to, None when there are no index files.
+        """Return the name of the index manifest to refer to, or None when there are no index files.
 
         Raises CommitConflictError when an index file that the changes replace is not the table's any more.
         """
@@ -183,7 +184,7 @@ class IndexFiles:
             return previous
         if previous not in self._known:
             for superseded in self._known.values():
-                # An earlier try's manifest belongs to a snapshot that another writer was faster than.
+                # It belongs to an earlier attempt, which lost the race to another writer.
                 if superseded is not None:
                     self._writer.discard([superseded])
             self._known = {previous: self._changed(previous)}
@@ -193,8 +194,8 @@ class IndexFiles:
         file = self._file(name)
         kept = records = file.records
         if self._overwritten is not None:
-            gone = self._overwritten.select({r["_PARTITION"] for r in records})
-            kept = [r for r in records if r["_PARTITION"] not in gone]
+            removed = self._overwritten.select({r["_PARTITION"] for r in records})
+            kept = [r for r in records if r["_PARTITION"] not in removed]
         kept = _combined(kept, self._changes, bucketed=self._bucketed)
         _check_no_vectors(kept, frozenset(self._compacted))
         if name is not None and kept == records:
@@ -204,7 +205,7 @@ class IndexFiles:
         return self._writer.put_index_manifest(replace(file, records=kept).to_bytes())
 
     def _file(self, name: str | None) -> RecordFile | ColumnFile:
-        """An index manifest, with the schema and the codec by which the next one is written."""
+        """Return an index manifest, with the schema and the codec by which the next one is written."""
         new = LAYOUT.new_file(self._writer.codec, self._writer.file_format)
         if name is None:
             return new
@@ -212,7 +213,7 @@ class IndexFiles:
         file = read_file(content, self._writer.codec, source=self._reader.path(name))
         if file.file_format != new.file_format:
             return replace(new, records=file.records)
-        # New entries need all fields of today; what another version added beside them is kept where it is the wider.
+        # New entries need all current fields. A file with additional fields of another version keeps its own schema.
         return file if not self._changes or LAYOUT.is_wider(file) else replace(new, records=file.records)
 
 
@@ -243,7 +244,7 @@ def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, 
 def _check_vectors_known(
     records: Iterable[_Record], removed: Collection[str], places: Collection[tuple[bytes, int, str]]
 ) -> None:
-    """Raise CommitConflictError when vectors would take the place of others that they do not follow from."""
+    """Raise CommitConflictError when vectors would replace others that they were not computed from."""
     vectors = (r for r in records if r["_INDEX_TYPE"] == DELETION_VECTORS)
     for record in vectors:
         place = (record["_PARTITION"], record["_BUCKET"], DELETION_VECTORS)
@@ -269,7 +270,7 @@ def _check_vectors_once(kept: Iterable[_Record], added: Iterable[IndexManifestEn
 
 
 def _check_no_vectors(kept: Iterable[_Record], compacted: Collection[str]) -> None:
-    """Raise CommitConflictError when a compacted file has a vector still: its rows would come back."""
+    """Raise CommitConflictError when a compacted file still has a vector: its deleted rows would reappear."""
     for record in kept:
         if record["_INDEX_TYPE"] != DELETION_VECTORS or not compacted:
             continue

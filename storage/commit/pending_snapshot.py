@@ -1,8 +1,8 @@
-"""One snapshot that a commit is to make: what it changes, and what it is checked against. Also those of overwrites.
+"""Snapshot that a commit is about to make: its changes, and the state that they are checked against.
 
-A pending snapshot is checked again at each retry, so it keeps the live files of the partitions that it touches and
-updates them by what other writers committed since the last try. An overwrite deletes the live files of the partitions
-that it replaces, and adds the new ones.
+A pending snapshot is checked again at each retry. It keeps the live files of the partitions that it touches and updates
+them by the changes that other writers committed since the last attempt. An overwrite deletes the live files of the
+partitions that it replaces, and adds the new ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilte
 
 
 class BaseFiles:
-    """Reads a snapshot's files once; for a later snapshot it reads only what the snapshots in between changed."""
+    """Live files of partitions. A full read happens once; for a later snapshot only the changes since are read."""
 
     def __init__(self, reader: ManifestReader, snapshots: SnapshotManager, partitions: PartitionFilter) -> None:
         self._reader = reader
@@ -35,7 +35,7 @@ class BaseFiles:
         self._known: tuple[Snapshot, list[ManifestEntry]] | None = None
 
     def at(self, snapshot: Snapshot | None) -> list[ManifestEntry]:
-        """The files in the snapshot, in order of addition; none without a snapshot."""
+        """Return the files in the snapshot, in order of addition; none without a snapshot."""
         if snapshot is None:
             return []
         files = self._advanced(snapshot)
@@ -45,7 +45,7 @@ class BaseFiles:
         return files
 
     def _advanced(self, snapshot: Snapshot) -> list[ManifestEntry] | None:
-        """The files by way of the deltas since the last read; None where only a full read is safe."""
+        """Return the files by the deltas since the last read; None where only a full read is safe."""
         if self._known is None:
             return None
         known, files = self._known
@@ -54,7 +54,7 @@ class BaseFiles:
         if snapshot.id <= known.id:
             return None
         try:
-            # The table may have been rolled back and written anew under the same ids.
+            # After a rollback other snapshots may have the same ids.
             if self._snapshots.read(known.id) != known:
                 return None
             between = [self._snapshots.snapshot(i) for i in range(known.id + 1, snapshot.id)]
@@ -62,7 +62,7 @@ class BaseFiles:
             return None
         entries = list(files)
         for step in (*between, snapshot):
-            # Some overwrites of other writers drop files without listing them as deleted.
+            # Some overwrites of other writers remove files without listing them as deleted.
             if step.commit_kind is CommitKind.OVERWRITE:
                 return None
             entries += self._entries(self._reader.delta(step))
@@ -70,15 +70,15 @@ class BaseFiles:
 
     def _entries(self, manifests: list[ManifestFileMeta]) -> Iterable[ManifestEntry]:
         entries = list(self._reader.entries(self._partitions.manifests(manifests)))
-        meant = self._partitions.select({e.partition for e in entries})
-        return (e for e in entries if e.partition in meant)
+        selected = self._partitions.select({e.partition for e in entries})
+        return (e for e in entries if e.partition in selected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSnapshot:
-    """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against.
+    """Snapshot to be made. `against` returns its changes on top of a snapshot; `base` are the files to check against.
 
-    `new_paths` are the files that it is the first to name, but for those of its manifests; `looked_up` is that of
+    `new_paths` are the files that it is the first to refer to, without its manifests; `looked_up` is that of
     PartChanges.
     """
 
@@ -96,12 +96,12 @@ class PendingSnapshot:
 
     @property
     def facts(self) -> SnapshotFacts:
-        """What is said of the snapshot."""
+        """Facts of the snapshot that do not depend on its base."""
         return self.identity.facts
 
 
 class OverwriteChanges:
-    """The changes of one overwrite against whichever snapshot is the newest when it is tried.
+    """Changes of one overwrite against the newest snapshot at each attempt.
 
     With `keeps_postponed` rows that wait for their bucket are left alone.
     """
@@ -112,16 +112,16 @@ class OverwriteChanges:
         self._keeps_postponed = keeps_postponed
 
     def against(self, latest: Snapshot | None) -> tuple[ManifestEntry, ...]:
-        """Deletions of all live files of the partitions, then the additions."""
-        gone = self._base.at(latest)
+        """Return deletions of all live files of the partitions, then the additions."""
+        old_files = self._base.at(latest)
         if self._keeps_postponed:
-            gone = [e for e in gone if e.bucket != POSTPONE_BUCKET]
-        return replaced_by(gone, self._new_files)
+            old_files = [e for e in old_files if e.bucket != POSTPONE_BUCKET]
+        return replaced_by(old_files, self._new_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneStep:
-    """An overwrite and the compaction of its new files as one change; `needless` files came and went within it."""
+    """Overwrite and compaction of its new files as one change; `needless` files were added and deleted within it."""
 
     files: tuple[ManifestEntry, ...]
     indexes: tuple[IndexManifestEntry, ...]
@@ -131,37 +131,39 @@ class OneStep:
 
 
 def in_one_step(changes: MessageChanges) -> OneStep | None:
-    """New files and their compaction taken together; None when the compaction takes other files away, too. Pure."""
+    """Combine new files with their compaction. None when the compaction also removes other files. Pure."""
     files = [*changes.append.files, *changes.compact.files]
     indexes = [*changes.append.indexes, *changes.compact.indexes]
-    gone = {e.identifier for e in files if e.kind is FileKind.DELETE}
-    gone_indexes = {(e.partition, e.bucket, e.file.file_name) for e in indexes if e.kind is FileKind.DELETE}
+    deleted = {e.identifier for e in files if e.kind is FileKind.DELETE}
+    deleted_indexes = {(e.partition, e.bucket, e.file.file_name) for e in indexes if e.kind is FileKind.DELETE}
     added = [e for e in files if e.kind is FileKind.ADD]
     added_indexes = [e for e in indexes if e.kind is FileKind.ADD]
-    if gone - {e.identifier for e in added}:
+    if deleted - {e.identifier for e in added}:
         return None
-    stay = tuple(e for e in added if e.identifier not in gone)
-    names = {e.file.file_name for e in stay}
-    stay_indexes = tuple(e for e in added_indexes if (e.partition, e.bucket, e.file.file_name) not in gone_indexes)
+    remaining = tuple(e for e in added if e.identifier not in deleted)
+    names = {e.file.file_name for e in remaining}
+    remaining_indexes = tuple(
+        e for e in added_indexes if (e.partition, e.bucket, e.file.file_name) not in deleted_indexes
+    )
     return OneStep(
-        files=stay,
-        indexes=stay_indexes,
+        files=remaining,
+        indexes=remaining_indexes,
         changelog=changes.compact.changelog,
-        # A file that only moved to another level stays under its name.
+        # A file that only moved to another level keeps its name.
         needless_files=tuple(e for e in added if e.file.file_name not in names),
-        needless_indexes=tuple(e for e in added_indexes if e not in stay_indexes),
+        needless_indexes=tuple(e for e in added_indexes if e not in remaining_indexes),
     )
 
 
 def replaced_by(base: Sequence[ManifestEntry], new_files: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """Deletions of the base files, then the additions. Pure."""
+    """Return deletions of the base files, then the additions. Pure."""
     return (*(replace(e, kind=FileKind.DELETE) for e in base), *new_files)
 
 
 def check_keys_once(store: TableStore, reader: ManifestReader, target: PartitionFilter) -> None:
-    """Refuse to overwrite a part of a table whose keys may be in any partition: they would be in two then.
+    """Refuse to overwrite a part of a cross-partition table: its keys might be in two partitions afterwards.
 
-    Raises NotSupportedError when partitions with files stay.
+    Raises NotSupportedError when partitions with files remain.
     """
     if bucket_mode(store.schema, store.options) is not BucketMode.CROSS_PARTITION:
         return

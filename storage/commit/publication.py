@@ -1,11 +1,11 @@
-"""Make snapshots: the race for the next number, and the clean-up after a lost race.
+"""Creation of snapshots: the race for the next id, and the clean-up after a lost race.
 
 Manifests are written under new names, and then the file of the next snapshot is created. The creation fails when
-another writer was faster; then the commit reads the new snapshots, is checked again, and tries the next number. Nothing
-is visible before that one creation, so a process that dies leaves only files that no snapshot names.
+another writer was faster; then the commit reads the new snapshots, is checked again, and tries the next id. Nothing is
+visible before that one creation, so a process that dies leaves only files that no snapshot refers to.
 
-With `commit.sync` = full everything that a snapshot is the first to name is durable before it is created. The files of
-the messages may be those of other processes, so they are synced by their paths.
+With `commit.sync` = full all files that a snapshot is the first to refer to are durable before it is created. The files
+of the messages may be those of other processes, so they are synced by their paths.
 """
 
 import logging
@@ -28,7 +28,7 @@ from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.changes import owned_paths
 from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue, StoreQueue
-from interbed.storage.commit.committed import CommittedParts, Outcome
+from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
     check_conflicts,
@@ -58,10 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class Publication:
-    """Makes the snapshots of one user's commits, once data files that are `pending` are there.
-
-    Not for use by several threads.
-    """
+    """Creator of the snapshots of one user's commits, after their `pending` data files are written. Not thread-safe."""
 
     def __init__(
         self,
@@ -80,13 +77,13 @@ class Publication:
         self._pending = pending
         self._syncs = store.options.commit_sync is CommitSync.FULL
         self.attempts = 0
-        """How often snapshots were tried to be created."""
+        """Number of attempts to create snapshots."""
         self.gave_up_compaction = False
-        """Whether new records of the last `make` were committed, but their compaction was not."""
+        """Whether the last `make` committed new records, but not their compaction."""
         self._committed = CommittedParts(reader, store.snapshots, commit_user, new_user=new_user)
 
     def make(self, parts: Sequence[PendingSnapshot], messages: Sequence[CommitMessage]) -> list[int]:
-        """Make the parts' snapshots, those that there are not yet; their ids. Errors as of FileStoreCommit."""
+        """Create the missing snapshots of the parts and return the ids of all. Errors as of FileStoreCommit."""
         done = self._committed.find([p.identity for p in parts])
         ids: list[int] = []
         self.gave_up_compaction = False
@@ -119,9 +116,10 @@ class Publication:
         return ids
 
     def _give_up_compaction(self, snapshot_id: int, error: Exception) -> None:
-        """Go on without it: the new records are in the table, so that an error would have them written once more.
+        """Record that the commit has no compaction, and continue.
 
-        Whoever was faster has compacted the same files or will; a store that failed will be asked by the next one.
+        The new records are in the table: after an error the caller would write them again. A faster writer has
+        compacted the same files or will. After a storage error the next compaction tries again.
         """
         self.gave_up_compaction = True
         lost_race = isinstance(error, CommitConflictError | CommitFailedError)
@@ -134,7 +132,10 @@ class Publication:
         )
 
     def _publish(self, part: PendingSnapshot) -> int:
-        """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""
+        """Create the part's snapshot and return its id.
+
+        Removes its manifests on every error but CommitStateUnknownError.
+        """
         store = self._store
         writer = ManifestWriter(
             store.file_io,
@@ -149,8 +150,8 @@ class Publication:
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):
-            # Anything else, an interruption above all, may have struck just after the snapshot was created: then the
-            # files stay, at worst as orphans.
+            # Any other exception, such as an interrupt, may have occurred just after the creation of the snapshot. Then
+            # the files stay, at worst as orphans.
             writer.discard_all()
             raise
         store.snapshots.write_hints(snapshot_id)
@@ -166,18 +167,18 @@ class Publication:
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
         if not is_remote(store.file_io):
-            # All that takes long is done before the turn; within it, only what came since is looked at. In a store
-            # turns are rare, and each look takes a request.
+            # Do all slow work before the turn; within it only changes since are checked. In an object store turns are
+            # rare, and each look-up takes a request.
             with suppress(CorruptFileError):
-                # It may have expired meanwhile. What can't be read for another reason is met again below.
+                # The snapshot may have expired since. Other read errors recur below.
                 builder.prepare(self._checked_delta(part, *self._state(queue)))
-        # By far the most bytes, so that nobody waits for them in the queue.
+        # Sync these files, which are by far the most bytes, before the turn, so that no other writer waits for them.
         self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
         previous: Snapshot | None = None
         while True:
-            # Who waited for a turn in vain loses to those who have one, and queues up again.
-            # One that has kept a lock must not wait for a writer that has its turn and waits for the lock.
+            # A writer whose wait for a turn timed out loses to the holder of the turn, and queues up again. A writer
+            # that kept a lock must not wait for the holder of a turn that waits for the lock.
             if not is_waited_for(store.publisher):
                 retries.take(queue)
             latest, schema = self._state(queue, is_new=retries.count > 0 or queue.is_taken)
@@ -200,23 +201,23 @@ class Publication:
             except CorruptFileError:
                 if latest is None or store.snapshots.is_stored(latest):
                     raise
-                # Others have committed, and let expire what was being read.
-                spoiled = True
+                # Another writer has committed, and the files that were being read have expired.
+                must_rewrite = True
             else:
                 self.attempts += 1
                 self._sync(writer)
                 if self._pending is not None:
                     self._pending.finish()
-                spoiled = self._created(snapshot)
-                if spoiled and self._stands(snapshot, latest, part, delta, builder.delta_manifests):
+                must_rewrite = self._created(snapshot)
+                if must_rewrite and self._is_in_history(snapshot, latest, part, delta, builder.delta_manifests):
                     store.schemas.note_beside(store.schema, snapshot)
                     return snapshot.id
-            if spoiled:
-                # Not all manifests are written, or others may have seen and deleted them.
+            if must_rewrite:
+                # Not all manifests are written, or other processes may have seen and deleted them.
                 writer.discard_all()
                 builder, indexes = self._builders(part, writer)
             after = 0 if latest is None else latest.id
-            _log.info("Another writer was faster than this one after snapshot %d; retry %d.", after, retries.count + 1)
+            _log.info("Another writer committed first after snapshot %d; retry %d.", after, retries.count + 1)
             previous = latest
             queue.lost()
             if not retries.pause(hurry=queue.is_taken or is_waited_for(store.publisher)):
@@ -240,19 +241,19 @@ class Publication:
         return builder, indexes
 
     def _log_offsets(self, kind: CommitKind) -> Mapping[str, int] | None:
-        """Where the table's log stands, as far as that is known: readers of the snapshot begin there."""
+        """Return the known end offsets of the table's log: readers of the snapshot begin there."""
         consistency = self._store.log_consistency
         if consistency is None:
             return None
         if consistency is LogConsistency.EVENTUAL:
-            # A compaction commits no records, and others may have sent some that are yet to be committed.
+            # A compaction commits no records, and other writers may have sent records that are not committed yet.
             return None if kind is CommitKind.COMPACT else self._store.hooks.log_ends(self._store)
         try:
-            noted = LogPositions(self._store.file_io, self._store.paths).read()
+            recorded = LogPositions(self._store.file_io, self._store.paths).read()
         except CorruptFileError as error:
-            _log.warning("Where the log of %s stands is not in its next snapshot: %s", self._store.location, error)
+            _log.warning("The next snapshot of %s has no log offsets: %s", self._store.location, error)
             return None
-        return None if noted is None else noted.as_log_offsets
+        return None if recorded is None else recorded.as_log_offsets
 
     def _sync(self, writer: ManifestWriter, files: Sequence[str] = ()) -> None:
         writer.finish()
@@ -260,7 +261,10 @@ class Publication:
             writer.sync(files)
 
     def _created(self, snapshot: Snapshot) -> bool:
-        """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
+        """Publish the snapshot and return whether it was created.
+
+        An error counts as a failure only once that is confirmed.
+        """
         with PROGRESS.creating(self._store.location, snapshot.id):
             created = self._created_or_not(snapshot)
             PROGRESS.done(created=created)
@@ -292,7 +296,7 @@ class Publication:
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
             return True
 
-    def _stands(
+    def _is_in_history(
         self,
         snapshot: Snapshot,
         base: Snapshot | None,
@@ -300,62 +304,64 @@ class Publication:
         delta: tuple[ManifestEntry, ...],
         manifests: frozenset[str],
     ) -> bool:
-        """Whether the table's line goes on with a snapshot that was just created; it is taken back else.
+        """Return whether a snapshot that was just created is part of the table's history; otherwise withdraw it.
 
-        It does while what it builds on is there. Who takes back snapshots while this writer was at work looks for new
-        ones after the old ones are gone, so that one of the two notices; and the oldest expires first, so that no other
-        snapshot had its number before. `delta` and `manifests` are those of CommittedParts.outcome.
+        It is while its base snapshot exists. A process that rolls the table back meanwhile looks for new snapshots
+        after it has deleted the old ones, so that one of the two notices the other. The oldest snapshot expires first,
+        so that no other snapshot had this id before. `delta` and `manifests` are those of CommittedParts.outcome.
         """
         store = self._store
         try:
             if base is not None and is_remote(store.file_io):
-                # One request tells enough: while the base stands, whoever takes snapshots back has yet to look for new
-                # ones, and takes this one for what came before.
+                # One request is enough: while the base exists, a process that rolls back has yet to look for new
+                # snapshots, and treats this one as an older one.
                 change = Finish.NONE
             else:
                 change = finish_line_change(store.file_io, store.paths)
             if change is not Finish.BUSY and base is not None and store.snapshots.is_stored(base):
                 return change is Finish.NONE or store.snapshots.is_stored(snapshot)
         except (InterbedError, OSError) as error:
-            _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
+            _log.warning("Snapshot %d is committed, but its base snapshot can't be looked up: %s", snapshot.id, error)
             return True
         try:
             if change is not Finish.BUSY and store.schemas.is_gone(store.schema):
-                # It was created where the table was dropped, or in another one that has its place by now.
+                # It was created where the table was dropped, or in another table that has its location now.
                 if store.snapshots.exists(snapshot.id + 1):
-                    raise self._unknown(snapshot, "the table was dropped and made anew, and has gone on with it")
+                    raise self._unknown(
+                        snapshot, "the table was dropped and recreated, and another snapshot follows it"
+                    )
                 if not store.snapshots.is_stored(snapshot):
-                    # A table that was renamed has taken it along.
+                    # A table that was renamed has taken the snapshot along.
                     raise self._unknown(snapshot, "the table was dropped or renamed since")
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
                 raise CommitFailedError(self._was_dropped())
             if change is Finish.BUSY:
-                outcome = Outcome.TAKEN_BACK
+                outcome = SnapshotOutcome.TAKEN_BACK
             else:
                 outcome = self._committed.outcome(snapshot, delta, manifests)
-            if outcome in (Outcome.TAKEN_BACK, Outcome.LATE) and store.snapshots.is_stored(snapshot):
+            if outcome in (SnapshotOutcome.TAKEN_BACK, SnapshotOutcome.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
         except (CommitFailedError, CommitStateUnknownError):
             raise
         except (InterbedError, OSError) as error:
             raise self._unknown(snapshot, f"it can't be looked up: {error}") from error
-        if outcome is Outcome.UNKNOWN:
+        if outcome is SnapshotOutcome.UNKNOWN:
             raise self._unknown(snapshot, "it has expired since")
-        if outcome is Outcome.LATE and (part.changelog or part.indexes):
-            # Whoever expires snapshots at this moment may have seen it, and deletes such files with it.
+        if outcome is SnapshotOutcome.LATE and (part.changelog or part.indexes):
+            # A concurrent expiry may have seen the snapshot, and deletes such files with it.
             raise CommitFailedError(
-                f"This writer of {store.location} was held up until the snapshot that it built on had expired; nothing "
+                f"This writer of {store.location} was delayed until its base snapshot had expired; nothing "
                 "was committed, and its files were removed. Write again."
             )
-        return outcome is Outcome.IN_LINE
+        return outcome is SnapshotOutcome.IN_LINE
 
     def _was_dropped(self) -> str:
         return f"The table at {self._store.location} was dropped while it was written; nothing was committed."
 
     def _unknown(self, snapshot: Snapshot, why: str) -> CommitStateUnknownError:
         return CommitStateUnknownError(
-            f"Snapshot {snapshot.id} of {self._store.location} was created, but it is not known whether the table went "
-            f"on with it: {why}. Its files were left in place; look whether its rows are there."
+            f"Snapshot {snapshot.id} of {self._store.location} was created, but it is not known whether it is part of "
+            f"the table's history: {why}. Its files were left in place; check whether its rows are in the table."
         )
 
     def _checked_delta(
@@ -363,7 +369,7 @@ class Publication:
     ) -> tuple[ManifestEntry, ...]:
         delta = part.against(latest)
         check_delta(delta, place=self.place)
-        # Files of a table whose number of buckets was altered meanwhile must not mix with rescaled ones.
+        # Files of a table whose bucket count was altered since must not mix with rescaled ones.
         check = part.check or compare or schema.core.bucket != self._store.schema.core.bucket
         if part.overwritten is None:
             check_total_buckets(delta, place=self.place)
@@ -384,10 +390,10 @@ class Publication:
         return delta
 
     def _state(self, queue: CommitQueue, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
-        """The snapshot to build on and the newest schema; CorruptFileError while it is unknown which the line is.
+        """Return the snapshot to build on and the newest schema.
 
-        In a store that is what was the newest before, if it is still there, unless others are known to commit
-        (`is_new`).
+        Raises CorruptFileError while the table's history changes. In an object store the snapshot is the one that was
+        the newest before, if it still exists, unless other writers are known to commit (`is_new`).
         """
         store = self._store
         remote = is_remote(store.file_io)
@@ -406,11 +412,11 @@ class Publication:
     def _current_schema(self, ids: Sequence[int], beside: Snapshot | None) -> TableSchema:
         own, schemas = self._store.schema, self._store.schemas
         if own.is_replacement and max(ids, default=-1) == own.id:
-            # What replaces a table is committed under its schema, which counts from this commit on.
+            # A table replacement is committed under its own schema, which is valid from this commit on.
             schema: TableSchema | None = own
         else:
             schema = schemas.newest_of(ids)
-        # A table of the same name made meanwhile has none of the files that were written for the old one.
+        # A table of the same name that was created since has none of the files that were written for the old one.
         if schema is None or schemas.is_gone(own, beside):
             raise CommitFailedError(self._was_dropped())
         if schemas.is_replaced(own, schema.id):
@@ -421,11 +427,11 @@ class Publication:
         return schema
 
     def delete(self, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> None:
-        """Delete the files that exist for the messages' sake alone."""
+        """Delete the files that exist only for the messages."""
         self._store.file_io.delete_quietly(owned_paths(self._store, messages, compact_only=compact_only))
 
     def place(self, partition: bytes, bucket: int | None) -> str:
-        """A partition or a bucket by its name, for messages."""
+        """Return the name of a partition or a bucket, for messages."""
         directory = self._store.paths.partition_directory(partition)
         name = f"partition {directory}" if directory else "the table"
         return name if bucket is None else f"bucket {bucket} of {name}"

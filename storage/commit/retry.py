@@ -1,4 +1,4 @@
-"""How long a commit that lost the race for a snapshot waits before it tries again, and when it gives up."""
+"""Retry policy of commits that lost the race for a snapshot."""
 
 import logging
 import random
@@ -19,8 +19,8 @@ _T = TypeVar("_T")
 class RetryPolicy:
     """Bounded exponential back-off with jitter; all times in milliseconds.
 
-    The jitter spreads over three quarters of the pause: writers that lost to the same winner would otherwise come back
-    together and lose again.
+    The jitter covers three quarters of the pause, so that writers that lost to the same winner do not return together
+    and lose again.
     """
 
     max_retries: int
@@ -33,7 +33,7 @@ class RetryPolicy:
 
     @staticmethod
     def of(options: CoreOptions) -> "RetryPolicy":
-        """The policy of a table's `commit.*` options."""
+        """Return the policy of a table's `commit.*` options."""
         return RetryPolicy(
             max_retries=options.commit_max_retries,
             min_wait_millis=options.commit_min_retry_wait_millis,
@@ -42,17 +42,20 @@ class RetryPolicy:
         )
 
     def start(self) -> "Retries":
-        """The retries of one commit, whose time starts now."""
+        """Return the retries of one commit, whose time starts now."""
         return Retries(self)
 
     def wait_millis(self, retry: int) -> float:
-        """The pause before a retry, counted from 0."""
-        # The exponent is capped so that a large max_retries can't overflow the float.
+        """Return the pause before a retry, counted from 0."""
+        # Cap the exponent so that a large max_retries can't overflow the float.
         longest = min(self.max_wait_millis, self.min_wait_millis * 2.0 ** min(retry, 60))
         return longest * (0.25 + 0.75 * self.random())
 
     def redo(self, work: Callable[[], _T]) -> _T:
-        """Do the work, and again as long as it conflicts with what other writers did meanwhile; its last error else."""
+        """Do the work, and repeat it after conflicts with other writers.
+
+        Raises the last conflict when no retry is left.
+        """
         retries = self.start()
         while True:
             try:
@@ -64,7 +67,7 @@ class RetryPolicy:
 
 
 class Retries:
-    """Counts the retries of one commit."""
+    """Counter of the retries of one commit."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -77,14 +80,17 @@ class Retries:
         return (self._policy.clock() - self._started) * 1000
 
     def take(self, queue: CommitQueue) -> bool:
-        """Wait for a turn, within the bounds of a pause; False without one, which is no reason not to try."""
+        """Wait for a turn, at most for the length of a pause. Return whether the turn was taken.
+
+        The commit may be tried without a turn.
+        """
         longest = min(self._policy.max_wait_millis, queue.longest_wait_millis)
         if self._policy.timeout_millis is not None:
             longest = min(longest, self._policy.timeout_millis - self.elapsed_millis)
         return queue.take(longest / 1000)
 
     def pause(self, *, hurry: bool = False) -> bool:
-        """Wait before the next retry; False, without waiting, when there is none left or its time is over.
+        """Wait before the next retry. Return False, without waiting, when no retry is left or the time is over.
 
         `hurry` is for a writer that others wait for: its pauses do not grow.
         """

@@ -1,8 +1,8 @@
-"""The snapshot that follows another one, with its manifests written, and which manifests it rewrites.
+"""Build the snapshot that follows another one, write its manifests, and choose the manifests to rewrite.
 
-A commit merges manifests so that their number stays small. A minor merge joins manifests in a row when they reach the
+A commit merges manifests so that their number stays small. A minor merge joins adjacent manifests when they reach the
 target size together, and the rest when there are many. A full merge resolves all deletions; it is due when small
-manifests and manifests with deletions weigh more than a threshold.
+manifests and manifests with deletions are larger than a threshold together.
 """
 
 import time
@@ -30,7 +30,7 @@ from interbed.storage.scan.partition_filter import PartitionSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestGroup:
-    """Manifests in a row; one alone is kept as it is, several become one or a few new ones."""
+    """Adjacent manifests; a single one is kept unchanged, several are merged into new ones."""
 
     manifests: tuple[ManifestFileMeta, ...]
 
@@ -41,18 +41,18 @@ class ManifestGroup:
 
 
 def must_change(manifest: ManifestFileMeta, target_size: int) -> bool:
-    """Whether a full merge rewrites the manifest whatever it holds: it deletes files, or it is small."""
+    """Return whether a full merge always rewrites the manifest: it deletes files, or it is small."""
     return manifest.num_deleted_files > 0 or manifest.file_size < target_size
 
 
 def needs_full_merge(manifests: Collection[ManifestFileMeta], *, target_size: int, threshold: int) -> bool:
-    """Whether the manifests that must change weigh at least the threshold, and there is more than one manifest."""
-    weight = sum(m.file_size for m in manifests if must_change(m, target_size))
-    return len(manifests) > 1 and weight >= threshold
+    """Return whether there are several manifests, and those that must change reach the threshold in size."""
+    size = sum(m.file_size for m in manifests if must_change(m, target_size))
+    return len(manifests) > 1 and size >= threshold
 
 
 def can_merge_fully(manifests: Collection[ManifestFileMeta], *, target_size: int) -> bool:
-    """Whether a full merge makes something of the manifests: it has two or more to rewrite, or deletions to resolve."""
+    """Return whether a full merge has an effect: it has two or more manifests to rewrite, or deletions to resolve."""
     changing = [m for m in manifests if must_change(m, target_size)]
     return len(manifests) > 1 and (len(changing) > 1 or any(m.num_deleted_files for m in changing))
 
@@ -60,7 +60,7 @@ def can_merge_fully(manifests: Collection[ManifestFileMeta], *, target_size: int
 def minor_merge_groups(
     manifests: Sequence[ManifestFileMeta], *, target_size: int, min_count: int
 ) -> list[ManifestGroup]:
-    """The manifests in their order, cut into groups; every manifest is in exactly one."""
+    """Return the manifests in their order, cut into groups; every manifest is in exactly one."""
     groups: list[ManifestGroup] = []
     candidates: list[ManifestFileMeta] = []
     size = 0
@@ -79,7 +79,7 @@ def minor_merge_groups(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFacts:
-    """What a commit says of its snapshot, whatever its predecessor."""
+    """Facts of a commit's snapshot that do not depend on its base snapshot."""
 
     kind: CommitKind
     user: str
@@ -87,11 +87,11 @@ class SnapshotFacts:
     watermark: int | None = None
     properties: Mapping[str, str] | None = None
     statistics: str | None = None
-    """Name of the file of statistics that the snapshot brings; without one those before it are handed on."""
+    """Name of the statistics file that the snapshot adds; without one the statistics of its base are kept."""
 
 
 class SnapshotBuilder:
-    """Builds the snapshot of one commit, anew for each try; what does not depend on the predecessor is written once."""
+    """Builder of the snapshot of one commit. What does not depend on the base snapshot is written once."""
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class SnapshotBuilder:
 
     @property
     def delta_manifests(self) -> frozenset[str]:
-        """The names of the manifests of the last snapshot's own changes."""
+        """Names of the manifests with the last snapshot's own changes."""
         return frozenset() if self._delta is None else frozenset(m.file_name for m in self._delta[1])
 
     def prepare(self, delta: tuple[ManifestEntry, ...]) -> None:
-        """Write ahead what `build` will need if the changes stay what they are."""
+        """Write the manifests that `build` needs if the changes stay the same."""
         self._write_delta(delta)
 
     def build(
@@ -131,9 +131,10 @@ class SnapshotBuilder:
         changelog: tuple[ManifestEntry, ...] = (),
         log_offsets: Mapping[str, int] | None = None,
     ) -> Snapshot:
-        """Write the manifests and lists and return the snapshot after `latest`. `changelog` is always the same.
+        """Write the manifests and lists and return the snapshot after `latest`.
 
-        `log_offsets` are those that the table's log is known to have; they never go back.
+        `changelog` is the same at each attempt. `log_offsets` are the known end offsets of the table's log; they never
+        decrease.
         """
         facts = self._facts
         if changelog and self._changelog is None:
@@ -162,14 +163,14 @@ class SnapshotBuilder:
             commit_user=facts.user,
             commit_identifier=facts.identifier,
             commit_kind=facts.kind,
-            # Times of snapshots are searched as a sorted list, so a clock that lags behind must not unsort them.
+            # Snapshots are searched by time as a sorted list, so a clock that lags behind must not break the order.
             time_millis=now if latest is None else max(now, latest.time_millis),
             total_record_count=(latest.total_record_count if latest else 0) + records,
             delta_record_count=records,
             uuid=str(uuid.uuid4()),
             writer_version=writer_version(),
             watermark=max(watermarks, default=None),
-            # Statistics describe columns, so those of another schema are not handed on.
+            # Statistics describe columns, so those of another schema are not kept.
             statistics=facts.statistics
             or (latest.statistics if latest is not None and latest.schema_id == schema_id else None),
             properties=dict(facts.properties) if facts.properties else None,
@@ -189,13 +190,16 @@ class SnapshotBuilder:
         return written
 
     def _discard_base_list(self) -> None:
-        # The list of an earlier try belongs to a snapshot that another writer was faster than.
+        # The list of an earlier attempt belongs to a snapshot that lost the race.
         if self._base_list is not None:
             self._writer.discard([self._base_list])
             self._base_list = None
 
     def _merge(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests, merged where it is due. Only the first try merges; the others make use of that if they can."""
+        """Return the manifests, merged where it is due.
+
+        Only the first attempt merges; later ones reuse the result if possible.
+        """
         if self._tries == 0:
             merged = self._merge_now(manifests)
             if merged != manifests:
@@ -205,7 +209,7 @@ class SnapshotBuilder:
             before, after = self._merged
             if manifests[: len(before)] == before:
                 return [*after, *manifests[len(before) :]]
-            # Somebody else has merged them meanwhile.
+            # Another writer has merged them since.
             known = {m.file_name for m in before}
             self._writer.discard([m.file_name for m in after if m.file_name not in known])
             self._merged = None
@@ -226,7 +230,7 @@ class SnapshotBuilder:
         return merged
 
     def _merge_fully(self, manifests: list[ManifestFileMeta], target: int) -> list[ManifestFileMeta]:
-        """Resolve every deletion; large manifests that hold none of the files deleted are kept as they are."""
+        """Resolve every deletion; large manifests without deleted files are kept unchanged."""
         deleting = [m for m in manifests if m.num_deleted_files > 0]
         deleted: set[FileIdentifier] = set()
         partitions: set[bytes] = set()
@@ -251,7 +255,7 @@ class SnapshotBuilder:
 
 
 def later_offsets(one: Mapping[str, int] | None, other: Mapping[str, int] | None) -> Mapping[str, int] | None:
-    """The later one of both offsets of each partition of a log; None when there are none."""
+    """Return the later of both offsets for each partition of a log; None when there are none."""
     both = {**(one or {}), **(other or {})}
     found = {partition: max(offset, (one or {}).get(partition, offset)) for partition, offset in both.items()}
     return found or None
@@ -259,7 +263,7 @@ def later_offsets(one: Mapping[str, int] | None, other: Mapping[str, int] | None
 
 @cache
 def writer_version() -> str:
-    """What snapshots name as their writer."""
+    """Name of this writer in snapshots, with its version."""
     try:
         return f"interbed-{version('interbed')}"
     except PackageNotFoundError:

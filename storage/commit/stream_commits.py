@@ -1,29 +1,29 @@
-"""Commits of a stream: each exactly once, also when the stream asks for it again long afterwards.
+"""Commits of a stream: each exactly once, also when the stream repeats it long afterwards.
 
 A snapshot names its user and its identifier, by which Paimon knows what was committed. But snapshots expire, so the
-last commit of each stream is recorded beside them, too. `EpochCommit` is for streams that number their commits (epochs)
-and keep their position themselves. `PositionedCommit` records how far the stream was read, so that rows and position
-become visible together or not at all. A position is a text whose meaning only the stream knows; it is a property of
-each snapshot as well.
+last commit of each stream is also recorded in a file of the table. `EpochCommit` is for streams that number their
+commits (epochs) and keep their position themselves. `PositionedCommit` records how far the stream was read, so that
+rows and position become visible together or not at all. A position is a text that only the stream can interpret; it is
+also a property of each snapshot.
 
     <location>/epoch/epoch-<commit user>   {"epoch": 7, "job": "…", "after": 12, "done": true}
     <location>/position/position-<commit user>
-    {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
-     "source": "…", "source_before": "…"}
+        {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
+         "source": "…", "source_before": "…"}
 
 A note is written before the commit (`done` is false, `after` is the newest snapshot then) and after it. If the process
 died between the two, the snapshots after `after` show whether the commit happened.
 
 Epochs: a note is deleted when it has not been written for `stream.epoch-note.time-retained` (30 days) and its commit is
-not in doubt. A query that comes back later, and whose driver died between its last commit and the second note, is known
-by its snapshot only. A query deletes old notes at its first epoch, so there are at most as many as queries that
-committed within that time, and one.
+not in doubt. A query that returns later, and whose driver died between its last commit and the second note, is known by
+its snapshot only. A query deletes old notes at its first epoch, so there is at most one note more than queries that
+committed within that time.
 
-Positions: if the commit did not happen, `before` holds. `source` is what the position is in, another text, by which the
-stream finds out that it reads something else; older versions do not know it and leave it out. When the table was rolled
-back to before `snapshot`, the newest snapshot of the user says how far its rows reach. No other process commits as the
-same user meanwhile: of two processes that read the same stream one gets a CommitConflictError. What it recorded before
-is found void by the snapshots of the other.
+Positions: if the commit did not happen, `before` holds. `source` names what the position refers to; by it the stream
+detects that it reads another source. Older versions do not know it and leave it out. When the table was rolled back to
+before `snapshot`, the position is that of the newest snapshot of the user. No other process may commit as the same user
+at the same time: of two processes that read the same stream one gets a CommitConflictError. Its earlier records are
+superseded by the snapshots of the other process.
 """
 
 import json
@@ -47,7 +47,7 @@ from interbed.storage.write.commit_message import CommitMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochNote:
-    """What is noted of the last epoch. `job` is who committed it, or tried to; `after` a snapshot id, 0 for none."""
+    """Record of the last epoch. `job` committed it, or tried to; `after` is a snapshot id, 0 for none."""
 
     epoch: int
     job: str
@@ -55,13 +55,13 @@ class EpochNote:
     done: bool
 
     def to_bytes(self) -> bytes:
-        """The note as it is kept."""
+        """Return the note in its stored form."""
         value = {"epoch": self.epoch, "job": self.job, "after": self.after, "done": self.done}
         return json.dumps(value, indent=2).encode()
 
     @staticmethod
     def from_bytes(content: bytes, source: str) -> "EpochNote":
-        """The note of bytes made by to_bytes; raises CorruptFileError naming the file."""
+        """Read a note from bytes made by to_bytes; raises CorruptFileError naming the file."""
         try:
             value = json.loads(content)
             return EpochNote(
@@ -74,7 +74,7 @@ class EpochNote:
 
 
 class EpochCommit:
-    """Commits for a user whose identifiers are epochs, in ascending order; no two at a time."""
+    """Commits of a user whose identifiers are epochs, in ascending order; only one at a time."""
 
     def __init__(self, store: TableStore, commit_user: str, clock: Callable[[], float] = time.time) -> None:
         _check_user(commit_user)
@@ -86,7 +86,7 @@ class EpochCommit:
         """Whether the last epoch's rows were committed, but not their compaction; see FileStoreCommit."""
 
     def is_committed(self, epoch: int) -> bool:
-        """Whether the epoch, or a later one, was committed.
+        """Return whether the epoch, or a later one, was committed.
 
         Raises CommitStateUnknownError when that is no longer known.
         """
@@ -94,7 +94,7 @@ class EpochCommit:
 
     def _is_committed(self, note: EpochNote | None, epoch: int) -> bool:
         if note is None:
-            # Committed by something that keeps no note, or never.
+            # It was committed by a writer that keeps no note, or never.
             last = self._store.snapshots.latest_of_user(self._user)
             return last is not None and last.commit_identifier >= epoch
         if note.epoch != epoch or note.done:
@@ -102,14 +102,15 @@ class EpochCommit:
         return self._happened(note)
 
     def is_job_of(self, epoch: int, job: str) -> bool:
-        """Whether that job was the last to try to commit the epoch."""
+        """Return whether that job was the last to try to commit the epoch."""
         note = self._note()
         return note is not None and (note.epoch, note.job) == (epoch, job)
 
     def commit(self, messages: Sequence[CommitMessage], epoch: int, *, job: str = "") -> list[int] | None:
-        """Commit new rows; the snapshots' ids, none when there was nothing to commit, None if the epoch was committed
-        before. Then the messages' files are left to the caller. Errors are those of `is_committed` and
-        FileStoreCommit.commit.
+        """Commit new rows and return the snapshots' ids.
+
+        The list is empty when there was nothing to commit. None if the epoch was committed before; then the caller
+        still owns the messages' files. Errors are those of `is_committed` and FileStoreCommit.commit.
         """
         note = self._note()
         if self._is_committed(note, epoch):
@@ -127,7 +128,10 @@ class EpochCommit:
     def overwrite(
         self, messages: Sequence[CommitMessage], epoch: int, *, partition: PartitionChoice, job: str = ""
     ) -> list[int] | None:
-        """The same with the rows in place of those of the partition, {} for all rows, also when there are no rows."""
+        """Commit rows in place of those of the partition ({}: of all rows); see `commit`.
+
+        A commit without rows replaces them too.
+        """
         note = self._note()
         if self._is_committed(note, epoch):
             self._close(note, epoch)
@@ -140,7 +144,7 @@ class EpochCommit:
         return ids
 
     def _new_commit(self) -> FileStoreCommit:
-        # Whether the user has committed is known by now, so that it need not be looked for.
+        # The search for commits of the user is done already.
         return FileStoreCommit(self._store, self._user, new_user=True)
 
     def _note(self, path: str | None = None) -> EpochNote | None:
@@ -170,11 +174,11 @@ class EpochCommit:
             for f in file_io.list(self._path.rpartition("/")[0])
             if f.modified_millis is not None and f.modified_millis < limit
         ]
-        # A commit in doubt stays so until somebody has looked into it.
+        # Keep the note of a commit in doubt until an operator has resolved it.
         file_io.delete_quietly([path for path in old if (note := self._note(path)) is None or note.done])
 
     def _happened(self, note: EpochNote) -> bool:
-        """Whether the commit that was begun is among the snapshots made since."""
+        """Return whether the commit that was begun is among the snapshots made since."""
         snapshots = self._store.snapshots
         newest = snapshots.latest_id() or 0
         for snapshot_id in range(note.after + 1, newest + 1):
@@ -201,7 +205,7 @@ SOURCE_PROPERTY = "interbed.stream.source"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionNote:
-    """What is noted of the last commit that was `done` or begun; ids are those of snapshots, 0 for none."""
+    """Record of the last commit that was `done` or begun; ids are those of snapshots, 0 for none."""
 
     epoch: int
     position: str | None
@@ -213,12 +217,12 @@ class PositionNote:
     source_before: str | None = None
 
     def to_bytes(self) -> bytes:
-        """The note as it is kept."""
+        """Return the note in its stored form."""
         return json.dumps(asdict(self), indent=2).encode()
 
     @staticmethod
     def from_bytes(content: bytes, source: str) -> "PositionNote":
-        """The note of bytes made by to_bytes; raises CorruptFileError naming the file."""
+        """Read a note from bytes made by to_bytes; raises CorruptFileError naming the file."""
         try:
             value: Mapping[str, Any] = json.loads(content)
             return PositionNote(
@@ -239,60 +243,61 @@ class PositionNote:
 
 
 class PositionedCommit:
-    """Commits for the user of a stream. Not for use by several threads, nor by several processes at a time."""
+    """Commits of the user of a stream. Neither several threads nor several processes may use it at a time."""
 
     def __init__(self, store: TableStore, commit_user: str) -> None:
-        """Find out how far the stream was read; raises CommitStateUnknownError when that is no longer known."""
+        """Restore how far the stream was read; raises CommitStateUnknownError when that is no longer known."""
         _check_user(commit_user)
         self._store = store
         self._user = commit_user
         self._path = store.paths.position(commit_user)
-        # What is committed as this user after this snapshot was not seen here.
+        # This object has not seen commits as this user after this snapshot.
         self._seen = store.snapshots.latest_id() or 0
-        self._last = self._restored()
+        self._last = self._restore()
         self.gave_up_compaction = False
         """Whether the last rows were committed, but not their compaction; see FileStoreCommit."""
 
     @property
     def position(self) -> str | None:
-        """How far the stream was read whose rows are in the table; None when nothing is known of it."""
+        """Position up to which the rows of the stream are in the table; None when nothing is known of it."""
         return self._last.position
 
     @property
     def source(self) -> str | None:
-        """What the position is in; None when nothing is known of it."""
+        """Source that the position refers to; None when nothing is known of it."""
         return self._last.source
 
     def commit(
         self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
     ) -> list[int]:
-        """Commit rows with the position after them; the snapshots' ids. `store` is the table at the rows' schema.
+        """Commit rows with the position after them and return the snapshots' ids.
 
-        Raises as FileStoreCommit.commit does. After a CommitStateUnknownError a new object finds out what became of it.
+        `store` is the table at the rows' schema. Raises as FileStoreCommit.commit does. After a CommitStateUnknownError
+        a new object determines the outcome.
         """
-        commit, facts = self._begun(store, position, source)
-        return self._done(
+        commit, facts = self._begin(store, position, source)
+        return self._finish(
             commit, commit.commit(messages, identifier=self._last.epoch, properties=facts, allow_empty=True)
         )
 
     def overwrite(
         self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
     ) -> list[int]:
-        """Replace all rows by those of the messages, with the position after them; the snapshots' ids.
+        """Replace all rows by those of the messages, with the position after them. Return the snapshots' ids.
 
-        The messages are those of a writer that knows of no rows before (storage.write.replacing). Raises as
+        The messages are those of a writer without knowledge of earlier rows (storage.write.replacing). Raises as
         FileStoreCommit.overwrite does, and otherwise as `commit`.
         """
-        commit, facts = self._begun(store, position, source)
-        return self._done(commit, commit.overwrite(messages, identifier=self._last.epoch, properties=facts))
+        commit, facts = self._begin(store, position, source)
+        return self._finish(commit, commit.overwrite(messages, identifier=self._last.epoch, properties=facts))
 
     def advance(self, position: str, source: str | None = None) -> None:
-        """Note that the stream was read on without rows for this table."""
+        """Record that the stream was read further without rows for this table."""
         if (position, source) != (self._last.position, self._last.source):
             self._write(replace(self._last, position=position, source=source))
 
-    def _begun(self, store: TableStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
-        """The commit that is noted to be begun, and the properties of its snapshots."""
+    def _begin(self, store: TableStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
+        """Record that a commit begins. Return it, and the properties of its snapshots."""
         last = self._last
         begun = replace(
             last,
@@ -306,10 +311,10 @@ class PositionedCommit:
         )
         self._write(begun)
         facts = {POSITION_PROPERTY: position} | ({} if source is None else {SOURCE_PROPERTY: source})
-        # Whether the user has committed is known by now, so that it need not be looked for.
+        # The search for commits of the user is done already.
         return FileStoreCommit(store, self._user, new_user=True, alone_since=self._seen), facts
 
-    def _done(self, commit: FileStoreCommit, ids: list[int]) -> list[int]:
+    def _finish(self, commit: FileStoreCommit, ids: list[int]) -> list[int]:
         self._seen = ids[-1]
         self.gave_up_compaction = commit.gave_up_compaction
         self._write(replace(self._last, snapshot=ids[-1], done=True))
@@ -319,13 +324,13 @@ class PositionedCommit:
         self._store.file_io.overwrite(self._path, note.to_bytes())
         self._last = note
 
-    def _restored(self) -> PositionNote:
-        """What holds of the stream; a commit that was begun and did not happen leaves what was before."""
+    def _restore(self) -> PositionNote:
+        """Return the state of the stream; a commit that was begun and did not happen leaves the state before it."""
         try:
             note = PositionNote.from_bytes(self._store.file_io.read_bytes(self._path), self._path)
         except FileNotFoundError:
             return self._of_newest(0, 0)
-        if self._was_taken_back(note.snapshot):
+        if self._was_rolled_back(note.snapshot):
             return self._of_newest(0, note.epoch)
         since = note.snapshot if note.done else note.after
         made = self._of_newest(since, note.epoch)
@@ -341,11 +346,11 @@ class PositionedCommit:
                 f'since. See whether the rows up to {note.position} are in the table; then write "done": true into '
                 f'{self._path} and, if they are not, "position": {json.dumps(note.before)}.'
             )
-        # Its number is used for nothing else: a snapshot of it may still be on its way, and is refused then.
+        # Its number is never used again: a late snapshot of it may still appear, and is refused then.
         return replace(note, position=note.before, source=note.source_before, done=True)
 
     def _of_newest(self, since: int, epoch: int) -> PositionNote:
-        """What the newest snapshot of the user after `since` says; `snapshot` is 0 when there is none."""
+        """Return the state by the newest snapshot of the user after `since`; `snapshot` is 0 when there is none."""
         found: Snapshot | None = None
         for snapshot in self._store.snapshots.descending():
             if snapshot.id <= since:
@@ -373,8 +378,8 @@ class PositionedCommit:
             source=properties.get(SOURCE_PROPERTY),
         )
 
-    def _was_taken_back(self, snapshot_id: int) -> bool:
-        """Whether the snapshot of the last commit is gone because the table was rolled back, not by its age."""
+    def _was_rolled_back(self, snapshot_id: int) -> bool:
+        """Return whether a rollback, not expiry, deleted the snapshot of the last commit."""
         oldest = self._store.snapshots.earliest_id()
         if not snapshot_id or (oldest is not None and snapshot_id < oldest):
             return False
