@@ -1,8 +1,8 @@
-"""Which files hold what a snapshot changed, and the splits of them.
+"""Files that hold the changes of a snapshot, and their splits.
 
-The rules are those of Paimon's follow-up scanners (ChangelogFollowUpScanner, DeltaFollowUpScanner). Splits are made
-bucket by bucket, each with all of a snapshot's files, so that the changes of a key keep their order; only append tables
-without buckets, whose rows have no order, have their files spread over several.
+The rules are those of Paimon's follow-up scanners (ChangelogFollowUpScanner, DeltaFollowUpScanner). There is one split
+for each bucket, with all of the snapshot's files, so that the changes of a key keep their order. Only append tables
+without buckets, whose rows have no order, spread their files over several splits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,32 +25,32 @@ DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
 
 
 class ChangeFiles(Enum):
-    """Where the changes of a snapshot are read from."""
+    """Files that the changes of a snapshot are read from."""
 
     NOTHING = "nothing"
     DELTA = "delta"
-    """The new files: they hold what was written."""
+    """New data files: they hold the written rows."""
     CHANGELOG = "changelog"
     """The changelog files."""
     REPLACED = "replaced"
-    """The files taken away, whose rows are gone, and the new ones."""
+    """Removed data files, whose rows are deleted, and the new ones."""
 
 
 class ChangedEntries(Protocol):
-    """Reads the manifests of one read, with its filters."""
+    """Reader of the manifests of one read, with its filters."""
 
     def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
-        """The entries that the snapshot added: of data files, or of changelog files."""
+        """Return the entries that the snapshot added: of data files, or of changelog files."""
         ...
 
     def deletions_of(self, snapshot: Snapshot) -> DeletionFiles:
-        """The deletion vectors that the snapshot has."""
+        """Return the deletion vectors of the snapshot."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChangeRules:
-    """Where the changes of a table's snapshots are read from; `overwrites` says whether also those of overwrites."""
+    """Rules by which the changes of a table's snapshots are read; `overwrites` includes the changes of overwrites."""
 
     keyed: bool
     producer: ChangelogProducer
@@ -58,7 +58,7 @@ class SnapshotChangeRules:
 
     @staticmethod
     def of_stream(store: TableStore) -> "SnapshotChangeRules":
-        """The rules of a stream of the table."""
+        """Return the rules of a stream of the table."""
         options, keyed = store.options, store.schema.has_primary_key
         return SnapshotChangeRules(
             keyed=keyed,
@@ -67,7 +67,7 @@ class SnapshotChangeRules:
         )
 
     def files_of(self, snapshot: Snapshot) -> ChangeFiles:
-        """Where the changes of the snapshot are read from."""
+        """Return the files that the changes of the snapshot are read from."""
         if snapshot.commit_kind is CommitKind.OVERWRITE and self.overwrites:
             return ChangeFiles.REPLACED if self.keyed else ChangeFiles.DELTA
         if self.producer is ChangelogProducer.NONE:
@@ -78,7 +78,7 @@ class SnapshotChangeRules:
 
 
 def check_changes_readable(store: TableStore) -> None:
-    """Raise NotSupportedError for a table whose written rows are not its changes, and which keeps no changelog."""
+    """Raise NotSupportedError for a table without changelog whose written rows are not its changes."""
     options = store.options
     if options.merge_engine is MergeEngine.FIRST_ROW and options.changelog_producer is ChangelogProducer.NONE:
         raise NotSupportedError(
@@ -88,16 +88,14 @@ def check_changes_readable(store: TableStore) -> None:
         )
 
 
-def splits_of_snapshot(
-    store: TableStore, source: ChangedEntries, snapshot: Snapshot, told_by: ChangeFiles
-) -> list[Split]:
-    """The splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read.
+def splits_of_snapshot(store: TableStore, source: ChangedEntries, snapshot: Snapshot, kind: ChangeFiles) -> list[Split]:
+    """Return the splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read.
 
-    SnapshotNotFoundError says that the changelog has expired, and from where on changes can be read.
+    Raises SnapshotNotFoundError when the changelog has expired; its message has the first snapshot with changes.
     """
-    if told_by is ChangeFiles.NOTHING:
+    if kind is ChangeFiles.NOTHING:
         return []
-    is_changelog = told_by is ChangeFiles.CHANGELOG
+    is_changelog = kind is ChangeFiles.CHANGELOG
     if is_changelog and snapshot.changelog_has_expired:
         raise _expired(store, snapshot)
     try:
@@ -107,7 +105,7 @@ def splits_of_snapshot(
             raise _expired(store, snapshot) from None
         raise
     added = [e for e in entries if e.kind is FileKind.ADD]
-    if told_by is not ChangeFiles.REPLACED:
+    if kind is not ChangeFiles.REPLACED:
         return record_splits(store, snapshot.id, added)
     removed = [e for e in entries if e.kind is FileKind.DELETE]
     deletions: DeletionFiles = {}
@@ -124,7 +122,7 @@ def _expired(store: TableStore, snapshot: Snapshot) -> SnapshotNotFoundError:
 
 
 def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:
-    """Splits whose rows are the records of the files, as they are."""
+    """Return splits whose rows are the unmerged records of the files."""
     options = store.options
     splits: list[Split] = []
     for found in by_bucket(entries).values():
@@ -138,7 +136,7 @@ def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[Manifes
 
 
 def record_split(store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry]) -> Split:
-    """A split whose rows are the records of one bucket's files, as they are; there is at least one entry."""
+    """Return a split whose rows are the unmerged records of one bucket's files; there is at least one entry."""
     bucket_id = entries[0].bucket_id
     return Split(
         snapshot_id=snapshot_id,
@@ -159,11 +157,11 @@ def _replaced_splits(
     added: Iterable[ManifestEntry],
     deletions: DeletionFiles,
 ) -> list[Split]:
-    """A split for each bucket of what an overwrite took away and brought."""
-    gone, come = by_bucket(removed), by_bucket(added)
+    """Return a split for each bucket, of the files that an overwrite removed and added."""
+    removed_files, added_files = by_bucket(removed), by_bucket(added)
     splits = []
-    for place in dict.fromkeys((*gone, *come)):
-        old, new = gone.get(place, []), come.get(place, [])
+    for place in dict.fromkeys((*removed_files, *added_files)):
+        old, new = removed_files.get(place, []), added_files.get(place, [])
         shared = {e.identifier for e in old} & {e.identifier for e in new}
         before, after = ([e for e in side if e.identifier not in shared] for side in (old, new))
         if before or after:

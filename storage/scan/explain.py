@@ -1,4 +1,4 @@
-"""A plan explained: what each step of pruning left over, which levels are read, and how the splits are read."""
+"""Explanation of a plan: the files left after each step of pruning, their levels, and how the splits are read."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from interbed.storage.scan.split import Plan, PlanStatistics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitExplanation:
-    """One split: `raw` is read file by file, any other is merged. Sizes in bytes."""
+    """One split: a `raw` split is read file by file, any other is merged. Sizes in bytes."""
 
     bucket: int
     path: str
@@ -23,10 +23,10 @@ class SplitExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedExplanation:
-    """What files gave for one `reason`: rows (values divided by `columns`, the most at once) and bytes in memory.
+    """Rows and bytes in memory that were decoded for one `reason`.
 
-    Rows are those of which values were made. Where a stretch of a page is made without the rest, the bytes are those of
-    the whole page, which was decompressed for it.
+    Rows are decoded values divided by `columns`, the greatest number of columns at once. Where only a part of a page is
+    decoded, the bytes are those of the whole page, which was decompressed for it.
     """
 
     reason: str
@@ -37,7 +37,7 @@ class DecodedExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadExplanation:
-    """What a read did: the rows that it returned, and what was decoded for them."""
+    """Result of a read: the rows that it returned, and the values that were decoded for them."""
 
     rows: int
     decoded: tuple[DecodedExplanation, ...]
@@ -46,7 +46,7 @@ class ReadExplanation:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a scan of a table would do, and in `reading` what it did if it was carried out.
+    """Plan of a scan of a table, and in `reading` the result if it was carried out.
 
     `str` for people, `to_json` for programs.
     """
@@ -57,10 +57,10 @@ class Explanation:
     splits: tuple[SplitExplanation, ...]
     reading: ReadExplanation | None = None
     requests: RequestReport | None = None
-    """What a table in an object store was asked for; None where nothing was."""
+    """Requests for a table in an object store; None without any."""
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON object."""
+        """Return the explanation as a JSON object."""
         found: dict[str, Any] = {
             "table": self.table,
             "snapshotId": self.snapshot_id,
@@ -109,7 +109,7 @@ class Explanation:
 
 
 def explain_plan(table: str, plan: Plan) -> Explanation:
-    """The explanation of a plan."""
+    """Return the explanation of a plan."""
     return Explanation(
         table=table,
         snapshot_id=plan.snapshot_id,

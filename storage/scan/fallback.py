@@ -1,7 +1,7 @@
 """Partitions that a table lacks, read from one of its branches: `scan.fallback-branch`.
 
-A batch read takes each partition as a whole from one place: from the table where it has rows of it at that snapshot,
-else from the branch. Streams, changes and writers know nothing of it. Source: documentation page
+A batch read takes each partition as a whole from one source: from the table where it has rows of it at that snapshot,
+otherwise from the branch. Streams, change reads and writers ignore the option. Source: documentation page
 `maintenance/manage-branches`, paimon-core's FallbackReadFileStoreTable.
 """
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 def plan_rows(
     store: TableStore, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
 ) -> Plan:
-    """The splits that hold a table's rows, with those of the branch that it falls back to; see TableScan.plan.
+    """Plan the table's rows, with those of the fallback branch; see TableScan.plan.
 
     Raises InvalidOptionError when the branch has other columns.
     """
@@ -43,24 +43,24 @@ def plan_rows(
             return plan
     meant = None if predicate is None else restrict_to(predicate, store.schema.partition_keys)
     own: frozenset[bytes] = frozenset() if snapshot is None else _partitions(store, snapshot.id, meant)
-    # A limit could be met by partitions that are not read from there.
+    # Partitions of the branch that are not read could use up a limit.
     found = TableScan(branch, predicate=predicate, limit=None if own else limit, snapshot_id=at).plan().splits
     splits = (replace(split, branch=branch.paths.branch) for split in found if split.partition not in own)
     return replace(plan, splits=(*plan.splits, *splits))
 
 
 def fallback_of(store: TableStore) -> TableStore | None:
-    """The branch that batch reads of the table fall back to; None without one. InvalidOptionError as plan_rows."""
+    """Return the branch that batch reads of the table fall back to, or None. InvalidOptionError as plan_rows."""
     name = store.options.fallback_branch
     if name is None or name == store.paths.branch or store.options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
         return None
     try:
-        # The table's own snapshot says at which time it is read, the branch's schema how its rows lie.
+        # The table's own snapshot determines the time of the read, the branch's schema the layout of its rows.
         branch = store.plain_branch(name)
     except BranchNotFoundError:
-        # As Java Paimon does: the branch may be deleted while the option names it.
+        # Java Paimon does the same: the branch may be deleted while the option names it.
         _log.warning(
-            "Option '%s' of %s names the branch '%s', which there is not.", FALLBACK_BRANCH, store.location, name
+            "Option '%s' of %s names the branch '%s', which does not exist.", FALLBACK_BRANCH, store.location, name
         )
         return None
     if _shape(store) != _shape(branch):
@@ -73,12 +73,12 @@ def fallback_of(store: TableStore) -> TableStore | None:
 
 
 def _shape(store: TableStore) -> object:
-    """What the splits of both have to have in common."""
+    """Return the parts of the schema that the table and its branch must have in common."""
     return [(f.name, f.type.with_nullable(True)) for f in store.schema.fields], store.schema.partition_keys
 
 
 def _at_time(branch: TableStore, millis: int) -> int | None:
-    """The branch's snapshot at a time, in milliseconds since the epoch; None when it had none."""
+    """Return the id of the branch's snapshot at a time, in milliseconds since the epoch; None when it had none."""
     try:
         return branch.snapshots.by_time_millis(millis).id
     except SnapshotNotFoundError:

@@ -1,9 +1,9 @@
-"""Batch reads of what changed between two snapshots: options `incremental-between`,
-`incremental-between-timestamp` and `incremental-to-auto-tag`.
+"""Batch reads of the changes between two snapshots.
 
-The first snapshot is excluded, the last one included. `incremental-between-scan-mode` says where the changes are read
-from: new files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of
-the two snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremental.
+Options: `incremental-between`, `incremental-between-timestamp` and `incremental-to-auto-tag`. The first snapshot is
+excluded, the last one included. `incremental-between-scan-mode` chooses the source of the changes: new files (`delta`),
+changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of the two snapshots (`diff`).
+Documentation page: `flink/sql-query`, Batch Incremental.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,16 +34,16 @@ from interbed.storage.scan.starting_point import earliest_changes
 
 
 class SnapshotFiles(ChangedEntries, Protocol):
-    """Reads the manifests of one read, with its filters."""
+    """Reader of the manifests of one read, with its filters."""
 
     def visible_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """The files of the snapshot that reads look at."""
+        """Return the files of the snapshot that reads see."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """A range of snapshots: those after `first`, up to and including `last`. `tagged` are those kept by tags."""
+class SnapshotRange:
+    """Range of snapshots: those after `first`, up to and including `last`. `tagged` are those kept by tags."""
 
     first: int
     last: int
@@ -51,15 +51,15 @@ class Between:
 
     @property
     def snapshot_ids(self) -> range:
-        """The snapshots of the range."""
+        """Ids of the snapshots in the range."""
         return range(self.first + 1, self.last + 1)
 
 
 def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
-    """The splits of the changes that the options ask for; none when the range is empty.
+    """Return the splits of the changes that the options ask for; none when the range is empty.
 
-    Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or is yet to come, TagNotFoundError,
-    and NotSupportedError for a comparison of an append table.
+    Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or lies in the future,
+    TagNotFoundError, and NotSupportedError for a comparison of an append table.
     """
     between = chosen_range(store)
     if between is None or not between.snapshot_ids:
@@ -69,13 +69,13 @@ def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
     mode = store.options.incremental_scan_mode
     of_automatic = store.options.incremental_to_auto_tag is not None
     if between.tagged and (of_automatic or not store.options.incremental_tags_are_snapshots):
-        # What lies between two tags may have expired, so they are compared.
+        # Snapshots between two tags may have expired, so compare the tagged ones.
         mode = IncrementalScanMode.DIFF
     return plan_between(store, files, between, mode)
 
 
-def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode: IncrementalScanMode) -> Plan:
-    """The splits of the changes in a range, which is not empty, in the order in which they became visible.
+def plan_between(store: TableStore, files: SnapshotFiles, between: SnapshotRange, mode: IncrementalScanMode) -> Plan:
+    """Return the splits of the changes in a range that is not empty, in the order in which they became visible.
 
     Errors are those of incremental_plan.
     """
@@ -89,14 +89,14 @@ def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode
     splits: list[Split] = []
     snapshots = [snapshot_changed(store, i, between) for i in between.snapshot_ids]
     for snapshot in snapshots:
-        # Overwrites are left out, as Paimon leaves them out.
+        # As in Paimon, overwrites are left out.
         if snapshot.commit_kind is not CommitKind.OVERWRITE:
             splits += splits_of_snapshot(store, files, snapshot, rules.files_of(snapshot))
     return plan_of(snapshots[-1], splits)
 
 
 def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
-    """A plan of splits of changes."""
+    """Return a plan of splits of changes."""
     statistics = PlanStatistics(
         files_planned=sum(len(s.files) + len(s.before or ()) for s in splits),
         partitions=len({s.partition for s in splits}),
@@ -108,8 +108,8 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
     return Plan(snapshot_id=snapshot.id, schema_id=snapshot.schema_id, splits=tuple(splits), statistics=statistics)
 
 
-def chosen_range(store: TableStore) -> Between | None:
-    """The range that the options name; None while the table lacks snapshots, or the automatic tags meant."""
+def chosen_range(store: TableStore) -> SnapshotRange | None:
+    """Return the range that the options name; None while the table lacks snapshots, or the automatic tags."""
     options = store.options
     oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
     pair = options.incremental_between
@@ -125,30 +125,31 @@ def chosen_range(store: TableStore) -> Between | None:
         return None
     first, last = (_at_or_before(store, m) for m in millis)
     if options.incremental_scan_mode is IncrementalScanMode.DIFF and oldest > FIRST_SNAPSHOT_ID:
-        # What came before the oldest snapshot has expired, so the comparison begins with it, as Paimon's does.
+        # Older snapshots have expired, so the comparison begins with the oldest, as in Paimon.
         first = max(first, oldest)
-    return Between(first=first, last=last)
+    return SnapshotRange(first=first, last=last)
 
 
-def _named_range(store: TableStore, names: tuple[str, str]) -> Between:
-    """The range between two tags, or between two snapshots."""
+def _named_range(store: TableStore, names: tuple[str, str]) -> SnapshotRange:
+    """Return the range between two tags, or between two snapshots."""
     tags = TagManager(store.file_io, store.paths)
     found = [tags.find(name) for name in names]
     if all(tag is not None for tag in found):
         first, last = (tag.snapshot for tag in found if tag is not None)
-        return Between(first=first.id, last=last.id, tagged={first.id: first, last.id: last})
+        return SnapshotRange(first=first.id, last=last.id, tagged={first.id: first, last.id: last})
     if not all(name.isdigit() for name in names):
         missing = next(name for name, tag in zip(names, found, strict=True) if tag is None)
         raise TagNotFoundError(
             f"Option '{INCREMENTAL_BETWEEN}' = '{','.join(names)}' takes two tags or two snapshot ids; there is no tag "
             f"{missing!r}."
         )
-    return Between(first=int(names[0]), last=int(names[1]))
+    return SnapshotRange(first=int(names[0]), last=int(names[1]))
 
 
-def _up_to_automatic_tag(store: TableStore, name: str) -> Between | None:
-    """The range from the automatic tag before that one; None when either is not there. InvalidOptionError for a name
-    that no automatic tag has.
+def _up_to_automatic_tag(store: TableStore, name: str) -> SnapshotRange | None:
+    """Return the range that ends with an automatic tag and begins with the automatic tag before it.
+
+    None when either is missing. InvalidOptionError for a name that no automatic tag has.
     """
     options = store.options
     period = TagPeriod.of(options.tag_creation_period, options.tag_period_formatter, options.tag_period_length)
@@ -164,11 +165,13 @@ def _up_to_automatic_tag(store: TableStore, name: str) -> Between | None:
     if last is None or not earlier:
         return None
     first = tags.get(max(earlier, key=lambda other: earlier[other])).snapshot
-    return Between(first=first.id, last=last.snapshot.id, tagged={first.id: first, last.snapshot.id: last.snapshot})
+    return SnapshotRange(
+        first=first.id, last=last.snapshot.id, tagged={first.id: first, last.snapshot.id: last.snapshot}
+    )
 
 
 def _at_or_before(store: TableStore, millis: int) -> int:
-    """The newest snapshot of that time or before it; the number before the oldest one when there is none."""
+    """Return the newest snapshot of that time or before it; without any, the id before the oldest one."""
     try:
         return store.snapshots.by_time_millis(millis).id
     except SnapshotNotFoundError:
@@ -181,16 +184,16 @@ def _rules(store: TableStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
     if mode is IncrementalScanMode.DELTA:
         producer = ChangelogProducer.NONE
     elif mode is IncrementalScanMode.CHANGELOG and producer is ChangelogProducer.NONE:
-        # Whatever the table writes today, changelog files of the past are read.
+        # Read changelog files of the past, whatever the table writes today.
         producer = ChangelogProducer.INPUT
     return SnapshotChangeRules(keyed=store.schema.has_primary_key, producer=producer)
 
 
-def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:
+def _existing(store: TableStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
     if snapshot_id in between.tagged:
         return between.tagged[snapshot_id]
     try:
-        # Read afresh: one that this process remembers may have expired meanwhile.
+        # Bypass the cache: a snapshot in it may have expired.
         return store.snapshots.read(snapshot_id)
     except SnapshotNotFoundError as error:
         raise SnapshotNotFoundError(
@@ -199,8 +202,8 @@ def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot
         ) from None
 
 
-def snapshot_changed(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:
-    """The snapshot, or what its changelog has left of it; raises SnapshotNotFoundError."""
+def snapshot_changed(store: TableStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
+    """Return the snapshot, or the remains of it in the changelog; raises SnapshotNotFoundError."""
     if snapshot_id not in between.tagged and not store.snapshots.exists(snapshot_id):
         changelog = ChangelogManager(store.file_io, store.paths).find(snapshot_id)
         if changelog is not None:
@@ -208,8 +211,8 @@ def snapshot_changed(store: TableStore, snapshot_id: int, between: Between) -> S
     return _existing(store, snapshot_id, between)
 
 
-def _compared(store: TableStore, between: Between) -> Snapshot | None:
-    """The snapshot to compare with; None for the empty table before the first one."""
+def _compared(store: TableStore, between: SnapshotRange) -> Snapshot | None:
+    """Return the snapshot to compare with; None for the empty table before the first one."""
     return None if between.first == 0 else _existing(store, between.first, between)
 
 
@@ -242,10 +245,10 @@ def _difference(store: TableStore, files: SnapshotFiles, first: Snapshot | None,
 
 
 def _changed_part(store: TableStore, split: Split) -> Split | None:
-    """The split without the sections of overlapping files that are the same before and after; None if nothing is left.
+    """Return the split without the sections of overlapping files that are the same before and after.
 
-    Single files that both sides have must stay in a section that differs: their rows may be hidden, or completed, by
-    those of the others.
+    None without any other sections. Files that both sides have must stay in a section that differs: rows of other files
+    may hide or complete their rows.
     """
     assert split.before is not None
     before, after = ({f.file_name: f for f in side} for side in (split.before, split.files))

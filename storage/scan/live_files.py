@@ -1,7 +1,7 @@
-"""The live files of a snapshot, and the files that it changed: manifests read with the filters of one scan.
+"""Live files of a snapshot, and files that it changed: manifests read with the filters of one scan.
 
-`RestoredBuckets` is what writers and compactions need to know of the files in the buckets that they write.
-`partition_sums` counts the files, rows and bytes of each partition.
+`RestoredBuckets` are the files of buckets that writers and compactions continue. `partition_sums` counts the files,
+rows and bytes of each partition.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ from interbed.storage.scan.starting_point import is_made_since
 
 
 class LiveFiles:
-    """Reads the entries of snapshots that are in some partitions, buckets and levels; the same for the same snapshot.
+    """Reader of the entries of snapshots in some partitions, buckets and levels. Not affected by earlier reads.
 
-    `predicate` is bound to the table's columns; what it says of partitions and bucket keys leaves files out. The other
+    `predicate` is bound to the table's columns; its conditions on partitions and bucket keys leave files out. The other
     arguments are those of TableScan. Methods raise CorruptFileError naming the manifest that can't be read.
     """
 
@@ -57,9 +57,9 @@ class LiveFiles:
     def entries(
         self, snapshot: Snapshot, *, files_since: int | None = None
     ) -> tuple[list[ManifestEntry], PlanStatistics]:
-        """The live files in order of addition, and what each filter has left of them.
+        """Return the live files in order of addition, and the number of files left by each filter.
 
-        With `files_since` only those made then or later, in milliseconds since the epoch.
+        With `files_since` only files created then or later, in milliseconds since the epoch.
         """
         manifests = self._reader.data(snapshot)
         chosen: Sequence[ManifestFileMeta] = manifests
@@ -68,25 +68,25 @@ class LiveFiles:
         if self._buckets is not None:
             chosen = [m for m in chosen if _may_hold_bucket(m, self._buckets)]
         entries = list(self._reader.entries(chosen))
-        partitions_met = meant = frozenset(e.partition for e in entries)
+        found_partitions = selected = frozenset(e.partition for e in entries)
         for partitions in self._filters:
-            meant = partitions.select(meant)
-        if meant == partitions_met and self._buckets is None:
-            left_out: Sequence[ManifestEntry] = ()
+            selected = partitions.select(selected)
+        if selected == found_partitions and self._buckets is None:
+            unselected: Sequence[ManifestEntry] = ()
             live = merge_entries(entries)
         else:
             # Manifests that were left out may have added the files of other partitions and buckets that these delete,
-            # so only what is meant is merged strictly.
-            other = [e for e in entries if not self._is_meant(e, meant)]
-            live = merge_entries([e for e in entries if self._is_meant(e, meant)])
-            left_out = [e for e in merge_entries(other, keep_deletes=True) if e.kind is FileKind.ADD]
-        # An entry deletes a file that another one added, in whatever manifests the two are.
+            # so only the selected entries are merged strictly.
+            other = [e for e in entries if not self._is_selected(e, selected)]
+            live = merge_entries([e for e in entries if self._is_selected(e, selected)])
+            unselected = [e for e in merge_entries(other, keep_deletes=True) if e.kind is FileKind.ADD]
+        # An entry deletes a file that another entry added, in whatever manifests the two are.
         total = sum(m.num_added_files - m.num_deleted_files for m in manifests)
-        after_partitions = len(live) + sum(e.partition in meant for e in left_out)
+        after_partitions = len(live) + sum(e.partition in selected for e in unselected)
         if self._selector.is_free and self._buckets is None:
             live = [e for e in live if e.bucket >= 0]
         else:
-            live = [e for e in live if self._is_bucket_meant(e)]
+            live = [e for e in live if self._is_bucket_selected(e)]
         statistics = PlanStatistics(
             manifests_total=len(manifests),
             manifests_read=len(chosen),
@@ -101,31 +101,31 @@ class LiveFiles:
         return live, statistics
 
     def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
-        """What the snapshot added to its data or changelog files, in the partitions and buckets asked for."""
+        """Return the entries that the snapshot added to its data or changelog files in the selected buckets."""
         manifests: Sequence[ManifestFileMeta]
         manifests = self._reader.changelog(snapshot) if changelog else self._reader.delta(snapshot)
         for partitions in self._filters:
             manifests = partitions.manifests(manifests)
         entries = list(self._reader.entries(manifests))
-        meant = frozenset(e.partition for e in entries)
+        selected = frozenset(e.partition for e in entries)
         for partitions in self._filters:
-            meant = partitions.select(meant)
-        return [e for e in entries if self._is_meant(e, meant) and self._is_bucket_meant(e)]
+            selected = partitions.select(selected)
+        return [e for e in entries if self._is_selected(e, selected) and self._is_bucket_selected(e)]
 
     def deletions_of(self, snapshot: Snapshot) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
-        """The deletion vectors that the snapshot has, by bucket and name of the data file."""
+        """Return the deletion vectors of the snapshot, by bucket and name of the data file."""
         return deletion_files(self._store, self.index_entries(snapshot))
 
     def index_entries(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
-        """The entries of the snapshot's index manifest."""
+        """Return the entries of the snapshot's index manifest."""
         return index_entries(self._reader, snapshot)
 
-    def _is_meant(self, entry: ManifestEntry, partitions: Collection[bytes]) -> bool:
-        """Whether the entry is of a partition and a bucket whose manifests all are read."""
+    def _is_selected(self, entry: ManifestEntry, partitions: Collection[bytes]) -> bool:
+        """Return whether the entry is of a partition and a bucket all of whose manifests are read."""
         return entry.partition in partitions and (self._buckets is None or entry.bucket in self._buckets)
 
-    def _is_bucket_meant(self, entry: ManifestEntry) -> bool:
-        # Postponed rows are invisible until a compaction takes them to real buckets; it asks for them by number.
+    def _is_bucket_selected(self, entry: ManifestEntry) -> bool:
+        # Postponed rows are invisible until a compaction moves them to real buckets; it asks for them by bucket number.
         if entry.bucket < 0:
             return self._postponed or (self._buckets is not None and entry.bucket in self._buckets)
         possible = self._selector.buckets(entry.total_buckets)
@@ -133,7 +133,7 @@ class LiveFiles:
 
 
 def restricted(predicate: Predicate | None, columns: Sequence[str]) -> Predicate | None:
-    """What the predicate says of these columns alone; None when that is nothing."""
+    """Return the predicate's conditions on these columns alone; None without any."""
     if predicate is None or not columns:
         return None
     found = restrict_to(predicate, columns)
@@ -141,7 +141,7 @@ def restricted(predicate: Predicate | None, columns: Sequence[str]) -> Predicate
 
 
 def check_not_replaced(store: TableStore, snapshot: Snapshot) -> None:
-    """Raise InvalidInputError for a snapshot of the table that took the place of this one."""
+    """Raise InvalidInputError for a snapshot of a later table that replaced this one."""
     if store.schemas.is_replaced(store.schema, snapshot.schema_id):
         raise InvalidInputError(
             f"The table at {store.location} was replaced by snapshot {snapshot.id} or before: get it from "
@@ -167,7 +167,7 @@ def _may_hold_bucket(manifest: ManifestFileMeta, buckets: Collection[int]) -> bo
 
 
 class RestoredBuckets:
-    """The live files of a snapshot (None: of an empty table) by partition, a serialised BinaryRow, and bucket."""
+    """Live files of a snapshot (None: of an empty table) by partition, a serialised BinaryRow, and bucket."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class RestoredBuckets:
         self._indexes = index_files_by_bucket(indexes)
 
     def without(self, partitions: Collection[bytes]) -> "RestoredBuckets":
-        """The same, but for some partitions."""
+        """Return the same files without those of some partitions."""
         kept = RestoredBuckets(self.snapshot_id, [e for e in self._entries if e.partition not in partitions])
         kept._indexes = {
             bucket_id: files for bucket_id, files in self._indexes.items() if bucket_id.partition not in partitions
@@ -188,31 +188,31 @@ class RestoredBuckets:
         return kept
 
     def max_sequence_number(self, bucket_id: BucketId) -> int:
-        """The highest sequence number in the bucket, -1 when it is empty."""
+        """Return the highest sequence number in the bucket, -1 when it is empty."""
         return max((f.max_sequence_number for f in self.files(bucket_id)), default=-1)
 
     def total_buckets(self, partition: bytes) -> int | None:
-        """The number of buckets with which the partition's files were written, None when it has none."""
+        """Return the bucket count of the partition's files, None without files."""
         return self._totals.get(partition)
 
     def numbers_of_buckets(self) -> set[int]:
-        """The numbers of buckets that partitions have, without those whose rows all wait for buckets."""
+        """Return the bucket counts of partitions, without partitions whose rows are all postponed."""
         return {e.total_buckets for e in self._entries if e.bucket >= 0}
 
     def files(self, bucket_id: BucketId) -> list[DataFileMeta]:
-        """The files of the bucket, in order of addition."""
+        """Return the files of the bucket, in order of addition."""
         return self._buckets.get(bucket_id, [])
 
     def index_files(self, bucket_id: BucketId) -> list[IndexFileMeta]:
-        """The index files of the bucket."""
+        """Return the index files of the bucket."""
         return self._indexes.get(bucket_id, [])
 
     def buckets(self) -> list[BucketId]:
-        """All buckets that have files."""
+        """Return all buckets that have files."""
         return list(self._buckets)
 
     def buckets_of(self, partition: bytes) -> list[int]:
-        """The buckets of a partition that have data files or index files, ascending."""
+        """Return the buckets of a partition that have data files or index files, ascending."""
         return self._numbers.get(partition, [])
 
     @cached_property
@@ -228,16 +228,16 @@ class RestoredBuckets:
 
     @cached_property
     def _totals(self) -> dict[bytes, int]:
-        # The last file decides; files of one partition agree, for commits see to it.
+        # Commits keep the bucket counts within a partition equal, so any file will do.
         return {e.partition: e.total_buckets for e in self._entries}
 
 
 def restore_buckets(
     store: TableStore, *, partition_filter: PartitionChoice = None, buckets: Collection[int] | None = None
 ) -> RestoredBuckets:
-    """What exists in the newest snapshot, whatever the scan options say: in some partitions and buckets, or in all.
+    """Return the files of the newest snapshot in some partitions and buckets, or in all. Scan options are ignored.
 
-    Buckets are numbers; rows that wait for a bucket are there if theirs is among them. Raises InvalidInputError for a
+    Buckets are numbers; postponed rows are included if their bucket's number is. Raises InvalidInputError for a
     partition column that the table does not have and for a table that was replaced, CorruptFileError naming the file.
     """
     live = LiveFiles(store, partition_filter=partition_filter, buckets=buckets)
@@ -253,7 +253,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class FileSum:
-    """A sum over files. `created_millis` is the newest one's wall-clock time, `buckets` how many its partition has."""
+    """Sum over files. `created_millis` is the newest file's wall-clock time, `buckets` the partition's bucket count."""
 
     records: int = 0
     bytes: int = 0
@@ -263,7 +263,7 @@ class FileSum:
 
 
 def sum_files(entries: Iterable[ManifestEntry], key: Callable[[ManifestEntry], K]) -> dict[K, FileSum]:
-    """The sums over the files of each key. One step for each file: entries are objects, decoded so by their reader."""
+    """Return the sums over the files of each key."""
     sums: dict[K, FileSum] = {}
     for entry in entries:
         found = sums.setdefault(key(entry), FileSum())
@@ -276,6 +276,6 @@ def sum_files(entries: Iterable[ManifestEntry], key: Callable[[ManifestEntry], K
 
 
 def partition_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
-    """What the files of a snapshot add up to, by partition; without partition columns all are of one."""
+    """Return the sums over the files of a snapshot by partition; without partition columns there is one partition."""
     reader = ManifestReader(store.file_io, store.paths)
     return sum_files(merge_entries(reader.entries(reader.data(snapshot))), lambda entry: entry.partition)

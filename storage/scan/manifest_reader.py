@@ -1,8 +1,8 @@
-"""Read the manifest lists, manifests and index manifests of snapshots (specification page `spec/manifest`).
+"""Reader of the manifest lists, manifests and index manifests of snapshots (specification page `spec/manifest`).
 
 Decoded entries are cached for the process, within bounds: manifests never change, and a plan of a table with many
 commits needs few manifests that the plan before it did not decode. For object stores the bytes are cached as well, by
-their names, which no two files share: there a saved request is worth more than noticing that a file was deleted.
+file names, which are unique: there a saved request is worth more than noticing that a file was deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,99 +32,99 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", covariant=True)
 
 CACHED_BYTES = 32 << 20
-"""About what decoded manifests may take in memory."""
+"""Budget of decoded manifests in memory, estimated."""
 _ENTRY_BYTES = 2_000
-"""What an entry takes, about: its metadata has some dozen values and statistics."""
+"""Estimated size of an entry: its metadata has some dozen values and statistics."""
 _CACHE = MemoryCache()
 
 CONTENT_BYTES = 32 << 20
-"""What the bytes of manifests of stores may take in memory."""
+"""Budget of the bytes of manifests from object stores in memory."""
 _CONTENTS = MemoryCache()
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """The bytes of one file."""
+class _FileContent:
+    """Bytes of one file."""
 
     content: bytes
 
     @property
     def nbytes(self) -> int:
-        """As many."""
+        """Size of the content in bytes."""
         return len(self.content)
 
 
 def note_content(file_io: FileIO, path: str, content: bytes) -> None:
-    """Remember what a file of a manifest directory in a store holds that this process has written."""
+    """Cache the content of a file that this process has written to a manifest directory in an object store."""
     if is_remote(file_io):
-        _CONTENTS.get(path, lambda: _Content(content), limit=CONTENT_BYTES)
+        _CONTENTS.get(path, lambda: _FileContent(content), limit=CONTENT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded(Generic[_T]):
-    """The records of one file."""
+class _DecodedFile(Generic[_T]):
+    """Decoded records of one file."""
 
     records: tuple[_T, ...]
     file_bytes: int
 
     @property
     def nbytes(self) -> int:
-        """About their bytes in memory, with those of the file, by which they are found."""
+        """Estimated size in memory, with the bytes of the file, which are the key in the cache."""
         return _ENTRY_BYTES * len(self.records) + self.file_bytes
 
 
-class _Decode(Protocol[_R]):
-    """Decodes the content of a file that errors call `source`."""
+class _RecordDecoder(Protocol[_R]):
+    """Decoder of the content of a file, which errors call `source`."""
 
     def __call__(self, content: bytes, *, source: str) -> Sequence[_R]:
-        """The records."""
+        """Return the records of the file."""
         ...
 
 
 class ManifestReader:
-    """Reads the manifests of one table. Raises CorruptFileError naming a file that is bad or missing."""
+    """Reader of the manifests of one table. Raises CorruptFileError naming a file that is damaged or missing."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
         self._paths = paths
 
     def base(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """The manifests that the snapshot took over from its predecessors."""
+        """Return the manifests that the snapshot inherited from its predecessors."""
         return self._list(snapshot.base_manifest_list, snapshot.base_manifest_list_size, snapshot)
 
     def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """The manifests that the snapshot added."""
+        """Return the manifests that the snapshot added."""
         return self._list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size, snapshot)
 
     def changelog(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """The manifests of the snapshot's changelog files."""
+        """Return the manifests of the snapshot's changelog files."""
         name = snapshot.changelog_manifest_list
         return [] if name is None else self._list(name, snapshot.changelog_manifest_list_size, snapshot)
 
     def data(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """All manifests of data files, in order of creation."""
+        """Return all manifests of data files, in order of creation."""
         base, delta = asked_at_once(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
         return [*base, *delta]
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[ManifestEntry]:
-        """The entries of the manifests, in order."""
+        """Yield the entries of the manifests, in order."""
         for entries in self._contents(manifests):
             yield from entries
 
     def manifest(self, meta: ManifestFileMeta) -> Sequence[ManifestEntry]:
-        """The entries of one manifest."""
+        """Return the entries of one manifest."""
         return self._decoded(meta.file_name, meta.file_size, read_manifest)
 
     def path(self, name: str) -> str:
-        """Where a file of the manifest directory lies."""
+        """Return the path of a file of the manifest directory."""
         return self._paths.manifest(name)
 
     def content(self, name: str) -> bytes:
-        """The bytes of a file of the manifest directory."""
+        """Return the bytes of a file of the manifest directory."""
         return self._read(self._paths.manifest(name))
 
     def _contents(self, manifests: Sequence[ManifestFileMeta]) -> Iterable[Sequence[ManifestEntry]]:
-        # Decoding is bound to one core; only waiting for a remote store gains from threads.
+        # Decoding uses one core; only waiting for a remote file system gains from threads.
         if not is_remote(self._file_io):
             yield from map(self.manifest, manifests)
             return
@@ -139,8 +139,8 @@ class ManifestReader:
             place = self._paths.snapshot(snapshot.id)
             raise CorruptFileError(f"Snapshot {snapshot.id} ({place}) can't be read: {error}") from error
 
-    def _decoded(self, name: str, size: int | None, decode: "_Decode[_T]") -> Sequence[_T]:
-        """The records of a file of the manifest directory, which has so many bytes, None where that is not known."""
+    def _decoded(self, name: str, size: int | None, decode: "_RecordDecoder[_T]") -> Sequence[_T]:
+        """Return the records of a file of the manifest directory. `size` is in bytes, None where it is not known."""
         path = self._paths.manifest(name)
         try:
             return self._decoded_of(path, size, decode)
@@ -148,21 +148,22 @@ class ManifestReader:
             _CONTENTS.discard(path)
             if not is_remote(self._file_io):
                 raise
-        # One answer may have been short, or another's. Damage stays.
+        # A response may have been cut short or belong to another request. Real damage persists.
         try:
             return self._decoded_of(path, size, decode)
         except CorruptFileError:
             _CONTENTS.discard(path)
             raise
 
-    def _decoded_of(self, path: str, size: int | None, decode: "_Decode[_T]") -> Sequence[_T]:
-        # By content and not by name, so that a file that was damaged or deleted is noticed although it was decoded.
+    def _decoded_of(self, path: str, size: int | None, decode: "_RecordDecoder[_T]") -> Sequence[_T]:
+        # The key is the content, not the name, so that a file that was damaged or deleted is noticed although it is
+        # cached.
         content = self._read(path)
         if size not in (None, len(content)):
             raise CorruptFileError(f"{path} has {len(content)} bytes instead of {size}: it is damaged.")
         made = _CACHE.get(
             (decode, content),
-            lambda: _Decoded(tuple(decode(content, source=path)), len(content)),
+            lambda: _DecodedFile(tuple(decode(content, source=path)), len(content)),
             limit=CACHED_BYTES,
         )
         return made.records
@@ -170,7 +171,7 @@ class ManifestReader:
     def _read(self, path: str) -> bytes:
         if not is_remote(self._file_io):
             return self._fetched(path)
-        return _CONTENTS.get(path, lambda: _Content(self._fetched(path)), limit=CONTENT_BYTES).content
+        return _CONTENTS.get(path, lambda: _FileContent(self._fetched(path)), limit=CONTENT_BYTES).content
 
     def _fetched(self, path: str) -> bytes:
         try:
@@ -182,26 +183,26 @@ class ManifestReader:
 
 
 def index_entries(reader: ManifestReader, snapshot: Snapshot) -> list[IndexManifestEntry]:
-    """The entries of the snapshot's index manifest, none when it has none; raises CorruptFileError."""
+    """Return the entries of the snapshot's index manifest, none without one; raises CorruptFileError."""
     name = snapshot.index_manifest
     if name is None:
         return []
     path = reader.path(name)
     entries = read_index_manifest(reader.content(name), source=path)
     if any(e.kind is not FileKind.ADD for e in entries):
-        raise CorruptFileError(f"The index manifest {path} has entries that take files away; it may only add.")
+        raise CorruptFileError(f"The index manifest {path} has entries that remove files; it may only add.")
     return entries
 
 
 def index_files_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[BucketId, list[IndexFileMeta]]:
-    """The index files by bucket."""
+    """Return the index files by bucket."""
     return {bucket_id: [e.file for e in found] for bucket_id, found in by_bucket(entries).items()}
 
 
 def deletion_files(
     store: TableStore, entries: Iterable[IndexManifestEntry]
 ) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
-    """Where the deletion vectors lie: by partition and bucket, then by name of the data file."""
+    """Return the locations of deletion vectors by partition and bucket, then by name of the data file."""
     found: dict[BucketId, dict[str, DeletionFile]] = {}
     for entry in entries:
         if entry.file.index_type != DELETION_VECTORS:

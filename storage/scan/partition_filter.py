@@ -1,4 +1,4 @@
-"""Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
+"""Filters of partitions for a scan or an overwrite, and the manifests that may hold files of them."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -27,14 +27,14 @@ from interbed.storage.base.types.data_type import TIMESTAMPS, DataField, TypeRoo
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 
 PartitionChoice: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | Predicate | None
-"""A (partial) partition specification, several of which each is meant, a predicate over partition columns; or all."""
+"""Partition specification, possibly partial; several of them; a predicate over partition columns; or None for all."""
 
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | str | Predicate
-"""What the methods of a table take as `partitions`.
+"""Type of the `partitions` argument of a table's methods.
 
-One (partial) specification, `{"dt": "2026-01-01"}`, which means all partitions that agree with it (`{}` means all
-there are); a list of them, of which each is meant (`[]` means none); or a filter over partition columns, as text or
-as a predicate: `"dt < '2026-01-01'"`.
+One specification, possibly partial, `{"dt": "2026-01-01"}`, selects all partitions that agree with it (`{}`: all
+partitions). A list selects the partitions of each of its specifications (`[]`: none). A filter over partition columns
+is a text or a predicate: `"dt < '2026-01-01'"`.
 """
 
 _PRUNED_PARTITIONS = 64
@@ -42,33 +42,33 @@ _TIMES = TIMESTAMPS | {TypeRoot.DATE, TypeRoot.TIME}
 
 
 class PartitionFilter(Protocol):
-    """Selects partitions, which are serialised BinaryRows."""
+    """Filter of partitions, which are serialised BinaryRows."""
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """Those of the partitions that are meant."""
+        """Return the selected partitions."""
         ...
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """Those manifests whose statistics do not rule out such a partition, in order."""
+        """Return the manifests, in order, whose statistics do not rule out a selected partition."""
         ...
 
 
 class AllPartitions:
-    """Every partition."""
+    """Filter that selects every partition."""
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """All of them."""
+        """Return the partitions unchanged."""
         return frozenset(partitions)
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """All of them."""
+        """Return the manifests unchanged."""
         return list(manifests)
 
 
 class PredicatePartitions:
-    """The partitions for which a predicate over partition columns, bound to them, is true.
+    """Filter of partitions by a predicate over partition columns, bound to them.
 
-    `zeros` are the signs of the zeros that are meant, by the place of their column: a predicate takes both for one.
+    `zeros` are the signs of the selected zeros, by position of their column: a predicate takes 0.0 and -0.0 as equal.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PredicatePartitions:
         self._zeros = zeros or {}
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """The partitions that fulfil the predicate."""
+        """Return the partitions that fulfil the predicate."""
         distinct = list(dict.fromkeys(partitions))
         if not distinct:
             return frozenset()
@@ -96,23 +96,26 @@ class PredicatePartitions:
         )
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests that may hold such a partition."""
+        """Return the manifests that may hold such a partition."""
         return prune_manifests(manifests, self._predicate, self._fields)
 
 
 class PartitionSet:
-    """Exactly the partitions given."""
+    """Filter that selects exactly the given partitions."""
 
     def __init__(self, partitions: Collection[bytes], fields: Sequence[DataField]) -> None:
         self._partitions = frozenset(partitions)
         self._fields = fields
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """The partitions in the set."""
+        """Return the partitions in the set."""
         return self._partitions.intersection(partitions)
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests that may hold one of the set; all of them when asking would cost more than reading."""
+        """Return the manifests that may hold a partition of the set.
+
+        These are all manifests when checking would cost more than reading.
+        """
         if not self._partitions:
             return []
         if not self._fields or len(self._partitions) > _PRUNED_PARTITIONS:
@@ -131,17 +134,17 @@ class PartitionSet:
 
 
 class AnyOfPartitions:
-    """The partitions that any of several filters selects."""
+    """Filter that selects the partitions of any of several filters."""
 
     def __init__(self, filters: Sequence[PartitionFilter]) -> None:
         self._filters = tuple(filters)
 
     def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
-        """The union of what the filters select."""
+        """Return the union of what the filters select."""
         return frozenset(p for f in self._filters for p in f.select(partitions))
 
     def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests that any of the filters needs, in order."""
+        """Return the manifests that any of the filters needs, in order."""
         names = {m.file_name for f in self._filters for m in f.manifests(manifests)}
         return [m for m in manifests if m.file_name in names]
 
@@ -149,7 +152,7 @@ class AnyOfPartitions:
 def prune_manifests(
     manifests: Sequence[ManifestFileMeta], predicate: Predicate, fields: Sequence[DataField]
 ) -> list[ManifestFileMeta]:
-    """The manifests whose partition statistics do not rule out the predicate, bound to the partition columns."""
+    """Return the manifests whose partition statistics do not rule out the predicate, bound to the partition columns."""
     known = [m for m in manifests if len(m.partition_stats.null_counts) == len(fields)]
     if not known or not fields:
         return list(manifests)
@@ -167,9 +170,9 @@ def prune_manifests(
 
 
 def partition_choice(given: Partitions | None, fields: Sequence[DataField]) -> PartitionChoice:
-    """The partitions that a caller names; `fields` are all columns of the table.
+    """Return the partitions that a caller names; `fields` are all columns of the table.
 
-    Raises FilterError for a filter that does not parse, InvalidInputError for anything else that names no partition.
+    Raises FilterError for a filter that does not parse, InvalidInputError for any other value that names no partition.
     """
     if isinstance(given, str | Predicate):
         return bound_filter(given, fields)
@@ -186,15 +189,15 @@ def partition_choice(given: Partitions | None, fields: Sequence[DataField]) -> P
 
 
 def selects_all(given: PartitionChoice) -> bool:
-    """Whether the choice leaves no partition out, whatever partitions there are."""
+    """Return whether the choice selects all partitions of any table."""
     return given is None or isinstance(given, AlwaysTrue) or (isinstance(given, Mapping) and not given)
 
 
 def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, default_name: str) -> PartitionFilter:
-    """The filter for (partial) partition specifications, a predicate over partition columns, or None for all.
+    """Return the filter for partition specifications, a predicate over partition columns, or None for all.
 
-    Values may be given as Python values or in the text form of partition directories; None and the default name mean
-    a null. Raises InvalidInputError for a column that is no partition column.
+    Specifications may be partial. Values are Python values or the text form of partition directories; None and the
+    default name mean a null. Raises InvalidInputError for a column that is no partition column.
     """
     if given is None:
         return AllPartitions()
@@ -222,12 +225,12 @@ def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, def
 
 
 def _literal(value: object, field: DataField) -> object:
-    """A value of a partition specification as the column's Python value; text is parsed for other types."""
+    """Return a value of a partition specification as the column's Python value; text is parsed for other types."""
     if isinstance(value, int) and is_atomic(field.type, *_TIMES):
-        # Days, milliseconds or ticks, as partition values come from files.
+        # The value is in days, milliseconds or ticks, as partition values come from files.
         return coerce(value, field.type)
     if isinstance(value, int | float) and is_atomic(field.type, TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        # As the column holds it, which is how a FLOAT is named.
+        # Round the value as the column does: a FLOAT is named by its rounded value.
         return coerce(value, field.type)
     if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
         return value

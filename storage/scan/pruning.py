@@ -1,8 +1,8 @@
-"""Leave out what a filter rules out: partitions, buckets and files.
+"""Pruning of partitions, buckets and files that a filter rules out.
 
 Buckets are ruled out by the values of the bucket key that the filter lists (`key_values`). Files are ruled out by their
-statistics and by the indexes that the manifest holds. Indexes beside a file are read when the file is read, as in
-Paimon: planning opens no data file's index.
+statistics and by the indexes that the manifest holds. As in Paimon, index files of data files are read when the data
+file is read: planning opens none of them.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -41,27 +41,27 @@ from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Key: TypeAlias = tuple[object, ...]
-"""A value of each column."""
+"""One value for each column."""
 
 
 def key_values(columns: Sequence[str], parts: Sequence[Predicate], *, most: int) -> list[Key] | None:
-    """All values of the columns together that equalities and lists allow, in which some may be twice.
+    """Return all combinations of the columns' values that equalities and lists allow, possibly with duplicates.
 
-    `parts` are all true of a row, and bound. None when some column is free, when there are more than `most`, and for
+    `parts` are bound and all true of a row. None when some column is free, when there are more than `most`, and for
     zero and NaN of floating-point numbers: they have several forms that are equal, but their hashes are not.
     """
     if not columns:
         return None
     allowed = _products(columns, parts, most)
     if allowed is None:
-        # Keys of several columns are asked for as `a = 1 and b = 2 or a = 3 and b = 4`.
+        # A query for keys of several columns has the form `a = 1 and b = 2 or a = 3 and b = 4`.
         either = (_of_any(columns, p, most) for p in parts if isinstance(p, Or))
         allowed = next((keys for keys in either if keys is not None), None)
     return allowed
 
 
 def _of_any(columns: Sequence[str], either: Or, most: int) -> list[Key] | None:
-    """The values that some part allows; None when one of the parts leaves a column free."""
+    """Return the values that any part allows; None when one of the parts leaves a column free."""
     found: dict[Key, None] = {}
     for child in either.children:
         keys = key_values(columns, conjuncts(child), most=most)
@@ -93,14 +93,11 @@ def _products(columns: Sequence[str], parts: Sequence[Predicate], most: int) -> 
 
 
 _MAX_BUCKET_KEYS = 20_000
-"""Of more keys the buckets are not worked out: it would take as long as reading."""
+"""Greatest number of keys whose buckets are computed: for more keys this would take as long as reading."""
 
 
 class BucketSelector:
-    """The buckets in which rows can be that a filter selects; they depend on a partition's number of buckets.
-
-    May be shared by threads.
-    """
+    """Buckets that may hold rows that a filter selects; they depend on a partition's bucket count. Thread-safe."""
 
     def __init__(self, schema: TableSchema, predicate: Predicate | None) -> None:
         self._schema = schema
@@ -114,12 +111,12 @@ class BucketSelector:
         return self._keys is None
 
     def buckets(self, total_buckets: int) -> Set[int] | None:
-        """The buckets; None when it may be any of them."""
+        """Return the buckets; None when the rows can be in any of them."""
         found = self._keys_by_bucket(total_buckets)
         return None if found is None else found.keys()
 
     def narrowed(self, predicate: Predicate, bucket: int, total_buckets: int) -> Predicate:
-        """A predicate that selects the same rows of the bucket, with only those values in lists that can be in it.
+        """Return a predicate that selects the same rows of the bucket, with only those list values that can be in it.
 
         `predicate` is the one that the buckets are selected by.
         """
@@ -145,7 +142,7 @@ class BucketSelector:
             ]
             buckets = assign_buckets(columns, types, total_buckets, bucket_function(self._schema.core))
         except (InterbedError, pa.ArrowException, TypeError, OverflowError):
-            # A literal outside of the column's type selects nothing or something odd: then every bucket is read.
+            # A literal outside of the column's type can't be assigned a bucket: then every bucket is read.
             return None
         found: dict[int, list[Key]] = {}
         for bucket, key in zip(buckets.tolist(), keys, strict=True):
@@ -154,7 +151,7 @@ class BucketSelector:
 
 
 def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
-    """The part with the values of a list that are among those found for its column."""
+    """Return the part with only those list values that were found for its column."""
     if not isinstance(part, In) or not isinstance(part.column, str) or part.column not in found:
         return part
     values = tuple(v for v in part.values if v in found[part.column])
@@ -162,17 +159,17 @@ def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
 
 
 def select_by_key_stats(files: Sequence[DataFileMeta], predicate: Predicate, key_fields: Sequence[DataField]) -> Mask:
-    """Which files may hold a key for which the predicate over key columns is true."""
+    """Return the mask of files that may hold a key for which the predicate over key columns is true."""
     return _select(files, [f.key_stats for f in files], key_fields, key_fields, predicate)
 
 
 def select_by_value_stats(
     files: Sequence[DataFileMeta], predicate: Predicate, schema: TableSchema, schemas: SchemaManager
 ) -> Mask:
-    """Which files may hold a row for which the predicate over the table's columns is true, by their statistics.
+    """Return the mask of files that may hold a row for which the predicate is true, by their statistics.
 
-    Columns are found by id, so files of older schemas count, too; a column that a file's schema does not have is null
-    in all of its rows, or its default: then nothing is known of it.
+    The predicate is over the table's columns, which are found by id, so files of older schemas are checked as well. A
+    column that a file's schema does not have is null in all of its rows, or its default: then nothing is known of it.
     """
     result = np.ones(len(files), np.bool_)
     wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
@@ -186,7 +183,7 @@ def select_by_value_stats(
         if len(fields) != len(names):
             continue
         chosen = [files[i] for i in indexes]
-        # A file without statistics of some columns has no place for them in its rows either.
+        # Rows of statistics leave out the columns without statistics.
         result[indexes] = _select(chosen, [f.value_stats for f in chosen], fields, wanted, predicate)
     return result
 
@@ -215,7 +212,7 @@ def _select(
         # A column without statistics stays out of the maps: nothing is known of it.
         if n is None:
             continue
-        # Other casts change the order of values, make nulls, or fail: nothing is known of what they give.
+        # Other casts change the order of values, make nulls, or fail: their results have no known bounds.
         if not is_widening(fields[n].type, field.type):
             continue
         target = type_to_arrow(field.type)
@@ -228,7 +225,10 @@ def _select(
 
 
 def _widened(column: Array, target: pa.DataType) -> "Array | None":
-    """The statistics of a file's column as the table's type now; None where they can't be compared with it."""
+    """Return the statistics of a file's column as the table's current type.
+
+    None where they can't be compared with it.
+    """
     if column.type == target:
         return column
     try:
@@ -240,7 +240,7 @@ def _widened(column: Array, target: pa.DataType) -> "Array | None":
 def select_by_file_index(
     files: Sequence[DataFileMeta], chosen: Mask, predicate: Predicate, schema: TableSchema, schemas: SchemaManager
 ) -> Mask:
-    """Of the files chosen those that may hold a row for which the predicate over the table's columns is true.
+    """Return the mask of chosen files that may hold a row for which the predicate over the table's columns is true.
 
     Raises CorruptFileError and UnsupportedVersionError naming the data file.
     """
@@ -248,7 +248,7 @@ def select_by_file_index(
 
     result = chosen.copy()
     wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
-    # By the file's schema: its columns by name, and the predicate over them.
+    # Columns by name and the predicate over them, by the file's schema.
     known: dict[int, tuple[dict[str, DataField], Predicate | None]] = {}
     for i, file in enumerate(files):
         if not chosen[i] or file.embedded_file_index is None:

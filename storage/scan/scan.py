@@ -1,4 +1,4 @@
-"""Planning a read: from a snapshot to the splits that hold every row asked for."""
+"""Planning of a read: from a snapshot to the splits that hold every row asked for."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ from interbed.storage.scan.support import check_readable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bucket:
-    """The files of one bucket, and the number of buckets that its partition has."""
+    """Files of one bucket, and the bucket count of its partition."""
 
     id: BucketId
     total_buckets: int
@@ -47,14 +47,13 @@ Deletions: TypeAlias = Mapping[BucketId, Mapping[str, DeletionFile]]
 
 
 class TableScan:
-    """Plans one read, as often as asked for; no plan changes the next one.
+    """Planner of one read. Plans may be made repeatedly and do not affect each other.
 
-    `predicate` is bound to the table's columns and only used to leave out what it rules out. `partition_filter`
-    restricts the scan further to (partial) partition specifications or a predicate over partition columns, `buckets` to
-    bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits are not the table's
-    rows), `files_since` to files made then or later, in milliseconds since the epoch (None: what the options say, where
-    no snapshot is given). `limit` in rows. With `postponed` changes include rows that wait for their bucket. Errors as
-    documented at `plan`.
+    `predicate` is bound to the table's columns and only used for pruning. `partition_filter` restricts the scan further
+    to partition specifications or a predicate over partition columns, `buckets` to bucket numbers, `level_filter` to
+    files of some levels (for inspection of the tree; such splits are not the table's rows), `files_since` to files
+    created then or later, in milliseconds since the epoch (None: by the options, where no snapshot is given). `limit`
+    in rows. With `postponed` changes include postponed rows. Errors as documented at `plan`.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class TableScan:
         )
 
     def plan(self) -> Plan:
-        """The splits of the snapshot; none for a table without snapshots.
+        """Return the splits of the snapshot; none for a table without snapshots.
 
         Raises SnapshotNotFoundError, CorruptFileError naming the file, NotSupportedError for tables that this version
         does not read.
@@ -110,12 +109,12 @@ class TableScan:
             entries = [e for e in entries if e.file.level > 0]
         buckets = _by_bucket(entries)
         groups: list[tuple[_Bucket, FileGroup]] = []
-        kept, after_statistics = self._pruned(buckets)
+        kept, left_by_statistics = self._pruned(buckets)
         for bucket, sections in kept:
             vectors = deletions.get(bucket.id, {})
             groups += ((bucket, group) for group in self._groups(sections, vectors))
         statistics = replace(
-            statistics, files_after_statistics=after_statistics, files_after_indexes=_count_files(kept)
+            statistics, files_after_statistics=left_by_statistics, files_after_indexes=_count_files(kept)
         )
         limited = self._limited(groups, deletions)
         splits = tuple(self._split(snapshot, bucket, group, deletions) for bucket, group in limited)
@@ -127,37 +126,37 @@ class TableScan:
         )
 
     def entries(self) -> list[ManifestEntry]:
-        """The live files that the partitions, buckets and levels asked for have, in order of addition; see `plan`.
+        """Return the live files of the selected partitions, buckets and levels, in order of addition; see `plan`.
 
-        Options that leave files out by the time when they were made are a plan's, not theirs.
+        Options that leave files out by their creation time only apply to a plan.
         """
         check_readable(self._store)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         return [] if snapshot is None else self._live_files.entries(snapshot, files_since=self._files_since)[0]
 
     def visible_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """The files of the snapshot that reads look at, in the partitions and buckets asked for."""
+        """Return the files of the snapshot that reads see, in the selected partitions and buckets."""
         entries, _ = self._live_files.entries(snapshot, files_since=self._files_since)
         return [e for e in entries if not (self._skips_level_0 and e.file.level == 0)]
 
     def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
-        """What the snapshot added to its data or changelog files, in the partitions and buckets asked for."""
+        """Return the entries that the snapshot added to its data or changelog files in the selected buckets."""
         return self._live_files.changes_of(snapshot, changelog=changelog)
 
     def deletions_of(self, snapshot: Snapshot) -> Deletions:
-        """The deletion vectors that the snapshot has, by bucket and name of the data file."""
+        """Return the deletion vectors of the snapshot, by bucket and name of the data file."""
         return self._live_files.deletions_of(snapshot)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def _pruned(self, buckets: Sequence[_Bucket]) -> tuple[list[_Sections], int]:
-        """The sections of each bucket that may hold a row asked for; buckets without any are left out.
+        """Return the sections of each bucket that may hold a row asked for; buckets without any are left out.
 
-        Also how many files statistics left over, before indexes of files were looked at.
+        The second value is the number of files left by statistics, before file indexes.
         """
         schema = self._store.schema
         if schema.has_primary_key:
-            buckets = self._without_foreign_keys(buckets)
+            buckets = self._files_with_keys(buckets)
             sections = [
                 (b, apart(b.files) if self._keys_are_apart(b) else sections_of(b.files, schema.key_types))
                 for b in buckets
@@ -167,22 +166,25 @@ class TableScan:
         if self._predicate is None:
             kept = [(b, s) for b, s in sections if s]
             return kept, _count_files(kept)
-        # All files are looked at in one go: statistics are decoded by column, not by file.
+        # Check all files at once: statistics are decoded by column, not by file.
         files = [f for _, bucket_sections in sections for section in bucket_sections for f in section]
         chosen = select_by_value_stats(files, self._predicate, schema, self._store.schemas)
         kept = self._matching(sections, chosen)
-        after_statistics = _count_files(kept)
+        left_by_statistics = _count_files(kept)
         if self._store.options.file_index_read_enabled and any(f.embedded_file_index for f in files):
             from interbed.storage.scan.pruning import select_by_file_index
 
             chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
             kept = self._matching(sections, chosen)
-        return kept, after_statistics
+        return kept, left_by_statistics
 
     def _matching(self, sections: Sequence[_Sections], chosen: Mask) -> list[_Sections]:
-        """The sections with a file that may hold a row asked for; `chosen` has an entry for each file in turn."""
+        """Return the sections with a file that may hold a row asked for.
+
+        `chosen` has an entry for each file in turn.
+        """
         hits = iter(chosen.tolist())
-        # Where a row is put together from those of several files, it may match though none of those does.
+        # A row that is merged from rows of several files may match though none of those rows does.
         whole = self._store.options.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
         kept: list[_Sections] = []
         for bucket, bucket_sections in sections:
@@ -195,11 +197,14 @@ class TableScan:
         return kept
 
     def _keys_are_apart(self, bucket: _Bucket) -> bool:
-        """Whether each key is visible in one file at most: deletion vectors and first-row see to it above level 0."""
+        """Return whether each key is visible in at most one file.
+
+        Deletion vectors and first-row ensure this above level 0.
+        """
         return self._skips_level_0 and all(f.delete_row_count == 0 for f in bucket.files)
 
-    def _without_foreign_keys(self, buckets: Sequence[_Bucket]) -> list[_Bucket]:
-        """The buckets without the files that can't hold a key asked for: every version of a key is in the others."""
+    def _files_with_keys(self, buckets: Sequence[_Bucket]) -> list[_Bucket]:
+        """Return the buckets without files that can't hold a key asked for: every version of a key is in the others."""
         schema = self._store.schema
         predicate = restricted(self._predicate, schema.trimmed_primary_keys)
         if predicate is None:
@@ -214,7 +219,7 @@ class TableScan:
         if self._store.schema.has_primary_key:
             return merge_tree_groups(sections, target_size=target, open_file_cost=cost)
         files = [f for section in sections for f in section]
-        # Of tables with buckets the rows of each keep their order, and a bucket has one index file.
+        # In tables with buckets the rows of each bucket keep their order, and a bucket has one index file.
         reorders = vectors and options.bucket < 1
 
         def index_of(file: DataFileMeta) -> str | None:
@@ -226,7 +231,10 @@ class TableScan:
     def _limited(
         self, groups: list[tuple[_Bucket, FileGroup]], deletions: Deletions
     ) -> list[tuple[_Bucket, FileGroup]]:
-        """As few groups as surely hold `limit` rows: any rows will do, so only those that need no merging."""
+        """Return the fewest groups that are sure to hold `limit` rows.
+
+        Any rows will do, so only groups without merging are used.
+        """
         if self._limit is None or self._predicate is not None or self._level_filter is not None:
             return groups
         chosen: list[tuple[_Bucket, FileGroup]] = []
@@ -241,11 +249,11 @@ class TableScan:
                     if rows >= self._limit:
                         break
                     files.append(file)
-                    gone = vectors.get(file.file_name)
-                    if gone is None:
+                    deletion = vectors.get(file.file_name)
+                    if deletion is None:
                         rows += file.row_count
-                    elif gone.cardinality is not None:
-                        rows += file.row_count - gone.cardinality
+                    elif deletion.cardinality is not None:
+                        rows += file.row_count - deletion.cardinality
                 chosen.append((bucket, replace(group, files=tuple(files))))
         return chosen if rows >= self._limit else groups
 
@@ -264,7 +272,7 @@ class TableScan:
 
 
 def _by_bucket(entries: Sequence[ManifestEntry]) -> list[_Bucket]:
-    """The entries by partition, in order of appearance, and bucket number."""
+    """Return the entries by partition, in order of appearance, and bucket number."""
     files: dict[bytes, dict[int, list[ManifestEntry]]] = {}
     for e in entries:
         files.setdefault(e.partition, {}).setdefault(e.bucket, []).append(e)
@@ -284,7 +292,7 @@ def _count_files(kept: Sequence[_Sections]) -> int:
 
 
 def _count_indexes_beside(files: Sequence[DataFileMeta]) -> int:
-    """How many of the files have indexes in a file beside them."""
+    """Return the number of files that have their indexes in a separate file."""
     accompanied = [f for f in files if f.extra_files]
     if not accompanied:
         return 0

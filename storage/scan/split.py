@@ -1,6 +1,6 @@
 """Splits and plans: a split is the files of one bucket that one task reads together; a plan is the splits of one scan.
 
-A plan also counts what each step of pruning left.
+A plan also counts the files that each step of pruning left.
 """
 
 import json
@@ -18,7 +18,7 @@ from interbed.storage.meta.manifest.entry import DataFileMeta, data_file_from_js
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionFile:
-    """Where the deletion vector of one data file lies: `length` bytes from `offset` of an index file."""
+    """Location of the deletion vector of one data file: `length` bytes from `offset` of an index file."""
 
     path: str
     offset: int
@@ -31,19 +31,18 @@ class DeletionFile:
 class Split:
     """Files of one bucket, whole sections of overlapping key ranges. `partition` is a serialised BinaryRow.
 
-    `raw_convertible` says that the files' rows are the table's rows: no key occurs twice and none is deleted, so
-    every file can be read by itself. `bucket_path` is the directory that holds the files (unless a file has an
-    external path). `deletion_files` says for data files by name which of their rows are gone.
+    With `raw_convertible` the files' rows are the table's rows: no key occurs twice and none is deleted, so every file
+    can be read by itself. `bucket_path` is the directory that holds the files (unless a file has an external path).
+    `deletion_files` are the deletion vectors of data files by name.
 
     Splits of changes are of three kinds. With `streaming` alone every record of the files is a row, with its kind, in
-    the order of the files. With `streaming` and `before` the rows that the files `before` amount to are taken back, and
-    those of `files` are added. With `before` alone the rows are the difference between the two.
-    `before_deletion_files` are the deletion vectors of the files `before`.
+    the order of the files. With `streaming` and `before` the merged rows of the files `before` are retracted, and those
+    of `files` are added. With `before` alone the rows are the difference between the two. `before_deletion_files` are
+    the deletion vectors of the files `before`.
 
     `branch` is given for files of another branch than the one that is read: they are merged by its schema and options.
-
-    `row_ranges` names for files of raw-convertible splits which of their rows to read, by position in the file: from
-    the first number up to, but not with, the second. Files that it does not name are read as a whole.
+    `row_ranges` limits raw-convertible files to a range of rows by position in the file: the first number is included,
+    the second excluded. Files that it does not name are read as a whole.
     """
 
     snapshot_id: int
@@ -62,36 +61,36 @@ class Split:
 
     @property
     def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
+        """Bucket of the split, with its partition."""
         return BucketId(self.partition, self.bucket)
 
     @property
     def tells_changes(self) -> bool:
-        """Whether the rows are changes, some of which may take rows back, instead of rows of the table."""
+        """Whether the rows are changes, some of which may retract rows, instead of rows of the table."""
         return self.streaming or self.before is not None
 
     @cached_property
     def row_count(self) -> int:
-        """Records to read from the files, before merging."""
+        """Number of records to read from the files, before merging."""
         return sum(self.rows_of(f) for f in (*self.files, *(self.before or ())))
 
     @cached_property
     def byte_size(self) -> int:
-        """Bytes of the files."""
+        """Total size of the files in bytes."""
         return sum(f.file_size for f in (*self.files, *(self.before or ())))
 
     @cached_property
     def deleted_row_count(self) -> int | None:
-        """Records that deletion vectors take away; None when some vector's count is not known."""
+        """Number of records that deletion vectors delete; None when some vector's count is not known."""
         counts = [d.cardinality for d in self.deletion_files.values()]
         return None if None in counts else sum(c for c in counts if c is not None)
 
     def path_of(self, file: DataFileMeta) -> str:
-        """Where a file of this split lives."""
+        """Return the path of a file of this split."""
         return file.path_in(self.bucket_path)
 
     def rows_of(self, file: DataFileMeta) -> int:
-        """Records to read from one of the files."""
+        """Return the number of records to read from one of the files."""
         start, end = self.row_ranges.get(file.file_name, (0, file.row_count))
         return end - start
 
@@ -99,16 +98,16 @@ class Split:
 
     @property
     def file_paths(self) -> list[str]:
-        """Where the files live."""
+        """Paths of all files."""
         return [self.path_of(file) for file in self.files]
 
     @property
     def file_size(self) -> int:
-        """Bytes of the files."""
+        """Total size of the files in bytes."""
         return self.byte_size
 
     def merged_row_count(self) -> int | None:
-        """Rows of the table in the split; None where it is known only after reading."""
+        """Return the number of rows of the table in the split; None where it is known only after reading."""
         if not self.raw_convertible or self.row_ranges or self.deleted_row_count is None:
             return self.row_count if self.raw_convertible and not self.deletion_files else None
         return self.row_count - self.deleted_row_count
@@ -116,7 +115,7 @@ class Split:
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """The split as bytes, for another process."""
+        """Return the split as bytes, for another process."""
         return json.dumps(
             {
                 "snapshot": self.snapshot_id,
@@ -138,7 +137,7 @@ class Split:
 
     @staticmethod
     def from_bytes(content: bytes) -> "Split":
-        """The split of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Return the split of bytes made by to_bytes; raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             return Split(
@@ -174,12 +173,12 @@ def _deletions_from_json(value: Mapping[str, list[Any]]) -> dict[str, DeletionFi
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStatistics:
-    """How much was left after each step of pruning, for explaining a plan.
+    """Counts of files left after each step of pruning, for explaining a plan.
 
-    `files_total` counts all live files, also those of manifests that were not read. The next four count what was left
-    of them, in this order; `files_after_indexes` by the file indexes in manifests. Those of `files_with_index_beside`
-    are looked at when the file is read. `files_by_level` counts the planned files; level 0 is what writers flushed,
-    higher is compacted.
+    `files_total` counts all live files, also those of manifests that were not read. The next four count the files left,
+    in this order; `files_after_indexes` by the file indexes in manifests. Those of `files_with_index_beside` are
+    checked when the file is read. `files_by_level` counts the planned files; level 0 holds files flushed by writers,
+    higher levels compacted ones.
     """
 
     manifests_total: int = 0
@@ -204,7 +203,7 @@ class PlanStatistics:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The splits of one snapshot. `snapshot_id` is None for a table without snapshots."""
+    """Splits of one snapshot. `snapshot_id` is None for a table without snapshots."""
 
     snapshot_id: int | None
     schema_id: int

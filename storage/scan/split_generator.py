@@ -1,7 +1,7 @@
-"""Cutting the files of one bucket into splits. Pure.
+"""Packing of the files of one bucket into splits. Pure.
 
-Files of a primary-key table whose key ranges meet must be merged together, so a section of them is never torn; sections
-and files are packed, in order, into splits of about a target size.
+Files of a primary-key table whose key ranges overlap must be merged together, so a section of them is never divided.
+Sections and files are packed, in order, into splits of about a target size.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,31 +19,31 @@ Section = tuple[DataFileMeta, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """The files of one split; `raw_convertible` as Split has it."""
+    """Files of one split; `raw_convertible` as in Split."""
 
     files: tuple[DataFileMeta, ...]
     raw_convertible: bool
 
 
 def pack_in_order(items: Sequence[_T], weight: Callable[[_T], int], target: int) -> list[list[_T]]:
-    """The items in their order, cut where the next one would make a group heavier than the target.
+    """Return the items in their order, in groups that end before their weight would exceed the target.
 
-    Every item is in exactly one group; only a group of one item may be heavier.
+    Every item is in exactly one group; only a group of one item may exceed it.
     """
     groups: list[list[_T]] = []
     total = 0
     for item in items:
-        heft = weight(item)
-        if not groups or total + heft > target:
+        item_weight = weight(item)
+        if not groups or total + item_weight > target:
             groups.append([])
             total = 0
         groups[-1].append(item)
-        total += heft
+        total += item_weight
     return groups
 
 
 def sections_of(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[Section]:
-    """The files of one bucket in sections, in key order; keys of different sections differ."""
+    """Return the files of one bucket in sections, in key order; keys of different sections differ."""
     if _one_sorted_level(files):
         # A level above 0 is a sorted run: no two of its files share a key.
         return [(f,) for f in files]
@@ -51,12 +51,12 @@ def sections_of(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) ->
 
 
 def apart(files: Sequence[DataFileMeta]) -> list[Section]:
-    """A section for each file, of files of which no two show the same key though their key ranges may meet."""
+    """Return one section for each file. No two files show the same key, though their key ranges may overlap."""
     return [(f,) for f in files]
 
 
 def merge_tree_groups(sections: Sequence[Section], *, target_size: int, open_file_cost: int) -> list[FileGroup]:
-    """The splits of one bucket of a primary-key table."""
+    """Return the splits of one bucket of a primary-key table."""
     packed = pack_in_order(sections, lambda s: max(sum(f.file_size for f in s), open_file_cost), target_size)
     return [
         FileGroup(
@@ -75,10 +75,10 @@ def append_groups(
     open_file_cost: int,
     index_of: Callable[[DataFileMeta], str | None] | None = None,
 ) -> list[FileGroup]:
-    """The splits of one bucket of an append table, in the order in which the rows were written.
+    """Return the splits of one bucket of an append table, in the order in which the rows were written.
 
-    `index_of` is given where no order is promised, and names the index file that a file's deletion vector lies in, if
-    it has one: files that share one go to the same split, as far as that is not heavier than the target for it.
+    `index_of` is given where rows have no promised order. It names the index file of a file's deletion vector, if it
+    has one: files that share one go to the same split, if they do not exceed the target together.
     """
 
     def weight(section: Section) -> int:
@@ -95,7 +95,10 @@ def append_groups(
 
 
 def sharing_sections(files: Sequence[DataFileMeta], index_of: Callable[[DataFileMeta], str | None]) -> list[Section]:
-    """The files by the index file that they share, where the first of them stands; files without one are alone."""
+    """Return the files grouped by the index file that they share; files without one are alone.
+
+    Groups are in order of first appearance.
+    """
     found: dict[tuple[bool, str], list[DataFileMeta]] = {}
     for file in files:
         index = index_of(file)
@@ -104,9 +107,9 @@ def sharing_sections(files: Sequence[DataFileMeta], index_of: Callable[[DataFile
 
 
 def is_raw(section: Section) -> bool:
-    """Whether the section is one file that holds every row of the table in its key range, and nothing else.
+    """Return whether the section is one file that holds exactly the rows of the table in its key range.
 
-    Old writers did not count deletes. Paimon takes their files for free of them; that is only certain of files that
+    Old writers did not count deletes. Paimon assumes that their files have none; that is only certain of files that
     left level 0 by a full compaction, so here they are merged, which costs time but no row.
     """
     return len(section) == 1 and section[0].delete_row_count == 0

@@ -1,4 +1,4 @@
-"""Which snapshot a batch read sees."""
+"""Snapshot that a batch read sees."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,11 +16,11 @@ from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
-"""The modes in which options name one snapshot of the past."""
+"""Modes in which options name one snapshot of the past."""
 
 
 def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snapshot | None:
-    """The snapshot of that id; without one what the scan options say, and else the newest (None when there is none).
+    """Return the snapshot of that id; without one the snapshot of the scan options, or the newest (None without any).
 
     Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
     """
@@ -29,7 +29,7 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
     options = store.options
     mode = options.startup_mode
     if mode in PINNED:
-        return _travelled(store)
+        return _pinned_snapshot(store)
     if mode is StartupMode.COMPACTED_FULL:
         return compacted_snapshot(store)
     if mode is StartupMode.FROM_CREATION_TIMESTAMP:
@@ -40,7 +40,7 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
 
 
 def files_since(store: TableStore) -> int | None:
-    """The time, in milliseconds since the epoch, before which files must not have been made; None for any."""
+    """Return the least creation time of files to read, in milliseconds since the epoch; None for all files."""
     options = store.options
     if options.startup_mode is StartupMode.FROM_FILE_CREATION_TIME:
         return options.scan_file_creation_millis
@@ -50,7 +50,10 @@ def files_since(store: TableStore) -> int | None:
 
 
 def first_since_creation(store: TableStore) -> int | None:
-    """The first snapshot since `scan.creation-time-millis`; None when that is before the oldest or after the newest."""
+    """Return the first snapshot since `scan.creation-time-millis`.
+
+    None when that time is before the oldest snapshot or after the newest.
+    """
     millis, oldest = store.options.scan_creation_millis, store.snapshots.earliest_id()
     if millis is None or oldest is None or store.snapshots.snapshot(oldest).time_millis >= millis:
         return None
@@ -59,16 +62,16 @@ def first_since_creation(store: TableStore) -> int | None:
 
 
 def is_made_since(file: DataFileMeta, millis: int) -> bool:
-    """Whether the file was made then or later; files note the local time of their writer, taken for ours."""
+    """Return whether the file was created then or later; files have the local time of their writer, taken for ours."""
     wall_clock = datetime(1970, 1, 1) + timedelta(milliseconds=file.creation_time_millis)
     return instant_millis(wall_clock) >= millis
 
 
 def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore:
-    """The table as the snapshot knew it, for reads of the past: its columns, under the options of today.
+    """Return the table with the columns of the snapshot, for reads of the past, and with the current options.
 
-    Which snapshot, and errors, as in starting_snapshot; without anything that names one the table stays as it is, and
-    so it does when options name one that is not there: only a read needs it.
+    Which snapshot, and errors, as in starting_snapshot. The table stays unchanged without a snapshot to travel to. It
+    also does when options name a missing one: only a read needs it.
     """
     if snapshot_id is None and not travels(store):
         return store
@@ -88,18 +91,18 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
 
 
 def _options_for(then: TableSchema, options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of today for files of a schema of the past: whether deletion vectors hold stays as it was then."""
+    """Return the current options for files of an earlier schema, whose setting of deletion vectors is kept."""
     kept = {key: value for key, value in options.items() if key != DELETION_VECTORS}
     return {**kept, DELETION_VECTORS: then.options[DELETION_VECTORS]} if DELETION_VECTORS in then.options else kept
 
 
 def travels(store: TableStore) -> bool:
-    """Whether the options name a snapshot of the past."""
+    """Return whether the options name a snapshot of the past."""
     return store.options.startup_mode in PINNED
 
 
 def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
-    """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+    """Return the snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
     from interbed.storage.meta.snapshot.tag import TagManager
 
     try:
@@ -112,7 +115,7 @@ def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
 
 
 def named_version(store: TableStore, version: str) -> Snapshot:
-    """What stands after VERSION AS OF: a tag, or the id of a snapshot. A tag comes first, as in Paimon.
+    """Return the snapshot of VERSION AS OF: a tag, or the id of a snapshot. As in Paimon, a tag comes first.
 
     Raises TagNotFoundError and SnapshotNotFoundError naming those that exist.
     """
@@ -126,14 +129,14 @@ def named_version(store: TableStore, version: str) -> Snapshot:
 
 
 def compacted_snapshot(store: TableStore) -> Snapshot | None:
-    """The newest snapshot of a compaction, of a full one where those are scheduled; without any the newest."""
+    """Return the newest snapshot of a compaction, of a full one where those are scheduled; without any the newest."""
     newest = store.newest_snapshot()
     found = (s for s in store.snapshots.descending() if is_compacted(s, store.options))
     return None if newest is None else next(found, newest)
 
 
 def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
-    """Whether a compaction made the snapshot; where full ones are scheduled, whether one of those did."""
+    """Return whether a compaction made the snapshot; where full ones are scheduled, whether it was a full one."""
     if snapshot.commit_kind is not CommitKind.COMPACT:
         return False
     commits = options.full_compaction_delta_commits
@@ -143,8 +146,8 @@ def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
     return identifier == BATCH_COMMIT_IDENTIFIER or identifier % (commits or 1) == 0
 
 
-def _travelled(store: TableStore) -> Snapshot:
-    """The snapshot of the past that the options name."""
+def _pinned_snapshot(store: TableStore) -> Snapshot:
+    """Return the snapshot of the past that the options name."""
     from interbed.storage.meta.snapshot.tag import TagManager
 
     options = store.options
@@ -161,12 +164,12 @@ def _travelled(store: TableStore) -> Snapshot:
     if options.scan_watermark is not None:
         return _at_watermark(store, options.scan_watermark)
     millis = options.scan_time_millis
-    assert millis is not None, "the modes that travel name a snapshot, a watermark or a time"
+    assert millis is not None, "a pinned mode names a snapshot, a watermark or a time"
     return store.snapshots.by_time_millis(millis)
 
 
 def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
-    """The oldest snapshot whose watermark is at least that."""
+    """Return the oldest snapshot whose watermark is at least that."""
     for snapshot in store.snapshots.all():
         if snapshot.watermark is not None and snapshot.watermark >= watermark:
             return snapshot
@@ -176,7 +179,7 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
 
 
 def earliest_changes(store: TableStore) -> int | None:
-    """The first snapshot whose changes can still be read, which may be yet to come; None while there is no snapshot."""
+    """Return the first snapshot whose changes can be read, possibly a future one; None while there is no snapshot."""
     from interbed.storage.meta.snapshot.manager import ChangelogManager
 
     oldest = store.snapshots.earliest_id()
@@ -189,9 +192,9 @@ def earliest_changes(store: TableStore) -> int | None:
 
 
 def oldest_with_changes(store: TableStore, oldest: int) -> int:
-    """The oldest snapshot, whose id is given, or the one after it where a changelog would tell the changes and is gone.
+    """Return the oldest snapshot, whose id is given, or the next one where the changelog of the oldest was deleted.
 
-    So it is where the table was rolled back to a tag of a snapshot that had expired, and where a branch began with one.
+    It was where the table was rolled back to a tag of an expired snapshot, and where a branch began with one.
     """
     if not store.schema.has_primary_key or store.options.changelog_producer is ChangelogProducer.NONE:
         return oldest
@@ -199,14 +202,16 @@ def oldest_with_changes(store: TableStore, oldest: int) -> int:
         snapshot = store.snapshots.snapshot(oldest)
     except SnapshotNotFoundError:
         return oldest
-    told = snapshot.changelog_manifest_list is not None
-    is_gone = not has_changelog(store, snapshot) if told else snapshot.changelog_has_expired
+    had_changelog = snapshot.changelog_manifest_list is not None
+    is_gone = not has_changelog(store, snapshot) if had_changelog else snapshot.changelog_has_expired
     return oldest + 1 if is_gone else oldest
 
 
 def has_changelog(store: TableStore, snapshot: Snapshot) -> bool:
-    """Whether the first snapshot of a line still has its changelog: it may be that of the line that it branched off
-    from, where the snapshot expired, and its changelog with it.
+    """Return whether the first snapshot of a history still has its changelog.
+
+    The changelog may belong to the history that a branch began from, where the snapshot has expired, and its changelog
+    with it.
     """
     changelog = snapshot.changelog_manifest_list
     return changelog is not None and store.file_io.exists(store.paths.manifest(changelog))

@@ -1,4 +1,4 @@
-"""The statistics of a table that ANALYZE has left with a snapshot: `statistics/stat-…`, by interbed or Java Paimon."""
+"""Statistics of a table that ANALYZE has left with a snapshot: `statistics/stat-…`, by interbed or Java Paimon."""
 
 import contextlib
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from interbed.storage.meta.store import TableStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumnStatistics:
-    """What is known of a column; `least` and `greatest` as the column's Python values, lengths in characters or bytes.
+    """Statistics of a column. `least` and `greatest` are the column's Python values, lengths in characters or bytes.
 
-    `distinct` is estimated, within about one part in a hundred.
+    `distinct` is an estimate, within about 1 %.
     """
 
     column_id: int
@@ -34,7 +34,7 @@ class TableColumnStatistics:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
-    """Rows and bytes of a table as of a snapshot, and the columns that were asked for."""
+    """Rows and bytes of a table as of a snapshot, and the analysed columns."""
 
     snapshot_id: int
     schema_id: int
@@ -53,9 +53,9 @@ _MEMBERS: Mapping[str, MemberType] = {
 
 
 def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
-    """What is known of the table as of a snapshot, by its columns' names of today; None if it was never analysed.
+    """Return the statistics of the table as of a snapshot, by current column names; None if it was never analysed.
 
-    Columns that are gone or of another type are left out. Raises CorruptFileError.
+    Columns that were dropped or are of another type are left out. Raises CorruptFileError.
     """
     if snapshot.statistics is None:
         return None
@@ -96,7 +96,7 @@ def _columns(given: Mapping[str, Any], then: TableSchema, now: TableSchema) -> d
 
 
 def _value(text: str | None, field: DataField) -> object:
-    """A bound of the text that Java's serializers write; None, which is only less to know, if it can't be read."""
+    """Return a bound from the text that Java's serializers write; None if it can't be read."""
     if text is None:
         return None
     with contextlib.suppress(InvalidInputError):

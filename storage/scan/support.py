@@ -1,4 +1,4 @@
-"""Which tables this version reads and writes; others are refused by the option that makes them different."""
+"""Refusal of tables that this version can't read or write, with the option that is the reason."""
 
 import logging
 from functools import lru_cache
@@ -12,28 +12,28 @@ _log = logging.getLogger(__name__)
 
 
 def check_readable(store: TableStore) -> None:
-    """Raise NotSupportedError when reading the table needs what this version does not do.
+    """Raise NotSupportedError when reading the table needs a feature that this version lacks.
 
     Options that are unknown, or without effect here, are logged once for each table.
     """
     _check_kind(store)
     judgement = judged(store.options.raw)
-    _tell(store, judgement)
+    _log_notes(store, judgement)
     if judgement.reading is not None:
         raise NotSupportedError(f"The table at {store.location} can't be read. {judgement.reading}")
 
 
 def check_writable(store: TableStore) -> None:
-    """Raise NotSupportedError when writing the table needs what this version does not do.
+    """Raise NotSupportedError when writing the table needs a feature that this version lacks.
 
-    MissingExtraError when what follows its commits needs a library that is not installed.
+    Raises MissingExtraError when a listener of its commits needs a library that is not installed.
     """
     _check_kind(store)
     judgement = judged(store.options.raw)
-    _tell(store, judgement)
+    _log_notes(store, judgement)
     if judgement.writing is not None:
         raise NotSupportedError(f"The table at {store.location} can't be written. {judgement.writing}")
-    # Whoever writes has what follows a commit.
+    # Every writer calls the listeners of its commits.
     further_hooks(store.options.raw)
 
 
@@ -45,7 +45,7 @@ def _check_kind(store: TableStore) -> None:
         )
 
 
-def _tell(store: TableStore, judgement: Judgement) -> None:
+def _log_notes(store: TableStore, judgement: Judgement) -> None:
     for note in judgement.notes:
         _log_once(store.location, note)
 

@@ -17,7 +17,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
-from interbed.storage.scan.incremental import Between, plan_between, snapshot_changed
+from interbed.storage.scan.incremental import SnapshotRange, plan_between, snapshot_changed
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import oldest_with_changes
@@ -78,7 +78,7 @@ class ChangeQuery(ArrowRows):
         return self.read.to_reader(self.plan.splits)
 
     @cached_property
-    def _between(self) -> Between | None:
+    def _between(self) -> SnapshotRange | None:
         manager = self.store.snapshots
         first = self._oldest() if self.from_snapshot is None else self.from_snapshot
         last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
@@ -94,7 +94,7 @@ class ChangeQuery(ArrowRows):
             )
         if last < first:
             return None
-        return Between(first=first - 1, last=last)
+        return SnapshotRange(first=first - 1, last=last)
 
     def _oldest(self) -> int | None:
         oldest = self.store.snapshots.earliest_id()

@@ -1,10 +1,10 @@
 """COUNT, MIN, MAX and the first rows of an order from metadata alone: row counts of files, and bounds of statistics.
 
 An answer is given only where it is exact, which takes files whose rows are the table's rows. Statistics are not exact
-for text (they are cut off), for floating-point numbers (NaN) and for columns that were of another type in the file.
+for text (they are truncated), for floating-point numbers (NaN) and for columns that were of another type in the file.
 
-For the `n` rows with the least values every file matters whose least value is not above T, where T is such that files
-with at least `n` rows hold no value above it. Java Paimon picks the `n` splits with the least bounds for this.
+For the `n` rows with the least values every file is needed whose least value is at most T, where T is such that files
+with at least `n` rows hold no value above it. Java Paimon picks the `n` splits with the least bounds instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,11 +30,11 @@ _EXACT_BOUNDS = INTEGERS | TIMESTAMPS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRo
 _EXACT_PARTITIONS = _EXACT_BOUNDS | {TypeRoot.VARCHAR}
 _TIMESTAMP_PRECISION_MAX = 6
 _TIMESTAMP_FORMAT = "parquet"
-"""Other formats' statistics of timestamps are of milliseconds."""
+"""Other formats' statistics of timestamps have milliseconds."""
 
 
 class AggregateFunction(Enum):
-    """What is asked of a column; COUNT_ROWS of none."""
+    """Aggregate function of a column; COUNT_ROWS has no column."""
 
     COUNT_ROWS = "COUNT_ROWS"
     COUNT = "COUNT"
@@ -44,32 +44,32 @@ class AggregateFunction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """A function of a column."""
+    """Aggregate function with its column."""
 
     function: AggregateFunction
     column: str | None = None
 
 
 class _UnknownError(Exception):
-    """Metadata has no answer."""
+    """Error for a question that metadata can't answer."""
 
 
 def aggregated(
     store: TableStore, splits: Sequence[Split], aggregates: Sequence[Aggregate], group_by: Sequence[str] = ()
 ) -> list[tuple[object, ...]] | None:
-    """A row for each group, of the group's values and those of the aggregates; None when metadata has no answer.
+    """Return a row for each group, with the group's values and those of the aggregates; None without an answer.
 
-    The splits must hold exactly the rows that are meant. Without `group_by` there is one row. Dates and timestamps come
-    as Python's values (interbed.storage.base.row.values). Only partition columns can be grouped by.
+    The splits must hold exactly the rows to aggregate. Without `group_by` there is one row. Dates and timestamps are
+    Python values (interbed.storage.base.row.values). Only partition columns can be grouped by.
     """
     try:
-        return _Answers(store, splits).rows(aggregates, group_by)
+        return _MetadataAnswers(store, splits).rows(aggregates, group_by)
     except _UnknownError:
         return None
 
 
-class _Answers:
-    """The answers over some splits; methods raise _UnknownError."""
+class _MetadataAnswers:
+    """Answers over some splits; methods raise _UnknownError."""
 
     def __init__(self, store: TableStore, splits: Sequence[Split]) -> None:
         self._store = store
@@ -152,9 +152,12 @@ class _Answers:
             stats = [f.value_stats for f in group]
             rows = [s.min_values if function is AggregateFunction.MIN else s.max_values for s in stats]
             column = decode_rows(rows, types)[self._position(group[0], field, names)]
-            # Without a bound all values are null, or nothing is known of them.
+            # Without a bound all values are null, or the bound is unknown.
             missing = column.is_null().to_pylist()
-            if any(gone and count < file.row_count for gone, count, file in zip(missing, nulls, group, strict=True)):
+            if any(
+                is_missing and count < file.row_count
+                for is_missing, count, file in zip(missing, nulls, group, strict=True)
+            ):
                 raise _UnknownError
             found.append(column)
         if not found:
@@ -171,7 +174,7 @@ class _Answers:
         return names, [written.by_name[n].type for n in names]
 
     def _position(self, file: DataFileMeta, field: DataField, names: Sequence[str]) -> int:
-        """The place of the column among those with statistics; it must have been of the same type."""
+        """Return the position of the column among those with statistics; it must have been of the same type."""
         for position, name in enumerate(names):
             then = self._written(file).by_name[name]
             if then.id == field.id and then.type.with_nullable(True) == field.type.with_nullable(True):
@@ -183,7 +186,7 @@ class _Answers:
 
 
 def _holds_rows(split: Split) -> bool:
-    """Whether every record of the split's files is a row of the table but those that deletion vectors mark."""
+    """Return whether the records of the split's files are the table's rows, apart from deleted ones."""
     return (
         split.raw_convertible
         and not split.tells_changes
@@ -204,12 +207,12 @@ def _is_exact(data_type: DataType, roots: frozenset[TypeRoot]) -> bool:
 
 
 FILES_MAX = 10_000
-"""With more files it would take longer to compare them than it spares."""
+"""Greatest number of files to compare: with more of them comparing takes longer than it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """The first `count` rows in the order of a column."""
+    """First `count` rows in the order of a column."""
 
     column: str
     count: int
@@ -218,8 +221,8 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A file whose rows' values are known: the first and the last of them in the order asked for, and how many."""
+class _FileBounds:
+    """File with known values: the first and the last of them in the order asked for, and their number."""
 
     first: Any
     last: Any
@@ -228,18 +231,18 @@ class _Known:
 
 
 def splits_of_top(store: TableStore, splits: Sequence[Split], top: Top) -> tuple[Split, ...]:
-    """The splits with those of their files that may hold rows of the top; the splits must not be filtered any further.
+    """Return the splits with only those files that may hold rows of the top n.
 
-    What metadata does not know exactly stays: files that are merged or have deletion vectors, columns of other types
-    than integers, decimals, dates and timestamps.
+    The splits must not be filtered any further. Files without exact metadata stay: files that are merged or have
+    deletion vectors, columns of other types than integers, decimals, dates and timestamps.
     """
     if sum(len(split.files) for split in splits) > FILES_MAX:
         return tuple(splits)
-    # A loop over files, of which there are few beside their rows.
-    known = [[_known(store, _alone(split, file), top) for file in split.files] for split in splits]
-    reach = _Reach.of((k for found in known for k in found if k is not None), top)
+    # A loop over files is fine: there are few of them in comparison with rows.
+    known = [[_bounds_of(store, _alone(split, file), top) for file in split.files] for split in splits]
+    top_range = _TopRange.of((k for found in known for k in found if k is not None), top)
     kept = (
-        [f for f, k in zip(split.files, found, strict=True) if k is None or reach.includes(k)]
+        [f for f, k in zip(split.files, found, strict=True) if k is None or top_range.includes(k)]
         for split, found in zip(splits, known, strict=True)
     )
     return tuple(_with_files(split, files) for split, files in zip(splits, kept, strict=True) if files)
@@ -259,7 +262,7 @@ def _deletions(split: Split, files: Iterable[DataFileMeta]) -> dict[str, Any]:
     return {f.file_name: split.deletion_files[f.file_name] for f in files if f.file_name in split.deletion_files}
 
 
-def _known(store: TableStore, split: Split, top: Top) -> _Known | None:
+def _bounds_of(store: TableStore, split: Split, top: Top) -> _FileBounds | None:
     functions = (AggregateFunction.MIN, AggregateFunction.MAX, AggregateFunction.COUNT)
     asked = [Aggregate(function=f, column=top.column) for f in functions]
     rows = aggregated(store, [split], [*asked, Aggregate(function=AggregateFunction.COUNT_ROWS)])
@@ -267,12 +270,12 @@ def _known(store: TableStore, split: Split, top: Top) -> _Known | None:
         return None
     least, greatest, values, count = (v for v in rows[0])
     first, last = (greatest, least) if top.descending else (least, greatest)
-    return _Known(first, last, int(str(values)), int(str(count)) - int(str(values)))
+    return _FileBounds(first, last, int(str(values)), int(str(count)) - int(str(values)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
-    """How far the top reaches: whether to nulls and to values, and, where it is `bounded`, to which value."""
+class _TopRange:
+    """Range of the top n: whether it includes nulls and values, and, where it is `bounded`, up to which value."""
 
     top: Top
     nulls: bool
@@ -281,20 +284,20 @@ class _Reach:
     last: Any = None
 
     @staticmethod
-    def of(files: Iterable[_Known], top: Top) -> "_Reach":
+    def of(files: Iterable[_FileBounds], top: Top) -> "_TopRange":
         found = list(files)
         nulls = sum(f.nulls for f in found)
         if top.nulls_first and nulls >= top.count:
-            return _Reach(top, nulls=True, values=False, bounded=True)
+            return _TopRange(top, nulls=True, values=False, bounded=True)
         count = 0
         in_order = cmp_to_key(lambda a, b: _compare(a, b, top))
         for file in sorted((f for f in found if f.values), key=lambda f: in_order(f.last)):
             count += file.values
             if count >= top.count:
-                return _Reach(top, nulls=top.nulls_first, values=True, bounded=True, last=file.last)
-        return _Reach(top, nulls=True, values=True, bounded=False)
+                return _TopRange(top, nulls=top.nulls_first, values=True, bounded=True, last=file.last)
+        return _TopRange(top, nulls=True, values=True, bounded=False)
 
-    def includes(self, file: _Known) -> bool:
+    def includes(self, file: _FileBounds) -> bool:
         if self.nulls and file.nulls:
             return True
         return bool(

@@ -1,7 +1,7 @@
-"""How many rows a scan gives, how large they are in memory, and what their columns hold: for optimizers.
+"""Estimates of a scan's rows, their size in memory, and the values of its columns: for optimizers.
 
-Taken from the plan, from the statistics that ANALYZE has left, and, when asked for, from those of the planned files.
-Nothing here is exact; `scan.aggregates` is.
+Sources are the plan, the statistics of ANALYZE, and, when asked for, those of the planned files. Nothing here is exact;
+`scan.aggregates` is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _OF_ANY_LENGTH = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, Ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnEstimate:
-    """What is known of a column, None what is not: how many distinct values and nulls, and within which bounds.
+    """Estimate of a column: the number of distinct values and nulls, and bounds. None where unknown.
 
     Lengths are those in memory: bytes, or characters of text.
     """
@@ -58,7 +58,7 @@ class ColumnEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanEstimate:
-    """Rows, their bytes in memory, and what is known of the columns by name."""
+    """Rows, their bytes in memory, and estimates of the columns by name."""
 
     row_count: int
     byte_size: int
@@ -75,10 +75,11 @@ def estimate_scan(
     limit: int | None = None,
     files_too: bool = False,
 ) -> ScanEstimate:
-    """The estimate for a plan that reads `columns`; filters that the plan has not applied are the caller's to estimate.
+    """Return the estimate for a plan that reads `columns`.
 
-    `statistics` are of the table as of `snapshot`, None for those of neither. `files_too` looks into the planned files'
-    statistics, too, which have bounds and nulls, and how far pruning has narrowed what ANALYZE has found.
+    The estimate ignores filters that the plan has not applied. `statistics` are of the table as of `snapshot`, None
+    without them. `files_too` also uses the planned files' statistics, which have bounds and nulls, and narrow the
+    bounds of ANALYZE to the pruned files.
     """
     planned = sum(split.row_count - (split.deleted_row_count or 0) for split in plan.splits)
     stored = sum(file.file_size for split in plan.splits for file in split.files)
@@ -93,7 +94,7 @@ def estimate_scan(
     if limit is not None:
         rows = min(rows, limit)
     total = planned if snapshot is None else snapshot.total_record_count
-    fitting = {f.name: _fitted(known[f.name], rows, total) for f in columns if f.name in known}
+    fitting = {f.name: _scaled(known[f.name], rows, total) for f in columns if f.name in known}
     return ScanEstimate(
         row_count=rows, byte_size=_bytes(store, columns, fitting, rows, stored, planned), columns=fitting
     )
@@ -111,21 +112,21 @@ def _analyzed(found: TableColumnStatistics) -> ColumnEstimate:
 
 
 def _narrowed(whole: ColumnEstimate, part: ColumnEstimate) -> ColumnEstimate:
-    """What is known of a column in the whole table, within the bounds of the planned files."""
+    """Return the estimate of a column of the whole table, within the bounds of the planned files."""
     if part.least is None or part.greatest is None or whole.least is None or whole.greatest is None:
         return whole
     lows: list[Any] = [whole.least, part.least]
     highs: list[Any] = [whole.greatest, part.greatest]
-    # Files may know of rows that are gone, and ANALYZE not of rows that came later.
+    # Files may have bounds of deleted rows, and ANALYZE lacks rows that were added later.
     least, greatest = max(lows), min(highs)
     if least > greatest:
         return replace(part, average_length=whole.average_length, maximal_length=whole.maximal_length)
-    counts = [count for count in (whole.distinct, _room(least, greatest)) if count is not None]
+    counts = [count for count in (whole.distinct, _values_between(least, greatest)) if count is not None]
     return replace(whole, least=least, greatest=greatest, distinct=min(counts, default=None))
 
 
-def _room(least: Any, greatest: Any) -> int | None:
-    """How many values there can be within bounds; None where that is no help."""
+def _values_between(least: Any, greatest: Any) -> int | None:
+    """Return the number of possible values within bounds; None where it can't be counted."""
     if isinstance(least, int) and isinstance(greatest, int):
         return greatest - least + 1
     if type(least) is date and type(greatest) is date:
@@ -134,15 +135,18 @@ def _room(least: Any, greatest: Any) -> int | None:
 
 
 def _merged_part(store: TableStore, statistics: TableStatistics | None) -> float:
-    """How many rows a record of the files is, as ANALYZE has counted them: less than one where keys are updated."""
+    """Return the number of rows for each record of the files, as ANALYZE counted.
+
+    It is less than one where keys are updated.
+    """
     if statistics is None or not store.schema.has_primary_key or not store.snapshots.exists(statistics.snapshot_id):
         return 1.0
     total = store.snapshots.snapshot(statistics.snapshot_id).total_record_count
     return min(1.0, statistics.row_count / total) if total else 1.0
 
 
-def _fitted(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
-    """There are at most as many values as rows, and as large a part of nulls as there is in the table."""
+def _scaled(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
+    """Return the estimate for fewer rows: at most as many distinct values as rows, and the table's share of nulls."""
     return replace(
         known,
         distinct=None if known.distinct is None else min(known.distinct, rows),
@@ -151,7 +155,7 @@ def _fitted(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
 
 
 def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, ColumnEstimate]:
-    """Partition columns, which the plan knows exactly."""
+    """Return the estimates of partition columns, which the plan knows exactly."""
     counts: dict[bytes, int] = {}
     for split in plan.splits:
         counts[split.partition] = counts.get(split.partition, 0) + split.row_count
@@ -171,7 +175,7 @@ def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, Column
 
 
 def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> dict[str, ColumnEstimate]:
-    """Nulls and bounds by the files' statistics; a column about which one file says nothing is left out."""
+    """Return nulls and bounds by the files' statistics; a column is left out when one file lacks them."""
     found: dict[str, list[ColumnEstimate]] = {}
     groups = 0
     ordered = sorted(files, key=lambda f: (f.schema_id, f.value_stats_cols or ()))
@@ -185,10 +189,10 @@ def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> di
             lows: list[Any] = [part.least for part in parts if part.least is not None]
             highs: list[Any] = [part.greatest for part in parts if part.greatest is not None]
             least, greatest = min(lows, default=None), max(highs, default=None)
-            room = _room(least, greatest)
+            possible_values = _values_between(least, greatest)
             columns[name] = ColumnEstimate(
-                # Where there are more rows than values, nearly all of these occur.
-                distinct=room if room is not None and room <= rows else None,
+                # Where there are more rows than possible values, nearly all of these occur.
+                distinct=possible_values if possible_values is not None and possible_values <= rows else None,
                 nulls=sum(part.nulls or 0 for part in parts),
                 least=least,
                 greatest=greatest,
@@ -244,7 +248,10 @@ def _bytes(
     stored: int,
     planned: int,
 ) -> int:
-    """The rows in memory. Where nobody knows how long texts are, at least the columns' part of the files."""
+    """Return the size of the rows in memory.
+
+    Without known lengths of texts it is at least the columns' share of the files.
+    """
     by_rows = rows * (_ROW_OVERHEAD + sum(_width_of(field, known.get(field.name)) for field in columns))
     if all((f.name in known and known[f.name].average_length) or not _is_of_any_length(f.type) for f in columns):
         return max(by_rows, rows)
@@ -258,7 +265,7 @@ def _width_of(field: DataField, known: ColumnEstimate | None) -> int:
 
 
 def _width(data_type: DataType) -> int:
-    """How many bytes Spark takes a value for of which nothing is known."""
+    """Return the size in bytes that Spark assumes for a value of which nothing is known."""
     match data_type:
         case AtomicType(root=TypeRoot.DECIMAL):
             return 8 if (data_type.precision or 0) <= 18 else 16

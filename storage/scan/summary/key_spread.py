@@ -1,4 +1,4 @@
-"""How the records of files lie over the values of the key's first column, as far as the files' bounds tell."""
+"""Distribution of the records of files over the values of the key's first column, by the files' bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ _Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class KeySpread:
-    """Integers, dates and timestamps as numbers, taken to lie evenly between the least and the greatest of a file.
+    """Distribution of integers, dates and timestamps, taken as uniform between the least and the greatest of a file.
 
-    The arrays have an entry for each file. What it says is for choosing a way of reading; nothing may depend on it.
+    The arrays have an entry for each file. The estimates serve the choice of a way to read; no result may depend on
+    them.
     """
 
     column: str
@@ -34,9 +35,10 @@ class KeySpread:
 
     @staticmethod
     def of(files: Sequence[DataFileMeta], key_fields: Sequence[DataField]) -> "KeySpread | None":
-        """That of the files; None for keys of other types, and for files without bounds of their keys.
+        """Return the distribution in the files.
 
-        `key_fields` are the columns of the key as files have it.
+        None for keys of other types, and for files without bounds of their keys. `key_fields` are the columns of the
+        key as files have it.
         """
         if not files or not key_fields or any(len(f.key_stats.null_counts) != len(key_fields) for f in files):
             return None
@@ -53,22 +55,25 @@ class KeySpread:
         )
 
     def selected(self, predicate: Predicate) -> float:
-        """How many records the predicate selects, by what its parts say of the column."""
+        """Return the estimated number of records that the predicate selects, by its parts on the column."""
         parts = [p for p in conjuncts(predicate) if isinstance(p, Comparison | In) and p.column == self.column]
         try:
             left_out = sum((1 - self._share(part) for part in parts), np.zeros(len(self.rows)))
         except (pa.ArrowException, TypeError, OverflowError):
-            # A literal outside of the column's type.
+            # The literal is outside of the column's type.
             return float(self.rows.sum())
-        # A lower and an upper bound leave out what either of them does.
+        # A lower and an upper bound exclude disjoint shares.
         return float((self.rows * np.maximum(1 - left_out, 0)).sum())
 
     def end_of(self, rows: float, *, descending: bool = False) -> int | None:
-        """The value up to which there are so many records, or down to which; None when there are not so many."""
+        """Return the value up to which (descending: down to which) there are that many records.
+
+        None when there are fewer.
+        """
         if rows >= self.rows.sum():
             return None
         first, last = float(self.least.min()), float(self.greatest.max())
-        # Halving the range of 64 bits comes to a single value.
+        # Halving the range of 64 bits ends at a single value.
         for _ in range(64):
             middle = (first + last) / 2
             share = self._from(middle) if descending else self._up_to(middle)
@@ -80,7 +85,7 @@ class KeySpread:
         return int(np.floor(first)) if descending else int(np.ceil(last))
 
     def _share(self, part: Comparison | In) -> _Numbers:
-        """The share of each file's range of values that the part leaves."""
+        """Return the share of each file's range of values that the part selects."""
         given = part.values if isinstance(part, In) else (part.value,)
         values = np.sort(_numbers(array_of([v for v in given if v is not None], self.type)))
         if isinstance(part, In) or part.op is Op.EQ:
