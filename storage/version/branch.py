@@ -1,14 +1,14 @@
 """Branches: histories of snapshots that share a table's files. Create, rename, delete, fast-forward and merge them.
 
 `branch/branch-<name>/` has a snapshot, a schema and a tag directory of its own; manifests, data and index files lie
-with the table's. `main` is the table itself. Where the file system renames directories in one step, a branch is made
+with the table's. `main` is the table itself. Where the file system renames directories atomically, a branch is made
 under the hidden name `branch/.new-<id>` and renamed to `branch/.deleted-<id>` before it is deleted; elsewhere its first
 schema is written last and deleted first. `clear_away` deletes what killed processes left under hidden names.
 
 A merge adds the files of one branch to another one without a copy. It is safe only where both branches have only
-appended since they parted, because files that one of them deleted would come back. They part at the branch's earliest
-snapshot, if the other has it as well, else at the beginning. Source: documentation page `maintenance/manage-branches`,
-paimon-core's FileSystemBranchManager.
+appended since they diverged, because files that one of them deleted would reappear. They diverge at the branch's
+earliest snapshot, if the other has it as well, otherwise at the beginning. Source: documentation page
+`maintenance/manage-branches`, paimon-core's FileSystemBranchManager.
 """
 
 import logging
@@ -60,20 +60,20 @@ _NEW = ".new-"
 
 
 class BranchManager:
-    """The branches of one table. `store` is the table on its main branch."""
+    """Manager of the branches of one table. `store` is the table on its main branch."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH)
         self._file_io = store.file_io
 
     def names(self) -> list[str]:
-        """All branches but `main`, sorted."""
+        """Return all branches but `main`, sorted."""
         return branch_names(self._store)
 
     def create(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
-        """Make a branch: with the table's newest schema and no snapshot, or with what a tag keeps.
+        """Create a branch: with the table's newest schema and no snapshot, or with the snapshot of a tag.
 
-        Raises InvalidInputError for a name that can't be or is taken, TagNotFoundError.
+        Raises InvalidInputError for a name that is invalid or taken, TagNotFoundError.
         """
         self._store.check_exclusive()
         check_branch_name(name)
@@ -96,20 +96,20 @@ class BranchManager:
             self._make(name, files)
 
     def delete(self, name: str) -> None:
-        """Delete a branch; files that only it has are left for the removal of orphan files. BranchNotFoundError."""
+        """Delete a branch. The removal of orphan files deletes files that only it has. Raises BranchNotFoundError."""
         self._check_exists(name)
-        self._take_away(name)
+        self._delete_directory(name)
 
     def clear(self, name: str) -> None:
-        """Delete the directory of a branch that was not made to the end; InvalidInputError for one that was."""
+        """Delete the directory of a branch whose creation was not finished; InvalidInputError for a complete branch."""
         if name not in half_branches(self._store):
-            raise InvalidInputError(f"The branch {name!r} is whole, or there is none; delete_branch deletes one.")
-        self._take_away(name)
+            raise InvalidInputError(f"The branch {name!r} is complete, or does not exist; delete_branch deletes one.")
+        self._delete_directory(name)
 
     def rename(self, name: str, new_name: str) -> None:
-        """Give a branch another name; raises BranchNotFoundError, InvalidInputError.
+        """Rename a branch; raises BranchNotFoundError, InvalidInputError.
 
-        NotSupportedError where the store has no such step.
+        NotSupportedError where the file system can't rename directories atomically.
         """
         self._store.check_exclusive()
         self._check_exists(name)
@@ -124,26 +124,26 @@ class BranchManager:
             raise InvalidInputError(f"There is a branch {new_name!r} already.")
 
     def merge(self, name: str, into: str = MAIN_BRANCH) -> int | None:
-        """Add a branch's files to another one; see `merge_branch`. Raises BranchNotFoundError, too."""
+        """Add a branch's files to another one; see `merge_branch`. Also raises BranchNotFoundError."""
         for branch in (name, into):
             if branch != MAIN_BRANCH:
                 self._check_exists(branch)
         return merge_branch(self._store.on_branch(name), self._store.on_branch(into))
 
     def fast_forward(self, name: str) -> None:
-        """Make the table what the branch is: its snapshots, schemas and tags take the place of those since it began.
+        """Replace the table's snapshots, schemas and tags since the branch began by those of the branch.
 
-        Raises BranchNotFoundError, InvalidInputError for a branch without snapshots, or for one that begins beside the
-        table's history, where a tag or snapshot that stays needs a schema that would go.
+        Raises BranchNotFoundError. Raises InvalidInputError for a branch without snapshots, and for one that begins
+        outside of the table's history, where a remaining tag or snapshot needs a schema that would be deleted.
         """
         self._store.check_exclusive()
         self._check_exists(name)
         lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
         with lock.hold():
-            change_line(self._file_io, self._store.paths, lambda: self._forward(name))
+            change_line(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
 
-    def _forward(self, name: str) -> LineChange:
-        """What a fast-forward to the branch changes in the table's line."""
+    def _fast_forward_change(self, name: str) -> LineChange:
+        """Return the history change of a fast-forward to the branch."""
         file_io, main, branch = self._file_io, self._store, self._store.on_branch(name)
         for store in (main, branch):
             SnapshotExpiry(store).finish()
@@ -154,7 +154,7 @@ class BranchManager:
         first_schema = first_snapshot.schema_id
         first: list[FileChange] = []
         then: list[FileChange] = []
-        # Schemas before snapshots: whoever sees a snapshot finds the schema that it names.
+        # Write schemas before snapshots, so that readers of a snapshot find its schema.
         schemas = branch.schemas.ids()
         for number in schemas:
             first += self._copied(branch.paths.schema(number), main.paths.schema(number))
@@ -171,35 +171,35 @@ class BranchManager:
         )
         began = restored(main, first_snapshot)
         if began != first_snapshot:
-            # What the branch began with had expired in the table.
+            # The branch's first snapshot had expired in the table.
             after = {**line.after, begin: began.to_json()}
             line = replace(line, after=after, newest=began if newest.id == begin else newest)
         for number in ChangelogManager(file_io, main.paths).ids():
             if number >= begin:
                 then += deletion(file_io, main.paths, main.paths.changelog(number))
-        coming = TagManager(file_io, branch.paths).names()
-        staying: dict[str, Snapshot] = {}
+        branch_tags = TagManager(file_io, branch.paths).names()
+        remaining: dict[str, Snapshot] = {}
         for tag in TagManager(file_io, main.paths).all():
-            if tag.name in coming:
+            if tag.name in branch_tags:
                 continue
             if tag.snapshot.id >= begin:
                 then += deletion(file_io, main.paths, main.paths.tag(tag.name))
             else:
-                staying[f"tag {tag.name!r}"] = tag.snapshot
+                remaining[f"tag {tag.name!r}"] = tag.snapshot
         for snapshot in main.snapshots.all():
             if snapshot.id < begin:
-                staying[f"snapshot {snapshot.id}"] = snapshot
-        self._check_schemas(name, staying)
-        for tag_name in coming:
+                remaining[f"snapshot {snapshot.id}"] = snapshot
+        self._check_schemas(name, remaining)
+        for tag_name in branch_tags:
             then += self._copied(branch.paths.tag(tag_name), main.paths.tag(tag_name))
         return LineChange(what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then))
 
-    def _check_schemas(self, name: str, staying: Mapping[str, Snapshot]) -> None:
-        """Raise InvalidInputError for a version that would lose its schema to another one's, or for good."""
+    def _check_schemas(self, name: str, remaining: Mapping[str, Snapshot]) -> None:
+        """Raise InvalidInputError for a remaining version whose schema would be replaced or deleted."""
         main, branch = self._store, self._store.on_branch(name)
         same: dict[int, bool] = {}
         there = set(branch.schemas.ids())
-        for what, snapshot in staying.items():
+        for what, snapshot in remaining.items():
             number = snapshot.schema_id
             if number not in same:
                 same[number] = number in there and self._file_io.read_bytes(
@@ -221,7 +221,7 @@ class BranchManager:
             raise BranchNotFoundError(f"There is no branch {name!r}; {known}.")
 
     def _schemas(self, newest: int) -> dict[str, str]:
-        """The schema files up to the id, newest first: a branch is there when it has the first one."""
+        """Return the schema files up to the id, newest first: a branch exists when it has the first one."""
         return {
             f"schema/schema-{number}": self._file_io.read_bytes(self._store.paths.schema(number)).decode()
             for number in reversed(self._store.schemas.ids())
@@ -233,24 +233,24 @@ class BranchManager:
         return file_change(self._file_io, self._store.paths, target, content)
 
     def _make(self, name: str, files: Mapping[str, str]) -> None:
-        """Make the directory of a branch of all files at once, where the store can; in their order else."""
+        """Create the directory of a branch, atomically where the file system can, otherwise file by file in order."""
         target = self._store.paths.branch_directory(name)
         if name in half_branches(self._store):
-            # What another process did not live to make.
-            self._take_away(name)
-        at_once = self._file_io.scheme == "file"
-        directory = new_directory(self._store) if at_once else target
+            # It is left from a process that died.
+            self._delete_directory(name)
+        is_atomic = self._file_io.scheme == "file"
+        directory = new_directory(self._store) if is_atomic else target
         try:
             for relative, content in files.items():
                 self._file_io.create_exclusive(f"{directory}/{relative}", content.encode())
-            if at_once and not self._file_io.rename(directory, target):
+            if is_atomic and not self._file_io.rename(directory, target):
                 raise InvalidInputError(f"There is a branch {name!r} already.")
         except (InterbedError, OSError):
-            if at_once:
+            if is_atomic:
                 delete_branch_files(self._store, directory)
             raise
 
-    def _take_away(self, name: str) -> None:
+    def _delete_directory(self, name: str) -> None:
         directory = self._store.paths.branch_directory(name)
         if self._file_io.scheme == "file":
             hidden = hidden_directory(self._store)
@@ -262,7 +262,7 @@ class BranchManager:
 
 
 def check_branch_name(name: str) -> str:
-    """The name; raises InvalidInputError for one that no branch can have."""
+    """Return the name; raises InvalidInputError for one that no branch can have."""
     if name == MAIN_BRANCH:
         raise InvalidInputError("The branch 'main' is the table itself; choose another name.")
     if not path_name("branch", name).isprintable():
@@ -273,17 +273,17 @@ def check_branch_name(name: str) -> str:
 
 
 def new_directory(store: TableStore) -> str:
-    """A hidden directory in which a branch can be prepared."""
+    """Return the path of a hidden directory for preparing a branch."""
     return f"{_directory(store)}/{_NEW}{uuid.uuid4()}"
 
 
 def hidden_directory(store: TableStore) -> str:
-    """A hidden directory that a branch can be moved to before it is deleted."""
+    """Return the path of a hidden directory that a branch is moved to before it is deleted."""
     return f"{_directory(store)}/{_DELETED}{uuid.uuid4()}"
 
 
 def clear_away(store: TableStore, limit_millis: int) -> None:
-    """Delete what was deleted only in part, and what was prepared before a time, in milliseconds since the epoch."""
+    """Delete branches that were deleted in part, and those prepared before a time, in milliseconds since the epoch."""
     for entry in store.file_io.list(_directory(store)):
         modified = entry.modified_millis
         if entry.name.startswith(_DELETED) or (
@@ -293,7 +293,7 @@ def clear_away(store: TableStore, limit_millis: int) -> None:
 
 
 def delete_branch_files(store: TableStore, directory: str) -> None:
-    """Delete what a branch has made in its directory, and the directory if nothing foreign is in it, which is logged.
+    """Delete a branch's files, and its directory if no foreign files are in it; otherwise log them.
 
     Raises StorageAccessError.
     """
@@ -304,7 +304,9 @@ def delete_branch_files(store: TableStore, directory: str) -> None:
     files, directories, foreign = branch_files(file_io, directory)
     delete_all_files(file_io, files)
     if foreign:
-        _log.warning("Left %s, for it holds what no branch has made: %s.", directory, shortened(foreign, directory))
+        _log.warning(
+            "Kept %s, because it holds files that no branch has made: %s.", directory, shortened(foreign, directory)
+        )
         return
     for path in reversed(directories):
         with suppress(StorageAccessError, FileNotFoundError):
@@ -322,18 +324,18 @@ _HARMLESS = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})
 
 
 def merge_branch(source: TableStore, target: TableStore) -> int | None:
-    """Add the files that the source branch has and the target has not; the target's new snapshot, None without any.
+    """Add the files that only the source branch has. Return the target's new snapshot, None without any.
 
     Raises NotSupportedError for tables with a primary key or row tracking, InvalidInputError for branches that do not
-    fit, and as a commit does; the source stays as it is in any case.
+    fit, and as a commit does. The source is never changed.
     """
     there, here = source.paths.branch, target.paths.branch
     if there == here:
         raise InvalidInputError(f"The branch '{there}' can't be merged into itself.")
     _check_tables(source, target)
-    parted = _parted_at(source, target)
+    diverged = _diverged_at(source, target)
     for store in (source, target):
-        _check_appends_only(store, parted)
+        _check_appends_only(store, diverged)
     present = {entry.identifier for entry in _live_entries(target)}
     wanted = [entry for entry in _live_entries(source) if entry.identifier not in present]
     for schema_id in sorted({entry.file.schema_id for entry in wanted}):
@@ -380,8 +382,8 @@ def _check_tables(source: TableStore, target: TableStore) -> None:
         )
 
 
-def _parted_at(source: TableStore, target: TableStore) -> int:
-    """The snapshot from which on the branches differ; the one before it is that of both."""
+def _diverged_at(source: TableStore, target: TableStore) -> int:
+    """Return the first snapshot in which the branches differ; both share the one before it."""
     for one, other in ((source, target), (target, source)):
         first = one.snapshots.earliest_id()
         if first is not None and first > _FIRST and other.snapshots.exists(first):
@@ -395,14 +397,14 @@ def _identity(snapshot: Snapshot) -> tuple[str, str, str]:
     return snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.commit_user
 
 
-def _check_appends_only(store: TableStore, parted: int) -> None:
+def _check_appends_only(store: TableStore, diverged: int) -> None:
     branch, ids = store.paths.branch, store.snapshots.ids()
-    later = [number for number in ids if number >= parted]
-    complete = list(range(parted, ids[-1] + 1))
+    later = [number for number in ids if number >= diverged]
+    complete = list(range(diverged, ids[-1] + 1))
     if later != complete:
         raise InvalidInputError(
-            f"The branch '{branch}' lacks snapshots since {parted}, where the branches part, so nobody knows what it "
-            "took away; copy the rows by INSERT INTO … SELECT instead."
+            f"The branch '{branch}' lacks snapshots since {diverged}, where the branches diverge, so it is unknown "
+            "what it deleted; copy the rows by INSERT INTO … SELECT instead."
         )
     for number in later:
         kind = store.snapshots.snapshot(number).commit_kind

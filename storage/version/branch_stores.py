@@ -1,9 +1,10 @@
-"""The lines of versions that share a table's files: its main branch and the others.
+"""Histories that share a table's files: its main branch and the others.
 
-Files of one line are used by another where that one branched off, where it was forwarded to, and where one was merged
-into the other. The metadata that two lines share are those of a snapshot that both have. Data files come into a line
-with its oldest snapshot and with what later ones add, so that these and its tags together name every one that it needs.
-A branch is there when it has the first schema: that is what its creation ends with, and its deletion begins with.
+Two histories share files where one branched off from the other, where one was forwarded to the other, and where one was
+merged into the other. They share the metadata of snapshots that both have. Data files enter a history with its oldest
+snapshot and with the additions of later ones, so these and its tags together name every file that it needs.
+
+A branch exists when it has the first schema: its creation writes it last, and its deletion deletes it first.
 """
 
 from dataclasses import dataclass, field
@@ -18,12 +19,12 @@ _PREFIX = "branch-"
 
 
 def branch_names(store: TableStore) -> list[str]:
-    """The names of the table's branches but the main one, sorted; half of a branch is none."""
+    """Return the names of the table's complete branches but the main one, sorted."""
     return [name for name, is_whole in _directories(store).items() if is_whole]
 
 
 def half_branches(store: TableStore) -> list[str]:
-    """The names of directories of branches that were not made, or not deleted, to the end."""
+    """Return the names of directories of branches whose creation or deletion was not finished."""
     return [name for name, is_whole in _directories(store).items() if not is_whole]
 
 
@@ -34,59 +35,60 @@ def _directories(store: TableStore) -> dict[str, bool]:
 
 
 def place(line: TableStore) -> str:
-    """What messages put before the name of a version: "branch x: ", and nothing for the main branch."""
+    """Return the prefix of a version's name in messages: "branch x: ", and nothing for the main branch."""
     return "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
 
 
 @dataclass(slots=True)
-class Kept:
-    """Versions whose files must stay, and what is wrong with those of which it is unknown what they need, by name.
+class KeptVersions:
+    """Versions whose files must stay, and the errors of versions whose files are unknown, by name.
 
-    Of those in `later` the data files must stay that they add, of those in `told` the changelog as well.
+    Of the versions in `later` the added data files must stay, of those in `with_changelog` also the changelog.
     """
 
     snapshots: list[Snapshot] = field(default_factory=list)
-    told: list[Snapshot] = field(default_factory=list)
+    with_changelog: list[Snapshot] = field(default_factory=list)
     later: list[Snapshot] = field(default_factory=list)
     unjudged: dict[str, InterbedError] = field(default_factory=dict)
 
     def unjudged_in(self, line: TableStore) -> dict[str, InterbedError]:
-        """What is wrong with those of one line, by names that say which line it is."""
+        """Return the errors of one history, by names that include its branch."""
         return {place(line) + name: error for name, error in self.unjudged.items()}
 
 
 def all_branches(store: TableStore) -> tuple[list[TableStore], dict[str, InterbedError]]:
-    """The table on its main branch and on each other; and of branches that can't be opened what is wrong."""
+    """Return the table on each of its branches, main first, and the errors of branches that can't be opened."""
     lines = [store.on_branch(MAIN_BRANCH)]
     damaged: dict[str, InterbedError] = {}
     for name in branch_names(store):
         try:
             lines.append(store.on_branch(name))
         except LookupError:
-            # Deleted since it was listed.
+            # The branch was deleted since it was listed.
             continue
         except InterbedError as error:
             damaged[f"branch {name}"] = error
     return lines, damaged
 
 
-def tagged(line: TableStore) -> Kept:
-    """The snapshots that the line's tags keep, by their ids, and those that are about to be named."""
+def tagged(line: TableStore) -> KeptVersions:
+    """Return the snapshots that the history's tags and guards keep, by id."""
     manager = TagManager(line.file_io, line.paths)
-    # Guards first: one that goes in between has become a tag.
+    # Read guards first: a guard that is deleted in between has become a tag.
     guards, bad_guards = manager.guarded()
     tags, damaged = manager.judged()
-    return Kept(
+    return KeptVersions(
         snapshots=sorted([*guards, *(tag.snapshot for tag in tags)], key=lambda s: s.id),
         unjudged={f"tag {name}": error for name, error in {**bad_guards, **damaged}.items()},
     )
 
 
-def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
-    """The snapshots that name what other lines than the store's own need of the files of its snapshots from `first` to
-    `last`.
+def roots_of_others(store: TableStore, first: int, last: int) -> KeptVersions:
+    """Return the snapshots that other branches need of this history's snapshots from `first` to `last`.
+
+    They name the files that these branches need.
     """
-    kept = Kept()
+    kept = KeptVersions()
     names = [MAIN_BRANCH, *branch_names(store)]
     if names == [store.paths.branch]:
         return kept
@@ -104,17 +106,17 @@ def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
     return kept
 
 
-def _add_shared(kept: Kept, line: TableStore, store: TableStore, first: int, last: int) -> None:
-    # Those that are being expired still count: what they need stays until that is over.
+def _add_shared(kept: KeptVersions, line: TableStore, store: TableStore, first: int, last: int) -> None:
+    # Snapshots that are being expired still count: their files must stay until that is over.
     for position, number in enumerate(line.snapshots.stored_ids()):
         found = line.snapshots.stored(number)
         if position == 0:
-            # Its changelog goes with the line that it began in.
+            # Its changelog belongs to the history that it began in.
             kept.snapshots.append(found)
         elif first <= number <= last and (
             not store.snapshots.exists(number) or store.snapshots.stored(number).is_same(found)
         ):
             kept.snapshots.append(found)
-            kept.told.append(found)
+            kept.with_changelog.append(found)
         else:
             kept.later.append(found)

@@ -1,7 +1,7 @@
 """Expiry of changelogs that outlive their snapshots: `changelog.num-retained.min`, `.max`, `changelog.time-retained`.
 
-Which go is decided purely (`first_kept_changelog`). They go before what they name does, which a process that is killed
-in between leaves for the removal of orphan files. Source: paimon-core's ExpireChangelogImpl.
+The decision is pure (`first_kept_changelog`). Changelogs are deleted before the files that they refer to; a process
+killed in between leaves those for the removal of orphan files. Source: paimon-core's ExpireChangelogImpl.
 """
 
 import logging
@@ -30,9 +30,9 @@ def first_kept_changelog(
     max_deletes: int,
     consumed: int | None,
 ) -> int:
-    """The id of the first changelog that stays, of ascending ones of which there is one at least.
+    """Return the id of the first changelog to keep, of at least one changelog in ascending order.
 
-    `latest` is the newest snapshot's id, with which the retained ones are counted; the newest changelog stays always.
+    `latest` is the newest snapshot's id, with which the retained ones are counted; the newest changelog is always kept.
     """
     earliest, newest = changelogs[0].id, changelogs[-1].id
     least = max(latest - retain_max + 1, earliest)
@@ -45,7 +45,10 @@ def first_kept_changelog(
 
 
 def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time) -> list[int]:
-    """Delete the changelogs that the table's options let go, with their files; their ids. Raises CorruptFileError."""
+    """Delete the changelogs that the table's options expire, with their files, and return their ids.
+
+    Raises CorruptFileError.
+    """
     manager = ChangelogManager(store.file_io, store.paths)
     changelogs, latest = manager.all(), store.snapshots.latest_id()
     if not changelogs or latest is None:
@@ -60,32 +63,32 @@ def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time)
         max_deletes=options.snapshot_expire_limit,
         consumed=ConsumerManager(store.file_io, store.paths).min_next_snapshot(),
     )
-    going = [changelog for changelog in changelogs if changelog.id < end]
-    if not going:
+    expired = [changelog for changelog in changelogs if changelog.id < end]
+    if not expired:
         return []
     references = References(store)
-    metadata = [path for changelog in going for path in sorted(references.changelog_metadata(changelog))]
-    data = [path for changelog in going for path in sorted(references.changelog_data(changelog))]
-    kept = _kept(store, going, references)
-    manager.delete([changelog.id for changelog in going])
+    metadata = [path for changelog in expired for path in sorted(references.changelog_metadata(changelog))]
+    data = [path for changelog in expired for path in sorted(references.changelog_data(changelog))]
+    kept = _kept(store, expired, references)
+    manager.delete([changelog.id for changelog in expired])
     if kept is not None:
-        # A branch that begins with one of these has its changelog as long as the list of it is there, which therefore
-        # goes before the manifests that it names.
-        lists = {store.paths.manifest(c.changelog_manifest_list or "") for c in going}
+        # A branch that begins with one of these has its changelog as long as its manifest list exists, so delete the
+        # list before the manifests.
+        lists = {store.paths.manifest(c.changelog_manifest_list or "") for c in expired}
         store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path in lists - kept)))
         store.file_io.delete_quietly(own_paths(store, (path for path in data if path not in kept)))
         store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path not in lists | kept)))
-    return [changelog.id for changelog in going]
+    return [changelog.id for changelog in expired]
 
 
-def _kept(store: TableStore, going: Sequence[Snapshot], references: References) -> set[str] | None:
-    """The files that branches need, to which the table was forwarded; None when that is unknown, and all stay."""
-    others = roots_of_others(store, going[0].id, going[-1].id)
+def _kept(store: TableStore, expired: Sequence[Snapshot], references: References) -> set[str] | None:
+    """Return the files that branches need to which the table was forwarded; None when unknown: then all files stay."""
+    others = roots_of_others(store, expired[0].id, expired[-1].id)
     if others.unjudged:
         return None
     kept: set[str] = set()
     try:
-        for snapshot in others.told:
+        for snapshot in others.with_changelog:
             kept |= references.changelog_metadata(snapshot) | references.named_changelog_data(snapshot)
     except CorruptFileError as error:
         _log.warning("Changelog files of %s stay for the removal of orphans: %s", store.location, error)

@@ -1,10 +1,10 @@
-"""Expiry of snapshots: old ones go, with every file that no newer snapshot, no tag and no branch needs.
+"""Expiry of snapshots: old ones are deleted, with every file that no newer snapshot, no tag and no branch needs.
 
-The decision which snapshots go is pure (`first_kept`). They are marked (storage.meta.snapshot.expiry_mark): from then
-on nobody sees, reads or names them. Only then it is read what else needs their files, and what goes is written down.
-The snapshot files go first, oldest first, and then all others. A process killed in between leaves the mark, and the
-next expiry ends what it began. Source: documentation page `maintenance/manage-snapshots`, paimon-core's
-ExpireSnapshotsImpl.
+The decision which snapshots expire is pure (`first_kept`). They are marked (storage.meta.snapshot.expiry_mark): after
+that no process lists, reads or names them. Only then the other users of their files are read, and the plan of deletions
+is written. The snapshot files are deleted first, oldest first, and then all others. A process killed in between leaves
+the mark, and the next expiry finishes its work. Source: documentation page `maintenance/manage-snapshots`,
+paimon-core's ExpireSnapshotsImpl.
 """
 
 import logging
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How many snapshots stay at most and at least, how old they may get, and how many go at a time."""
+    """Limits of expiry: the number of snapshots to keep, their greatest age, and the deletions in one run."""
 
     retain_max: int
     retain_min: int
@@ -56,7 +56,10 @@ class Retention:
         older_than_millis: int | None = None,
         max_deletes: int | None = None,
     ) -> "Retention":
-        """The options of a table, and what the caller says instead; raises InvalidInputError if they contradict."""
+        """Return the table's options, overridden by the arguments.
+
+        Raises InvalidInputError if they contradict each other.
+        """
         retention = Retention(
             retain_max=options.snapshot_retain_max if retain_max is None else retain_max,
             retain_min=options.snapshot_retain_min if retain_min is None else retain_min,
@@ -77,17 +80,17 @@ class Retention:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryResult:
-    """The snapshots that went (would go, in a dry run), and how many files of data and of metadata with them."""
+    """Expired snapshots (in a dry run: those that would expire), and the number of deleted data and metadata files."""
 
     snapshots: tuple[int, ...] = ()
     data_files: int = 0
     metadata_files: int = 0
     unjudged: tuple[str, ...] = ()
-    """Tags and branches of which it is unknown what they need, so that no file went."""
+    """Tags and branches whose files are unknown, so that no file was deleted."""
     dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Return the result as JSON values."""
         return {
             "expired_snapshots": list(self.snapshots),
             "deleted_data_files": self.data_files,
@@ -110,10 +113,10 @@ class ExpiryResult:
 def first_kept(
     earliest: int, latest: int, retention: Retention, time_of: Callable[[int], int | None], consumed: int | None
 ) -> int:
-    """The id of the first snapshot that stays; those before it go.
+    """Return the id of the first snapshot to keep; those before it expire.
 
-    `time_of` gives the time of a snapshot in milliseconds, None when it is gone; a snapshot may only go when its
-    successor is old enough. `consumed` is the first snapshot that a consumer has yet to read.
+    `time_of` returns the time of a snapshot in milliseconds, None when it is missing; a snapshot may only expire when
+    its successor is old enough. `consumed` is the first snapshot that a consumer has yet to read.
     """
     least = max(latest - retention.retain_max + 1, earliest)
     end = min(latest - retention.retain_min + 1, earliest + retention.max_deletes)
@@ -128,7 +131,7 @@ def first_kept(
 
 @dataclass(slots=True)
 class SnapshotExpiry:
-    """Expires snapshots of one line of a table."""
+    """Expiry of snapshots of one history of a table."""
 
     store: TableStore
     dry_run: bool = False
@@ -142,7 +145,7 @@ class SnapshotExpiry:
         older_than_millis: int | None = None,
         max_deletes: int | None = None,
     ) -> ExpiryResult:
-        """Expire what the table's options and the arguments, which are stronger, say.
+        """Expire snapshots by the table's options, overridden by the arguments.
 
         Raises InvalidInputError for arguments that contradict each other, NotSupportedError for a table whose changes
         are to outlive its snapshots but have no changelog, CorruptFileError when it is unknown what must be kept
@@ -166,7 +169,7 @@ class SnapshotExpiry:
         if earliest is None or latest is None:
             return ExpiryResult(dry_run=self.dry_run)
         if first_kept(earliest, latest, retention, self._time_of, None) == earliest:
-            # After most commits nothing is due, which is found out without a look at the consumers.
+            # After most commits nothing is due, which this finds out without reading the consumers.
             return ExpiryResult(dry_run=self.dry_run)
         keeps_changelog = _keeps_changelog(self.store)
         end = first_kept(earliest, latest, retention, self._time_of, self._consumed())
@@ -175,22 +178,22 @@ class SnapshotExpiry:
         if self.dry_run:
             plan = self._plan(earliest, end, keeps_changelog=keeps_changelog)
             return _result(plan, dry_run=True)
-        # Nobody would see a mark to its end beside a journal that can't be read.
+        # A mark must not be set beside a damaged journal: no process could finish it.
         find_line_change(self.store.file_io, self.store.paths)
-        # A snapshot that another expiry had marked when the earliest was read may be back: that one failed and took its
-        # mark away. What follows it does not go without it.
+        # A snapshot that another expiry had marked when the earliest was read may be visible again: that expiry failed
+        # and withdrew its mark. Later snapshots must not expire before it.
         mark = self._marks.set(min(snapshots.stored_ids(), default=earliest), end)
         if mark is None:
-            # Another process expires the table right now.
+            # Another process is expiring snapshots of the table.
             return ExpiryResult()
         self._marks.sweep(mark)
         return self._carry_out(mark)
 
     def seems_idle(self) -> bool:
-        """Whether by the table's options nothing is due of the snapshots that were there a while ago.
+        """Return whether nothing is due by the table's options, judging by the snapshots that this process remembers.
 
-        It takes a request at most. What others have done since, and an expiry that a killed process began, comes to
-        light when something is due next.
+        It takes at most one request. Changes by other processes, and an expiry that a killed process began, are noticed
+        when something is due next.
         """
         known = self.store.snapshots.remembered_ids()
         if known is None:
@@ -200,10 +203,10 @@ class SnapshotExpiry:
         return first_kept(earliest, latest, retention, self._time_of, None) == earliest
 
     def due(self) -> int:
-        """How many snapshots expiry would take away now by the table's options, in as many runs as that takes.
+        """Return the number of snapshots that are due for expiry now by the table's options.
 
-        Nothing is changed, and few snapshots are read: their times ascend. Raises CorruptFileError when it is unknown
-        what must be kept.
+        Several runs may be needed to delete them. Nothing is changed, and few snapshots are read: their times ascend.
+        Raises CorruptFileError when it is unknown what must be kept.
         """
         ids = self.store.snapshots.ids()
         if not ids:
@@ -215,23 +218,23 @@ class SnapshotExpiry:
         if end <= ids[0]:
             return 0
 
-        def stays(snapshot_id: int) -> bool:
+        def is_kept(snapshot_id: int) -> bool:
             successor = self._time_of(snapshot_id + 1)
             return successor is not None and retention.older_than_millis <= successor
 
-        kept = least + bisect_left(range(least, max(end, least)), True, key=stays)
+        kept = least + bisect_left(range(least, max(end, least)), True, key=is_kept)
         if kept > ids[0]:
             consumed = self._consumed()
             kept = min(k for k in (kept, end, consumed) if k is not None)
         return bisect_left(ids, kept)
 
     def next_due_millis(self) -> int | None:
-        """When the oldest snapshot expires by its age, though nobody writes (epoch milliseconds, maybe in the past).
+        """Return when the oldest snapshot expires by age without further commits, in epoch milliseconds, possibly past.
 
-        None when the table's options keep it until there are more.
+        None when the table's options keep it until there are more snapshots.
         """
         ids = self.store.snapshots.ids()
-        # Of a time of 0, what is older than the time retained would be from before that.
+        # At time 0, snapshots older than the retained time would be from before minus that time.
         retention = Retention.of(self.store.options, 0)
         if not ids or ids[-1] - retention.retain_min + 1 <= ids[0]:
             return None
@@ -239,7 +242,7 @@ class SnapshotExpiry:
         return None if successor is None else successor - retention.older_than_millis
 
     def finish(self) -> ExpiryResult:
-        """End an expiry that a process did not live to end; nothing happens without one. Raises as `run` does."""
+        """Finish an expiry that another process left unfinished; does nothing without one. Raises as `run` does."""
         mark = self._marks.find()
         return ExpiryResult() if mark is None else self._carry_out(mark)
 
@@ -248,7 +251,7 @@ class SnapshotExpiry:
         return ExpiryMarks(self.store.file_io, self.store.paths)
 
     def _consumed(self) -> int | None:
-        """The first snapshot that somebody has yet to read: a consumer, or whoever publishes it in the table's log."""
+        """Return the first snapshot that a consumer, or the publisher of the table's log, has yet to read."""
         consumed = [self._unpublished()]
         if not self.store.options.boolean("consumer.changelog-only", False):
             consumed.append(ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot())
@@ -258,8 +261,8 @@ class SnapshotExpiry:
         store = self.store
         if store.log_consistency is not LogConsistency.TRANSACTIONAL:
             return None
-        noted = LogPositions(store.file_io, store.paths).read()
-        return FIRST_SNAPSHOT_ID if noted is None else noted.snapshot + 1
+        position = LogPositions(store.file_io, store.paths).read()
+        return FIRST_SNAPSHOT_ID if position is None else position.snapshot + 1
 
     def _time_of(self, snapshot_id: int) -> int | None:
         try:
@@ -268,23 +271,23 @@ class SnapshotExpiry:
             return None
 
     def _carry_out(self, mark: ExpiryMark) -> ExpiryResult:
-        """Do what the mark announces, or the rest of it; several processes may do so at once."""
+        """Finish the expiry of the mark; several processes may do so at the same time."""
         marks, keeps_changelog = self._marks, _keeps_changelog(self.store)
         plan = marks.plan(mark)
         if plan is None and find_line_change(self.store.file_io, self.store.paths) is not None:
-            # A rollback goes on, which may need what was to go; it takes back a mark as well.
+            # An unfinished rollback may need these snapshots; it withdraws a mark as well.
             if marks.take_back(mark):
                 return ExpiryResult()
             plan = marks.plan(mark)
         if plan is None:
             try:
-                # Who registered as a consumer before the mark is heard; who does so after it sees the mark.
+                # Consumers registered before the mark are counted here; later ones see the mark.
                 consumed = self._consumed()
                 end = mark.end if consumed is None else min(mark.end, consumed)
-                made = self._plan(mark.begin, end, keeps_changelog=keeps_changelog)
-                plan = marks.decide(mark, made)
+                new_plan = self._plan(mark.begin, end, keeps_changelog=keeps_changelog)
+                plan = marks.decide(mark, new_plan)
             except (InterbedError, OSError):
-                # Nothing is decided, and so nothing is gone; unless the plan is there whatever was said of it.
+                # Nothing is decided or deleted, unless the plan was written in spite of the error.
                 with suppress(InterbedError, OSError):
                     marks.take_back(mark)
                 raise
@@ -292,27 +295,27 @@ class SnapshotExpiry:
         store = self.store
         ids = sorted(plan.snapshots)
         if keeps_changelog:
-            # Before anything goes, so that no reader finds neither of the two.
+            # Do this before any deletion, so that readers always find one of the two.
             leaving = self._still_there(plan, ids)
             ChangelogManager(store.file_io, store.paths).add([s for s in leaving if not s.changelog_has_expired])
-        # One after the other, oldest first, in a store too: a writer that was held up sees by its base that no other
-        # snapshot had its number. Each is looked at just before it goes, as what others have put in its place meanwhile
+        # Delete one after the other, oldest first, also in an object store: a delayed writer sees by its base that no
+        # other snapshot had its id. Each is read just before it is deleted, because a snapshot that has replaced it
         # must stay.
         gone: list[int] = []
         for number in ids:
-            look, ask = partial(self._still_there, plan, [number]), partial(marks.is_set, mark)
-            going, is_set = both(store.file_io, look, ask)
+            find, check_mark = partial(self._still_there, plan, [number]), partial(marks.is_set, mark)
+            found, is_set = both(store.file_io, find, check_mark)
             if not is_set:
-                # Somebody else has come to the end, or it was taken back.
+                # Another process has finished it, or the mark was withdrawn.
                 marks.remove(mark)
                 return ExpiryResult(snapshots=tuple(gone))
             if number == ids[0]:
                 store.snapshots.note_earliest(plan.end)
-            for each in going:
+            for each in found:
                 store.file_io.delete(store.paths.snapshot(each.id))
                 gone.append(each.id)
         data, metadata = (delete_files(store.file_io, own_paths(store, paths)) for paths in (plan.data, plan.metadata))
-        # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
+        # A file that can't be deleted does not stop expiry; it is left for the removal of orphan files.
         result = replace(
             result, data_files=result.data_files - len(data), metadata_files=result.metadata_files - len(metadata)
         )
@@ -329,29 +332,29 @@ class SnapshotExpiry:
         return result
 
     def _still_there(self, plan: ExpiryPlan, ids: Sequence[int]) -> list[Snapshot]:
-        """Those of the planned snapshots whose files are there; one that came in place of another is not."""
+        """Return those planned snapshots whose files exist and have not been replaced by another snapshot."""
         return [found for found in self._found(ids) if (found.uuid or "") == plan.snapshots[found.id]]
 
     def _found(self, ids: Sequence[int]) -> list[Snapshot]:
-        """The snapshots of these ids whose files are there, in the same order."""
+        """Return the snapshots of these ids whose files exist, in the same order."""
         found = asked_at_once(self.store.file_io, [partial(self._find, number) for number in ids])
         return [snapshot for snapshot in found if snapshot is not None]
 
     def _plan(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryPlan:
-        """What goes with the snapshots from `begin` to before `end`; nothing is changed."""
+        """Return the plan for the snapshots from `begin` to before `end`; nothing is changed."""
         store = self.store
         numbers = [number for number in store.snapshots.stored_ids() if begin <= number < end]
-        going = self._found(numbers)
+        found = self._found(numbers)
         kept = self._find(end)
-        if not going or kept is None:
+        if not found or kept is None:
             return ExpiryPlan(end=begin, snapshots={})
         references = References(store)
         kept_data = set[str]()
-        # What must stay is found out before anything goes, and an error ends it here.
+        # Determine what must stay before any deletion; an error ends the expiry here.
         kept_metadata = references.metadata(kept, changelog=True)
         tags, others = tagged(store), roots_of_others(store, begin, end)
         unjudged = {**tags.unjudged_in(store), **others.unjudged}
-        needed = {id(s) for s in _needed_tags(tags.snapshots, going[0].id, end)}
+        needed = {id(s) for s in _needed_tags(tags.snapshots, found[0].id, end)}
         for snapshot in (*tags.snapshots, *others.snapshots):
             try:
                 kept_metadata |= references.metadata(snapshot, changelog=False)
@@ -359,7 +362,7 @@ class SnapshotExpiry:
                     kept_data |= references.live_data(snapshot)
             except CorruptFileError as error:
                 unjudged[f"tag or branch of snapshot {snapshot.id}"] = error
-        for snapshot in others.told:
+        for snapshot in others.with_changelog:
             try:
                 kept_metadata |= references.changelog_metadata(snapshot)
                 kept_data |= references.named_changelog_data(snapshot)
@@ -370,16 +373,16 @@ class SnapshotExpiry:
                 kept_data |= references.added_data(snapshot)
             except CorruptFileError as error:
                 unjudged[f"branch's snapshot {snapshot.id}"] = error
-        snapshots = {s.id: s.uuid or "" for s in going}
+        snapshots = {s.id: s.uuid or "" for s in found}
         if unjudged:
             return ExpiryPlan(end=end, snapshots=snapshots, unjudged=tuple(sorted(unjudged)))
-        if not _is_one_line([*going, kept]):
-            # One that came too late may be among them, which its writer has yet to take back, or did not live to.
+        if not _is_one_history([*found, kept]):
+            # A late snapshot may be among them, which its writer has not withdrawn yet, or never will.
             kept_data |= references.live_data(kept)
-        data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
+        data = set().union(*(references.deleted_data(s) for s in (*found[1:], kept))) - kept_data
         if not keeps_changelog:
-            data |= set().union(*(references.changelog_data(s) for s in going)) - kept_data
-        metadata = set().union(*(references.metadata(s, changelog=not keeps_changelog, lenient=True) for s in going))
+            data |= set().union(*(references.changelog_data(s) for s in found)) - kept_data
+        metadata = set().union(*(references.metadata(s, changelog=not keeps_changelog, lenient=True) for s in found))
         return ExpiryPlan(
             end=end,
             snapshots=snapshots,
@@ -404,8 +407,8 @@ def _result(plan: ExpiryPlan, *, dry_run: bool = False) -> ExpiryResult:
     )
 
 
-def _is_one_line(snapshots: Sequence[Snapshot]) -> bool:
-    """Whether each of the snapshots seems to build on the one before it."""
+def _is_one_history(snapshots: Sequence[Snapshot]) -> bool:
+    """Return whether each of the snapshots seems to follow from the one before it."""
     return all(
         after.id == before.id + 1 and after.total_record_count == before.total_record_count + after.delta_record_count
         for before, after in pairwise(snapshots)
@@ -413,13 +416,13 @@ def _is_one_line(snapshots: Sequence[Snapshot]) -> bool:
 
 
 def _needed_tags(tagged: Sequence[Snapshot], begin: int, end: int) -> list[Snapshot]:
-    """The tagged snapshots that files of the snapshots from `begin` to before `end` may live on in."""
+    """Return the tagged snapshots that may share files with the snapshots from `begin` to before `end`."""
     before = [s for s in tagged if s.id <= begin]
     return before[-1:] + [s for s in tagged if begin < s.id < end]
 
 
 def _keeps_changelog(store: TableStore) -> bool:
-    """Whether changelogs stay; raises NotSupportedError where new files would have to stay in their place."""
+    """Return whether changelogs stay; raises NotSupportedError where new files would have to stay in their place."""
     if not store.options.changelog_outlives_snapshots:
         return False
     if store.options.changelog_producer is ChangelogProducer.NONE or not store.schema.has_primary_key:

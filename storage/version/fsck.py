@@ -1,8 +1,8 @@
-"""Check a table: versions that name missing or damaged files, and what killed processes left.
+"""Check of a table: versions that refer to missing or damaged files, and remains of killed processes.
 
-Every snapshot, tag and branch that is listed is followed down to the sizes of its data files; rows are not read. What
-can be repaired without guessing is repaired on demand: changes that were written down and not finished, hints,
-directories of branches that cannot be opened. A version whose files are missing is only reported: its owner decides.
+Every snapshot, tag and branch that is listed is followed down to the sizes of its data files; rows are not read. On
+demand everything is repaired that needs no guess: unfinished journals, hints, directories of branches that cannot be
+opened. A version whose files are missing is only reported: its owner decides.
 
 `remove_missing_files` commits the removal of the missing data files of the newest snapshot. Their rows are lost;
 without the removal every read of them fails. Source: paimon-core's ListUnexistingFiles, documentation page
@@ -33,12 +33,12 @@ from interbed.storage.version.references import References
 from interbed.storage.write.commit_message import CommitMessage
 
 _YOUNG_MILLIS = 24 * 3_600_000
-"""What is younger than that may yet be finished by the process that began it."""
+"""Age below which the process that began a change may yet finish it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong: `what` it is about (`tag early`), and whether it was mended."""
+class FsckIssue:
+    """One problem: `what` has it (`tag early`), and whether it was mended."""
 
     what: str
     problem: str
@@ -50,19 +50,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckResult:
-    """What was found, and how many versions and files were looked at."""
+    """Problems of a table, and the number of versions and files that were checked."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FsckIssue, ...] = ()
     versions: int = 0
     files: int = 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether there are no problems left."""
         return all(finding.mended for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Return the result as JSON values."""
         return {
             "sound": self.is_sound,
             "findings": [{"what": f.what, "problem": f.problem, "mended": f.mended} for f in self.findings],
@@ -78,90 +78,90 @@ class FsckResult:
 
 
 def check_table(store: TableStore, *, repair: bool = False, clock: Callable[[], float] = time.time) -> FsckResult:
-    """Look at all versions of a table; with `repair` mend what can be mended without guessing."""
-    return _Check(store, repair, int(clock() * 1000)).run()
+    """Check all versions of a table; with `repair` mend everything that needs no guess."""
+    return _TableCheck(store, repair, int(clock() * 1000)).run()
 
 
-class _Check:
-    """One look at a table."""
+class _TableCheck:
+    """Check of all versions of one table."""
 
     def __init__(self, store: TableStore, repair: bool, now_millis: int) -> None:
         self._store = store if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH)
         self._repair = repair
         self._now = now_millis
-        self._findings: list[Finding] = []
+        self._findings: list[FsckIssue] = []
         self._sizes: dict[str, dict[str, int]] = {}
         self._checked: dict[str, str | None] = {}
         self._versions = 0
 
     def run(self) -> FsckResult:
-        """Look at the branches first, which other findings depend on."""
+        """Check all branches. Directories of incomplete branches come first, because other problems depend on them."""
         for name in half_branches(self._store):
-            self._half_branch(name)
+            self._check_half_branch(name)
         lines, damaged = all_branches(self._store)
-        self._findings += [Finding(what=what, problem=str(error)) for what, error in damaged.items()]
+        self._findings += [FsckIssue(what=what, problem=str(error)) for what, error in damaged.items()]
         for line in lines:
             before = len(self._findings)
             try:
-                self._line(line)
+                self._check_history(line)
             except InterbedError as error:
-                self._findings.append(Finding(what="versions", problem=str(error)))
+                self._findings.append(FsckIssue(what="versions", problem=str(error)))
             self._findings[before:] = [replace(f, what=place(line) + f.what) for f in self._findings[before:]]
         return FsckResult(findings=tuple(self._findings), versions=self._versions, files=len(self._checked))
 
-    def _line(self, line: TableStore) -> None:
-        self._journal(line)
-        is_expiring = self._expiry(line)
+    def _check_history(self, line: TableStore) -> None:
+        self._check_journal(line)
+        is_expiring = self._check_expiry(line)
         ids = line.snapshots.ids()
         missing = sorted(set(range(ids[0], ids[-1] + 1)) - set(ids)) if ids else []
         if missing:
-            self._found("snapshots", f"{', '.join(map(str, missing))} are missing between {ids[0]} and {ids[-1]}")
+            self._report("snapshots", f"{', '.join(map(str, missing))} are missing between {ids[0]} and {ids[-1]}")
         if not is_expiring or self._repair:
-            self._hints(line, ids)
+            self._check_hints(line, ids)
         for position, number in enumerate(ids):
             try:
                 snapshot = line.snapshots.stored(number)
-                told = position > 0 or has_changelog(line, snapshot)
-                self._version(line, f"snapshot {number}", snapshot, changelog=told)
+                with_changelog = position > 0 or has_changelog(line, snapshot)
+                self._check_version(line, f"snapshot {number}", snapshot, changelog=with_changelog)
             except InterbedError as error:
-                self._found(f"snapshot {number}", str(error))
+                self._report(f"snapshot {number}", str(error))
         tags = tagged(line)
         for name, damage in tags.unjudged.items():
-            self._found(name, str(damage))
+            self._report(name, str(damage))
         for snapshot in tags.snapshots:
-            self._version(line, f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
+            self._check_version(line, f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
 
-    def _journal(self, line: TableStore) -> None:
+    def _check_journal(self, line: TableStore) -> None:
         try:
             change = find_line_change(line.file_io, line.paths)
         except CorruptFileError as error:
-            # The newest snapshot is that of before the change or of after it at each of its steps.
-            self._found("journal", str(error), lambda: put_aside(line.file_io, line.paths))
+            # At each step of the change the newest snapshot is the one before it or the one after it.
+            self._report("journal", str(error), lambda: put_aside(line.file_io, line.paths))
             return
         if change is not None:
-            self._found(
+            self._report(
                 "journal",
                 f"a {change.what} was not finished",
                 lambda: finish_line_change(line.file_io, line.paths),
             )
 
-    def _expiry(self, line: TableStore) -> bool:
-        """Look for an expiry that was not finished; whether there is one still."""
+    def _check_expiry(self, line: TableStore) -> bool:
+        """Report an expiry that was not finished. Return whether it is still unfinished."""
         marks = ExpiryMarks(line.file_io, line.paths)
         try:
             mark = marks.find()
             if mark is not None:
                 marks.plan(mark)
         except CorruptFileError as error:
-            self._found("expiry", str(error), marks.clear)
+            self._report("expiry", str(error), marks.clear)
             return True
         if mark is not None:
             what = f"the expiry of the snapshots {mark.begin} to {mark.end - 1} was not finished"
-            self._found("expiry", what, SnapshotExpiry(line).finish)
+            self._report("expiry", what, SnapshotExpiry(line).finish)
         return mark is not None
 
-    def _hints(self, line: TableStore, ids: list[int]) -> None:
-        # A stale hint costs its reader a listing; one that names what is not there is of a change that went wrong.
+    def _check_hints(self, line: TableStore, ids: list[int]) -> None:
+        # A stale hint only costs its reader a listing; a hint of a missing snapshot comes from a change that failed.
         for path, right, note in (
             (line.paths.latest_hint, max(ids, default=None), line.snapshots.note_latest),
             (line.paths.earliest_hint, min(ids, default=None), line.snapshots.note_earliest),
@@ -174,22 +174,22 @@ class _Check:
             if text not in known or (note == line.snapshots.note_earliest and text != str(right)):
                 name = path.rpartition("/")[2]
                 mend = None if right is None else (lambda note=note, right=right: note(right))
-                self._found(f"hint {name}", f"it says {text[:40]!r} and {right} is right", mend)
+                self._report(f"hint {name}", f"it says {text[:40]!r} and {right} is right", mend)
 
-    def _version(self, line: TableStore, what: str, snapshot: Snapshot, *, changelog: bool) -> None:
+    def _check_version(self, line: TableStore, what: str, snapshot: Snapshot, *, changelog: bool) -> None:
         self._versions += 1
         try:
             for path, size in self._needs(line, snapshot, changelog=changelog):
-                problem = self._file(path, size)
+                problem = self._file_problem(path, size)
                 if problem is not None:
-                    self._found(what, problem)
+                    self._report(what, problem)
         except InterbedError as error:
-            self._found(what, str(error))
+            self._report(what, str(error))
 
     def _needs(self, line: TableStore, snapshot: Snapshot, *, changelog: bool) -> Iterator[tuple[str, int | None]]:
-        """The files that a read of the snapshot needs, with `changelog` one of its changes, too.
+        """Yield the files that a read of the snapshot needs, with `changelog` also those of its changes.
 
-        Each comes with its size, or None where that is noted nowhere.
+        Each comes with its size, or None where its size is not recorded.
         """
         if snapshot.schema_id not in line.schemas.ids():
             yield line.paths.schema(snapshot.schema_id), None
@@ -197,16 +197,16 @@ class _Check:
         manifests = reader.data(snapshot)
         yield from ((line.paths.manifest(m.file_name), m.file_size) for m in manifests)
         yield from ((path, None) for path in sorted(References(line).metadata(snapshot, changelog=False)))
-        told = reader.changelog(snapshot) if changelog else []
-        yield from ((line.paths.manifest(m.file_name), m.file_size) for m in told)
-        for entry in (*merge_entries(reader.entries(manifests)), *reader.entries(told)):
+        changelogs = reader.changelog(snapshot) if changelog else []
+        yield from ((line.paths.manifest(m.file_name), m.file_size) for m in changelogs)
+        for entry in (*merge_entries(reader.entries(manifests)), *reader.entries(changelogs)):
             directory = line.paths.bucket_directory(entry.bucket_id)
             path = entry.file.path_in(directory)
             yield path, entry.file.file_size
             yield from ((extra, None) for extra in entry.file.paths_in(directory) if extra != path)
 
-    def _file(self, path: str, size: int | None) -> str | None:
-        """What is wrong with a file; None for nothing. Each is looked at once, each directory is listed once."""
+    def _file_problem(self, path: str, size: int | None) -> str | None:
+        """Return the problem of a file, or None. Each file is checked once, each directory is listed once."""
         if path in self._checked and (self._checked[path] is not None or size is None):
             return self._checked[path]
         directory, _, name = path.rpartition("/")
@@ -221,18 +221,18 @@ class _Check:
         self._checked[path] = problem
         return problem
 
-    def _half_branch(self, name: str) -> None:
+    def _check_half_branch(self, name: str) -> None:
         directory = self._store.paths.branch_directory(name)
         parent = directory.rpartition("/")[0]
         times = [s.modified_millis for s in self._store.file_io.list(parent) if s.path == directory]
         old = any(t is not None and t < self._now - _YOUNG_MILLIS for t in times)
-        self._found(
+        self._report(
             f"branch {name}",
-            "it was not made, or not deleted, to the end: it has no first schema, and nobody can open it",
+            "its creation or deletion was not finished: it has no first schema, so it can't be opened",
             (lambda: BranchManager(self._store).clear(name)) if old else None,
         )
 
-    def _found(self, what: str, problem: str, mend: Callable[[], object] | None = None) -> None:
+    def _report(self, what: str, problem: str, mend: Callable[[], object] | None = None) -> None:
         mended = False
         if self._repair and mend is not None:
             try:
@@ -240,15 +240,15 @@ class _Check:
                 mended = True
             except InterbedError as error:
                 problem = f"{problem}; it can't be mended: {error}"
-        self._findings.append(Finding(what=what, problem=problem, mended=mended))
+        self._findings.append(FsckIssue(what=what, problem=problem, mended=mended))
 
 
 def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[str]:
-    """Take the data files that are gone out of the table by a commit of their own; their paths.
+    """Remove missing data files from the table by a commit of their own. Return their paths.
 
-    A file outside of the table's directory counts as gone only where its directory is there and lacks it: a disk that
-    is not mounted, or another store, says nothing about its files. Raises StorageAccessError and NotSupportedError when
-    that is unknown, and as FileStoreCommit.commit does.
+    A file outside of the table's directory counts as missing only where its directory exists without it: a disk that is
+    not mounted, or another object store, says nothing about its files. Raises StorageAccessError and NotSupportedError
+    when that is unknown, and as FileStoreCommit.commit does.
     """
     missing = _missing(store)
     if missing and not dry_run:
@@ -267,19 +267,19 @@ def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
     found: list[ManifestEntry] = []
     reader = ManifestReader(store.file_io, store.paths)
     listed: dict[str, set[str]] = {}
-    # A loop over files, not rows; a directory is listed once for all of its files.
+    # Loop over files, not rows; a directory is listed once for all of its files.
     for entry in merge_entries(reader.entries(reader.data(latest))):
         directory, _, name = _data_path(store, entry).rpartition("/")
         if directory not in listed:
             if entry.file.external_path is not None:
-                _check_there(store, directory)
+                _check_reachable(store, directory)
             listed[directory] = {status.name for status in store.file_io.list(directory)}
         if name not in listed[directory]:
             found.append(entry)
     return by_bucket(found)
 
 
-def _check_there(store: TableStore, directory: str) -> None:
+def _check_reachable(store: TableStore, directory: str) -> None:
     scheme = directory.partition("://")[0] if "://" in directory else "file"
     if scheme != store.file_io.scheme:
         raise NotSupportedError(

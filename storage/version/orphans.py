@@ -1,11 +1,11 @@
-"""Orphan files: what jobs that died, rollbacks and deleted branches left behind.
+"""Orphan files: files left by jobs that died, rollbacks and deleted branches.
 
-Every file in the directories of manifests, indexes, statistics, buckets and snapshots that no snapshot and no tag of
-any branch names, and that is older than a limit, goes. A file younger than the limit stays always: a job that has yet
-to commit names it nowhere. Where it is unknown what a snapshot, a tag or a branch needs, only files go that none could
-need: those that never got their name, and guards of tags (storage.meta.snapshot.tag). The marks of Spark's jobs
-(`snapshot/.write-…`) go, too: a job without its mark fails, and its older files are gone. Source: documentation page
-`maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
+Files in the directories of manifests, indexes, statistics, buckets and snapshots are deleted when no snapshot and no
+tag of any branch refers to them, and when they are older than a limit. A younger file always stays: it may belong to a
+job that has yet to commit. Where the files of a snapshot, a tag or a branch are unknown, only files are deleted that
+none could need: temporary files that were never renamed, and guards of tags (storage.meta.snapshot.tag). The marks of
+Spark's jobs (`snapshot/.write-…`) are deleted, too: a job without its mark fails, and its older files were deleted.
+Source: documentation page `maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
 """
 
 import logging
@@ -41,7 +41,7 @@ from interbed.storage.version.references import References
 _log = logging.getLogger(__name__)
 
 DEFAULT_AGE_MILLIS = 24 * 3_600_000
-"""Younger files stay by default."""
+"""Default age below which files stay."""
 
 _BUCKET_PREFIX = "bucket-"
 _KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", COMMIT_TURN, MARK)
@@ -50,16 +50,16 @@ _KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", COMMIT_TURN, 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphansResult:
-    """The files that went (would go, in a dry run), and their bytes."""
+    """Deleted files (in a dry run: those that would be deleted), and their size in bytes."""
 
     files: tuple[str, ...] = ()
     bytes: int = 0
     unjudged: tuple[str, ...] = ()
-    """Snapshots, tags and branches of which it is unknown what they need, so that all files stayed which they may."""
+    """Snapshots, tags and branches whose files are unknown, so that all files stayed that they may need."""
     dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Return the result as JSON values."""
         return {
             "deleted_files": list(self.files),
             "deleted_bytes": self.bytes,
@@ -82,10 +82,10 @@ def remove_orphan_files(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> OrphansResult:
-    """Delete the orphan files of a table that were written before a time (milliseconds since the epoch), by
-    default a day ago.
+    """Delete the orphan files of a table that were written before a time.
 
-    Raises InvalidInputError for a time that is yet to come, StorageAccessError when some of them could not be deleted.
+    The time is in milliseconds since the epoch, by default a day ago. Raises InvalidInputError for a time in the
+    future, StorageAccessError when some files could not be deleted.
     """
     now = int(clock() * 1000)
     limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
@@ -95,14 +95,14 @@ def remove_orphan_files(
             "look like orphans."
         )
     if not dry_run:
-        # What a killed expiry or deletion left is known, and needs no age.
+        # Remains of a killed expiry or deletion are known, and need no age.
         SnapshotExpiry(store, clock=clock).finish()
         clear_away(store, limit)
-    # Guards that nobody took away keep what they guard, so they go before it is judged what is needed.
-    nameless = {f.path: f for f in _nameless(store) if _is_older(f, limit)}
+    # Delete abandoned guards before the needed files are determined, because they keep files.
+    temporary = {f.path: f for f in _temporary_files(store) if _is_older(f, limit)}
     if not dry_run:
-        delete_all_files(store.file_io, sorted(nameless))
-    # Files first, snapshots second: what is committed in between is named by a snapshot and kept.
+        delete_all_files(store.file_io, sorted(temporary))
+    # List files first, snapshots second: what is committed in between is named by a snapshot and kept.
     candidates = {f.path: f for f in _files(store) if _is_older(f, limit)}
     behind_links = candidates.keys() - own_paths(store, candidates)
     for path in behind_links:
@@ -117,7 +117,7 @@ def remove_orphan_files(
             store.location,
             ", ".join(sorted(needed.unjudged)),
         )
-    found = {**candidates, **nameless}
+    found = {**candidates, **temporary}
     result = OrphansResult(
         files=tuple(sorted(found)),
         bytes=sum(f.size for f in found.values()),
@@ -135,13 +135,13 @@ def _is_older(file: FileStatus, limit: int) -> bool:
 
 @dataclass(slots=True)
 class NeededFiles:
-    """The files that a version of any branch names, and what is wrong with the versions that can't be read, by name."""
+    """Files that versions of any branch refer to, and the errors of versions that can't be read, by name."""
 
     files: set[str] = field(default_factory=set)
     unjudged: dict[str, InterbedError] = field(default_factory=dict)
 
     def add(self, what: str, named: Callable[[], Iterable[str]]) -> None:
-        """Add what is named; that it can't be read is noted."""
+        """Add the files of a version; record an error when it can't be read."""
         try:
             self.files.update(named())
         except (CorruptFileError, UnsupportedVersionError) as error:
@@ -149,7 +149,10 @@ class NeededFiles:
 
 
 def named_files(store: TableStore) -> set[str]:
-    """The files that a snapshot, tag or changelog of any branch names; CorruptFileError when that is not known."""
+    """Return the files that a snapshot, tag or changelog of any branch refers to.
+
+    Raises CorruptFileError when that is unknown.
+    """
     needed = needed_files(store)
     for what, error in sorted(needed.unjudged.items()):
         raise CorruptFileError(f"It is unknown which files of {store.location} the {what} needs: {error}") from error
@@ -157,15 +160,15 @@ def named_files(store: TableStore) -> set[str]:
 
 
 def needed_files(store: TableStore) -> NeededFiles:
-    """The files that a snapshot, tag or changelog of any branch names, as far as that is known."""
+    """Return the files that a snapshot, tag or changelog of any branch refers to, as far as that is known."""
     lines, damaged = all_branches(store)
     needed = NeededFiles(unjudged=dict(damaged))
     for line in lines:
-        _add_line(line, needed, place(line))
+        _add_history(line, needed, place(line))
     return needed
 
 
-def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
+def _add_history(line: TableStore, needed: NeededFiles, where: str) -> None:
     references, known = References(line), set[str]()
 
     def add(what: str, snapshot: Snapshot, *, changelog: bool) -> None:
@@ -175,7 +178,7 @@ def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
 
         needed.add(where + what, named)
 
-    # Those that are being expired count, too: it may be decided otherwise.
+    # Snapshots that are being expired count as well: the expiry may be withdrawn.
     for position, number in enumerate(line.snapshots.stored_ids()):
         what = f"snapshot {number}"
         try:
@@ -194,7 +197,7 @@ def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
     needed.unjudged.update(tags.unjudged_in(line))
     for snapshot in tags.snapshots:
         add(f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
-    # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
+    # Changelogs come last: a changelog is written before its snapshot expires.
     _add_changelogs(line, references, needed, where)
 
 
@@ -214,8 +217,8 @@ def _of_changelog(references: References, changelog: Snapshot) -> set[str]:
     return references.changelog_metadata(changelog) | references.named_changelog_data(changelog)
 
 
-def _nameless(store: TableStore) -> Iterator[FileStatus]:
-    """Files beside those of the metadata that were written under a hidden name and never got theirs, and guards."""
+def _temporary_files(store: TableStore) -> Iterator[FileStatus]:
+    """Yield guards, and temporary files of the metadata that were never renamed."""
     for line in all_branches(store)[0]:
         paths = line.paths
         named = (paths.snapshot(1), paths.schema(0), paths.tag("x"), paths.consumer("x"), paths.changelog(1))
@@ -226,7 +229,7 @@ def _nameless(store: TableStore) -> Iterator[FileStatus]:
 
 
 def _files(store: TableStore) -> Iterator[FileStatus]:
-    """The files in all directories where a table's files lie, on every branch."""
+    """Yield the files in all directories of a table's files, on every branch."""
     paths = store.paths
     for directory in ("manifest", "index", "statistics"):
         yield from _listed(store, f"{paths.location}/{directory}")

@@ -1,11 +1,11 @@
-"""What a table makes in its directory, by names: so that a drop deletes that, and nothing that others put there.
+"""Files of a table in its directory, recognised by names, so that a drop deletes these and no foreign files.
 
 Known are the directories of `storage.meta.paths` with the files that interbed and Java Paimon write into them, the
-metadata that are published for Iceberg, hidden files that never got their name, and partitions and buckets with data
-files. A name of a data file begins with the table's prefix and holds a uuid. What is beside such names counts as the
-table's where a version of it names the file; everything else is foreign. A link is always foreign: a table makes none.
+metadata that are published for Iceberg, temporary files that were never renamed, and partitions and buckets with data
+files. A name of a data file begins with the table's prefix and contains a uuid. Other files count as the table's where
+a version of it refers to them; everything beyond that is foreign. A link is always foreign: a table makes none.
 
-What a table has outside of its directory (`data-file.external-paths`) is what its versions name there.
+A table's files outside of its directory (`data-file.external-paths`) are those that its versions refer to there.
 """
 
 import logging
@@ -39,8 +39,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class OwnFiles:
-    """What is in the directory of a table: its own files and directories, each after the one that it is in, and the
-    paths of what is foreign. A foreign directory is not looked into.
+    """Content of a table's directory: own files, own directories, and the paths of foreign entries.
+
+    Each directory comes after its parent. Foreign directories are not listed.
     """
 
     files: list[str] = field(default_factory=list)
@@ -48,22 +49,22 @@ class OwnFiles:
     foreign: list[str] = field(default_factory=list)
 
     def add(self, other: "OwnFiles") -> None:
-        """Add what is in another directory."""
+        """Add the content of another directory."""
         self.files += other.files
         self.directories += other.directories
         self.foreign += other.foreign
 
 
 def own_files(file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> OwnFiles:
-    """What is in the directory of a table that need not be whole; `opened` opens it where names do not say enough.
+    """Return the content of a table's directory, which may be damaged.
 
-    Raises StorageAccessError.
+    `opened` opens the table where names do not suffice. Raises StorageAccessError.
     """
-    return _Survey(file_io, location.rstrip("/"), opened).result()
+    return _DirectoryWalk(file_io, location.rstrip("/"), opened).result()
 
 
-class _Survey:
-    """One walk through the directory of a table, a level at a time."""
+class _DirectoryWalk:
+    """Walk through the directory of a table, a level at a time."""
 
     def __init__(self, file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> None:
         self._file_io = file_io
@@ -76,7 +77,7 @@ class _Survey:
         self._data_file = self._pattern()
 
     def result(self) -> OwnFiles:
-        """Walk through names alone, and then through what only the table's metadata know."""
+        """Return the content: first by names alone, then by the table's metadata."""
         self._walk([self._location])
         if self._doubtful:
             doubtful, self._doubtful = self._doubtful, []
@@ -100,7 +101,7 @@ class _Survey:
                     self._doubtful.append(entry)
 
     def _judge(self, doubtful: list[FileStatus]) -> None:
-        """Ask the table's metadata about what has no known name."""
+        """Decide by the table's metadata about entries without a known name."""
         named = self._learn()
         self._data_file = self._pattern()
         inner: list[str] = []
@@ -118,7 +119,7 @@ class _Survey:
             (self._found.files if entry.path in named else self._found.foreign).append(entry.path)
 
     def _learn(self) -> set[str]:
-        """Take over prefixes and directories of data files from all schemas; the files that a version names."""
+        """Learn prefixes and directories of data files from all schemas. Return the files that a version refers to."""
         try:
             store = self._opened()
             for line in all_branches(store)[0]:
@@ -128,7 +129,7 @@ class _Survey:
                     self._data_directories |= {options.data_file_directory or ""}
             return needed_files(store).files
         except InterbedError:
-            # What is not known is foreign.
+            # Entries that are not known are foreign.
             return set()
 
     def _pattern(self) -> re.Pattern[str]:
@@ -144,7 +145,7 @@ class _Survey:
         return relative in OF_TABLE or self._is_data_directory(parts)
 
     def _is_data_directory(self, parts: list[str]) -> bool:
-        """Whether it is a partition, a bucket, or leads to those."""
+        """Return whether it is a partition, a bucket, or a parent of those."""
         for directory in self._data_directories:
             above = directory.split("/") if directory else []
             if parts == above[: len(parts)]:
@@ -176,7 +177,7 @@ class _Survey:
 
 
 def outside_of(store: TableStore) -> tuple[tuple[str, ...], set[str]]:
-    """The external paths that schemas of any branch name, and the files in them that a version of any branch names.
+    """Return the external paths in schemas of any branch, and the files in them that a version of any branch refers to.
 
     Versions that can't be read are logged. Raises CorruptFileError, InvalidOptionError and StorageAccessError.
     """

@@ -1,10 +1,10 @@
-"""Which paths a table may delete: names that it makes in its directories, and places that its metadata may name.
+"""Paths that a table may delete: names that it makes in its directories, and locations that its metadata may name.
 
-`OF_TABLE` and `OF_BRANCH` match the files of interbed and of Java Paimon; `storage.meta.paths` says what each is.
+`OF_TABLE` and `OF_BRANCH` match the files of interbed and of Java Paimon; `storage.meta.paths` describes each of them.
 
-Metadata may be those of a writer that need not be trusted: a manifest names a file's external path, and the plan of a
-killed expiry whole paths. Such a file is read where it is said to be. It is deleted only below the table's directory or
-its external paths, and never through a symbolic link below one of these directories.
+Metadata may come from an untrusted writer: a manifest names a file's external path, and the plan of a killed expiry
+whole paths. Such a file is read from its path. It is deleted only below the table's directory or its external paths,
+and never through a symbolic link below one of these directories.
 """
 
 import logging
@@ -24,7 +24,7 @@ from interbed.storage.version.branch_stores import all_branches
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 HIDDEN = re.compile(r"\..*\.tmp")
 CHECKSUM = re.compile(r"\.(.+)\.crc")
-"""Hadoop's client writes one beside each file of a local file system."""
+"""Hadoop's client writes a checksum file for each file of a local file system."""
 BUCKET = re.compile(r"bucket-(?:\d+|postpone)")
 PARTITION = re.compile(r"[^=]+=.*", re.DOTALL)
 DONE = "_SUCCESS"
@@ -53,7 +53,7 @@ IN_TABLE = frozenset({".dropped", ".metastore-change", DONE})
 
 
 def branch_files(file_io: FileIO, directory: str) -> tuple[list[str], list[str], list[str]]:
-    """The files, the directories and what is foreign in the directory of a branch; raises StorageAccessError."""
+    """Return the files, the directories and the foreign entries of a branch's directory; raises StorageAccessError."""
     files: list[str] = []
     directories: list[str] = []
     foreign: list[str] = []
@@ -77,7 +77,7 @@ def branch_files(file_io: FileIO, directory: str) -> tuple[list[str], list[str],
 
 
 def shortened(paths: Iterable[str], directory: str, most: int = 3) -> str:
-    """The first of the paths below a directory, for a message: "'a', 'b' and 7 more"."""
+    """Return the first of the paths below a directory, for a message: "'a', 'b' and 7 more"."""
     names = sorted(path.removeprefix(f"{directory.rstrip('/')}/") for path in paths)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
@@ -87,19 +87,19 @@ _log = logging.getLogger(__name__)
 
 
 def own_paths(store: TableStore, paths: Iterable[str]) -> list[str]:
-    """Those of the paths that are below the table's own directories, in their order; the others are logged."""
+    """Return the paths that are below the table's own directories, in their order; log the others."""
     location = store.location.rstrip("/")
     given = list(paths)
     roots = [location]
     if any(not path.startswith(f"{location}/") for path in given):
         roots += _external_roots(store)
-    judged = _Directories(roots, is_local=store.file_io.scheme == "file")
+    judged = _OwnedDirectories(roots, is_local=store.file_io.scheme == "file")
     own = [path for path in given if judged.holds(path)]
     if len(own) < len(given):
         foreign = sorted(set(given).difference(own))
         _log.warning(
             "Left %s: metadata of the table at %s name them, but they are outside of its directories, or behind a "
-            "link. Delete them yourself if nobody needs them.",
+            "link. Delete them by hand if they are not needed.",
             shortened(foreign, ""),
             location,
         )
@@ -116,8 +116,8 @@ def _external_roots(store: TableStore) -> Iterator[str]:
                 _log.warning("It is unknown which external paths the schema %d names: %s", number, error)
 
 
-class _Directories:
-    """Directories with all that is below them, but for what is behind links there."""
+class _OwnedDirectories:
+    """Directories with all that is below them, except what is behind links."""
 
     def __init__(self, roots: Iterable[str], *, is_local: bool) -> None:
         self._roots = dict.fromkeys(root.rstrip("/") for root in roots)
@@ -125,7 +125,7 @@ class _Directories:
         self._judged: dict[str, bool] = {}
 
     def holds(self, path: str) -> bool:
-        """Whether the path is that of a file below one of them."""
+        """Return whether the path is that of a file below one of them."""
         directory = path.rpartition("/")[0]
         if directory not in self._judged:
             self._judged[directory] = any(self._is_below(directory, root) for root in self._roots)

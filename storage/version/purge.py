@@ -1,6 +1,6 @@
-"""Purging: a table becomes what it was when it was made, but for its schema.
+"""Purge of a table: delete everything but its schemas.
 
-Branches, tags and consumers go, then the rows, then all snapshots but the newest, then every file that is left over.
+Branches, tags and consumers are deleted, then the rows, then all snapshots but the newest, then all remaining files.
 Source: paimon-core's FileStoreTable.purgeFiles.
 """
 
@@ -21,10 +21,10 @@ from interbed.storage.version.orphans import remove_orphan_files
 
 
 def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:
-    """Delete all that the table has but its schemas and one empty snapshot.
+    """Delete everything of the table but its schemas and one empty snapshot.
 
-    Nobody may write to it meanwhile: files that are not committed yet go, too. Raises InvalidInputError for a branch,
-    whose files are the table's.
+    No process may write to it meanwhile: files that are not committed yet are deleted, too. Raises InvalidInputError
+    for a branch, whose files are the table's.
     """
     if store.paths.branch != MAIN_BRANCH:
         raise InvalidInputError(f"The branch {store.paths.branch!r} can't be purged, delete it; or purge the table.")

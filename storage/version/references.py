@@ -1,9 +1,8 @@
-"""Which files a snapshot refers to, as paths: what may only be deleted when no snapshot, tag or branch does any more.
+"""Files that a snapshot refers to, as paths; they may be deleted when no snapshot, tag or branch needs them any more.
 
-A process that was killed while it deleted a snapshot's files leaves a snapshot whose manifests are gone in part. Where
-files are to be deleted such manifests count as empty; where files are to be kept they are an error. A changelog goes
-with its snapshot, also when a tag keeps the rows, unless changelogs outlive snapshots. Source:
-paimon-core's FileDeletionBase.
+A process that was killed while it deleted a snapshot's files leaves a snapshot with missing manifests. For files to
+delete such manifests count as empty; for files to keep they are an error. A changelog is deleted with its snapshot,
+also when a tag keeps the rows, unless changelogs outlive snapshots. Source: paimon-core's FileDeletionBase.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,18 +17,18 @@ from interbed.storage.scan.manifest_reader import ManifestReader
 
 
 class References:
-    """The files of snapshots of one table, on any of its branches; keeps nothing."""
+    """Files of the snapshots of one table, on any of its branches; nothing is cached."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
         self._reader = ManifestReader(store.file_io, store.paths)
 
     def live_data(self, snapshot: Snapshot) -> set[str]:
-        """The data files that a read of the snapshot needs, with the files beside them; raises CorruptFileError."""
+        """Return the data files that a read of the snapshot needs, with their extra files; raises CorruptFileError."""
         return self._paths(merge_entries(self._reader.entries(self._reader.data(snapshot))))
 
     def deleted_data(self, snapshot: Snapshot) -> set[str]:
-        """The data files that the snapshot was the first not to have; none when that is no longer known.
+        """Return the data files that the snapshot deleted; none when that is no longer known.
 
         A file that moves to another level is deleted and added by the same snapshot, and stays.
         """
@@ -43,12 +42,12 @@ class References:
         return deleted
 
     def added_data(self, snapshot: Snapshot) -> set[str]:
-        """The data files that the snapshot was the first to have; raises CorruptFileError."""
+        """Return the data files that the snapshot added; raises CorruptFileError."""
         entries = self._reader.entries(self._reader.delta(snapshot))
         return self._paths(entry for entry in entries if entry.kind is FileKind.ADD)
 
     def changelog_data(self, snapshot: Snapshot) -> set[str]:
-        """The changelog files of the snapshot; those that are still known."""
+        """Return the changelog files of the snapshot, as far as they are known."""
         found: set[str] = set()
         try:
             manifests = self._reader.changelog(snapshot)
@@ -60,7 +59,7 @@ class References:
         return found
 
     def changelog_metadata(self, snapshot: Snapshot) -> set[str]:
-        """The changelog's manifest list and manifests; raises CorruptFileError when they can't be read."""
+        """Return the changelog's manifest list and manifests; raises CorruptFileError when they can't be read."""
         if snapshot.changelog_manifest_list is None:
             return set()
         manifests = self._reader.changelog(snapshot)
@@ -68,13 +67,13 @@ class References:
         return {self._store.paths.manifest(name) for name in names}
 
     def named_changelog_data(self, snapshot: Snapshot) -> set[str]:
-        """Every changelog file of the snapshot; raises CorruptFileError when one can't be read."""
+        """Return every changelog file of the snapshot; raises CorruptFileError when a manifest can't be read."""
         return set().union(*(self._paths(self._reader.manifest(m)) for m in self._reader.changelog(snapshot)))
 
     def named_data(self, snapshot: Snapshot, *, changelog: bool, known: set[str]) -> Iterator[str]:
-        """Every data file, and with `changelog` changelog file, that a manifest of the snapshot names, deleted or not.
+        """Yield every data file (with `changelog` also changelog file) in a manifest of the snapshot, deleted or not.
 
-        Manifests in `known`, to which those read are added, are passed over. Raises CorruptFileError.
+        Manifests in `known` are skipped, and those read are added to it. Raises CorruptFileError.
         """
         for manifest in [*self._reader.data(snapshot), *(self._reader.changelog(snapshot) if changelog else ())]:
             if manifest.file_name not in known:
@@ -82,9 +81,9 @@ class References:
                 yield from self._paths(self._reader.manifest(manifest))
 
     def metadata(self, snapshot: Snapshot, *, changelog: bool = True, lenient: bool = False) -> set[str]:
-        """Manifest lists, manifests, the index manifest, index files and statistics.
+        """Return the manifest lists, manifests, the index manifest, index files and statistics.
 
-        `lenient` counts what can't be read as empty; otherwise CorruptFileError is raised.
+        With `lenient` unreadable files count as empty; otherwise CorruptFileError is raised.
         """
         paths = self._store.paths
         lists = [

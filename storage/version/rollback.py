@@ -1,8 +1,8 @@
-"""Rollback: what was committed after a snapshot or a tag is taken back.
+"""Rollback of a table to a snapshot or a tag: later commits are withdrawn.
 
-That is one change of the line (storage.meta.snapshot.line_journal): who was killed in between is finished by the next
-one who opens the table, and readers see the rows of before or of after. Data files of what was taken back stay until
-orphan files are removed. Source: paimon-core's RollbackHelper.
+A rollback is one change of the history (storage.meta.snapshot.line_journal): after a process was killed in between, the
+next process that opens the table finishes it, and readers see the rows of before or of after. Data files of withdrawn
+snapshots stay until orphan files are removed. Source: paimon-core's RollbackHelper.
 
 `repair_earliest` moves the other end: the hint of the earliest snapshot, past a gap that lost files have left.
 """
@@ -28,28 +28,28 @@ from interbed.storage.version.expire import SnapshotExpiry
 
 
 def roll_back(store: TableStore, version: int | str) -> Snapshot:
-    """Make the snapshot of that id, or that of the tag of that name, the newest; it is returned.
+    """Make the snapshot of that id, or that of the tag of that name, the newest. Return it.
 
     A snapshot that has expired is found by its tag. Raises SnapshotNotFoundError, TagNotFoundError.
     """
     tags = TagManager(store.file_io, store.paths)
     target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, version)
-    return _take_back(store, target)
+    return _roll_back(store, target)
 
 
 def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
     """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
-    return _take_back(store, store.snapshots.by_time_millis(time_millis))
+    return _roll_back(store, store.snapshots.by_time_millis(time_millis))
 
 
 def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
-    """Make the newest snapshot whose watermark is that or less the newest of all; raises SnapshotNotFoundError."""
+    """Make the newest snapshot whose watermark is at most that the newest of all; raises SnapshotNotFoundError."""
     target = next(
         (s for s in store.snapshots.descending() if s.watermark is not None and s.watermark <= watermark), None
     )
     if target is None:
         raise SnapshotNotFoundError(f"No snapshot of {store.location} has a watermark of {watermark} or less.")
-    return _take_back(store, target)
+    return _roll_back(store, target)
 
 
 def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
@@ -58,8 +58,8 @@ def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
     return snapshot_or_tagged(store, snapshot_id)
 
 
-def _take_back(store: TableStore, target: Snapshot) -> Snapshot:
-    """Make it the newest snapshot; it is returned as it is then."""
+def _roll_back(store: TableStore, target: Snapshot) -> Snapshot:
+    """Make the target the newest snapshot. Return it in its restored form."""
     store.check_exclusive()
     newest = target
 
@@ -74,25 +74,28 @@ def _take_back(store: TableStore, target: Snapshot) -> Snapshot:
     with lock.hold():
         change_line(store.file_io, store.paths, make)
     if newest != target:
-        # Read, because what this process remembers names more; unless another rollback has come meanwhile.
+        # Reading replaces the cached snapshot, which names a changelog. Another rollback may have deleted it since.
         with suppress(SnapshotNotFoundError):
             store.snapshots.stored(target.id)
     return newest
 
 
 def restored(store: TableStore, snapshot: Snapshot) -> Snapshot:
-    """A snapshot that comes back into the store's line from a tag or a branch, and names no changelog that expired."""
+    """Return a snapshot that a tag or a branch restores to the history, without a changelog that has expired."""
     if snapshot.changelog_manifest_list is None or has_changelog(store, snapshot):
         return snapshot
     return snapshot.without_changelog()
 
 
 def _change(store: TableStore, target: Snapshot, *, is_there: bool) -> LineChange:
-    """What a rollback to the snapshot changes; raises SnapshotNotFoundError when it has gone meanwhile."""
+    """Return the history change of a rollback to the snapshot.
+
+    Raises SnapshotNotFoundError when it was deleted since.
+    """
     file_io, paths = store.file_io, store.paths
     newer = digests(file_io, paths, [number for number in store.snapshots.stored_ids() if number > target.id])
     then: list[FileChange] = []
-    # Changelogs of what is taken back are of versions that never were.
+    # Changelogs of withdrawn snapshots are deleted.
     for number in ChangelogManager(file_io, paths).ids():
         if number > target.id:
             then += deletion(file_io, paths, paths.changelog(number))
@@ -111,9 +114,9 @@ def _change(store: TableStore, target: Snapshot, *, is_there: bool) -> LineChang
 
 
 def repair_earliest(store: TableStore, snapshot_id: int) -> int:
-    """Note that snapshot as the earliest one; the one before is returned.
+    """Make that snapshot the earliest one in the hint. Return the earlier one.
 
-    Raises InvalidInputError unless it follows a gap, or is the earliest already, and none is missing since.
+    Raises InvalidInputError unless it follows a gap, or is the earliest already, and no later one is missing.
     """
     ids = set(store.snapshots.ids())
     earliest, latest = store.snapshots.earliest_id(), store.snapshots.latest_id()

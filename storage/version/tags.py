@@ -1,17 +1,17 @@
 """Tags: create, replace, rename and delete them, tag snapshots automatically, and write success files.
 
-A process that names a snapshot, by a tag or a branch, does so while others expire snapshots and delete tags. It writes
-a guard first, and then checks that the snapshot exists and is not marked for expiry, or that the tag that keeps it
+A process that names a snapshot, by a tag or a branch, runs concurrently with expiry and deletion of tags. It writes a
+guard first, and then checks that the snapshot exists and is not marked for expiry, or that the tag that keeps it
 exists. A process that deletes files first marks the snapshot or deletes the tag, and then reads guards and tags. So one
-of the two sees the other: either the files stay, or the name is refused. The guard is deleted when the name is written,
+of the two sees the other: either the files stay, or the name is refused. The guard is deleted once the name is written,
 which keeps the files from then on.
 
 Deleting a tag deletes the files that only the tag kept. An automatic tag names the first snapshot after the end of a
 period. The snapshots to tag are decided from their times or watermarks and the existing tags (`due_tags`), so it does
 not matter which process asks, or how often. With `batch` every batch job's snapshot is tagged by its day.
 
-    <location>/tag/tag-success-file/<name>_SUCCESS    with `tag.create-success-file`: when the tag was first and last
-                                                      made, in milliseconds, as JSON, for jobs that wait for a tag
+    <location>/tag/tag-success-file/<name>_SUCCESS    with `tag.create-success-file`: the times of the first and the
+                last creation of the tag, in milliseconds, as JSON, for jobs that wait for a tag
 
 Source: documentation page `maintenance/manage-tags`; paimon-core's TagManager, TagDeletion, TagAutoCreation,
 TagBatchCreation and SuccessFileTagCallback.
@@ -40,13 +40,16 @@ from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_stores import Kept, roots_of_others, tagged
+from interbed.storage.version.branch_stores import KeptVersions, roots_of_others, tagged
 from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 
 
 def create_tag(store: TableStore, tag: Tag) -> bool:
-    """Make the tag; False when its name is taken. Raises SnapshotNotFoundError when its snapshot is going."""
+    """Create the tag. Return False when its name is taken.
+
+    Raises SnapshotNotFoundError when its snapshot is expiring.
+    """
     store.check_exclusive()
     check_tag_name(tag.name)
     tags = TagManager(store.file_io, store.paths)
@@ -55,7 +58,7 @@ def create_tag(store: TableStore, tag: Tag) -> bool:
 
 
 def replace_tag(store: TableStore, tag: Tag) -> None:
-    """Make an existing name stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+    """Point an existing tag to another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
     store.check_exclusive()
     tags = TagManager(store.file_io, store.paths)
     with guarded(store, tag.snapshot):
@@ -63,7 +66,7 @@ def replace_tag(store: TableStore, tag: Tag) -> None:
 
 
 def rename_tag(store: TableStore, name: str, new_name: str) -> None:
-    """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+    """Rename a tag; raises TagNotFoundError, InvalidInputError for a name that is taken."""
     store.check_exclusive()
     file_io, paths = store.file_io, store.paths
     tags = TagManager(file_io, paths)
@@ -73,16 +76,16 @@ def rename_tag(store: TableStore, name: str, new_name: str) -> None:
         content = tags.get(name).to_json()
         if tags.exists(new_name):
             raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
-        come = file_change(file_io, paths, paths.tag(new_name), content)
+        creation = file_change(file_io, paths, paths.tag(new_name), content)
         return LineChange(
-            what=f"renaming of the tag {name!r}", first=(*come, *deletion(file_io, paths, paths.tag(name)))
+            what=f"renaming of the tag {name!r}", first=(*creation, *deletion(file_io, paths, paths.tag(name)))
         )
 
     change_line(file_io, paths, change)
 
 
 def reset_consumer(store: TableStore, consumer_id: str, next_snapshot: int) -> None:
-    """Note how far a consumer has come; raises SnapshotNotFoundError when that snapshot is being expired."""
+    """Set the next snapshot of a consumer; raises SnapshotNotFoundError when that snapshot is being expired."""
     consumers = ConsumerManager(store.file_io, store.paths)
     before = consumers.next_snapshot(consumer_id)
     consumers.reset(consumer_id, next_snapshot)
@@ -103,7 +106,7 @@ def reset_consumer(store: TableStore, consumer_id: str, next_snapshot: int) -> N
 def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
     """Keep all files of a snapshot, or of what a tag keeps, while it gets a name.
 
-    Raises SnapshotNotFoundError when they are going or gone.
+    Raises SnapshotNotFoundError when they are being deleted or were deleted.
     """
     tags = TagManager(store.file_io, store.paths)
     keepers = [tag.name for tag in tags.all() if tag.snapshot.is_same(snapshot)]
@@ -111,7 +114,7 @@ def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
     try:
         if not _is_there(store, snapshot) and not any(_keeps(tags, name, snapshot) for name in keepers):
             raise SnapshotNotFoundError(
-                f"Snapshot {snapshot.id} of {store.location} is being expired, or taken back, and can't get a name "
+                f"Snapshot {snapshot.id} of {store.location} is being expired, or rolled back, and can't get a name "
                 "any more; choose a newer one."
             )
         yield
@@ -120,7 +123,7 @@ def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
 
 
 def _is_there(store: TableStore, snapshot: Snapshot) -> bool:
-    # The mark first: it goes only when the snapshot has gone.
+    # Read the mark first: it is deleted only after the snapshot.
     mark = store.snapshots.expiring()
     if mark is not None and mark.covers(snapshot.id):
         return False
@@ -139,25 +142,25 @@ _SUFFIX = "_SUCCESS"
 
 
 def note_created(store: TableStore, name: str, clock: Callable[[], float] = time.time) -> None:
-    """Write the tag's success file, if the table wants one."""
+    """Write the tag's success file, if the table's options ask for one."""
     if store.options.tag_create_success_file:
         write_success_file(store, _success_path(store, name), int(clock() * 1000))
 
 
 def note_deleted(store: TableStore, name: str) -> None:
-    """Delete the tag's success file."""
+    """Delete the tag's success file, if there is one."""
     if store.options.tag_create_success_file:
         store.file_io.delete_quietly([_success_path(store, name)])
 
 
 def write_success_file(store: TableStore, path: str, now_millis: int) -> None:
-    """Write or renew a success file: it keeps the time when it was first written."""
+    """Write or renew a success file, with the time when it was first written."""
     created = now_millis
     if store.file_io.exists(path):
         try:
             created = int(json.loads(store.file_io.read_bytes(path))["creationTime"])
         except (ValueError, KeyError, TypeError):
-            # Another tool's file counts by its existence, not by its content.
+            # A file of another tool counts by its existence, not by its content.
             created = now_millis
     content = json.dumps({"creationTime": created, "modificationTime": now_millis}, indent=2)
     store.file_io.overwrite(path, content.encode())
@@ -172,12 +175,12 @@ _log = logging.getLogger(__name__)
 
 
 def delete_tag(store: TableStore, name: str) -> Tag | None:
-    """Delete the tag, and what only it kept if its snapshot has expired; it is returned, None if it can't be read.
+    """Delete the tag, and the files that only it kept if its snapshot has expired. Return it, None if it can't be read.
 
-    The tag goes first, then it is read who else needs its files, then those go: who names its snapshot meanwhile
-    (version.tag_creation) is seen, or sees that it is gone. Where it is unknown what must be kept, all files stay,
-    which is logged. Raises TagNotFoundError; a tag that can't be read is deleted, and its files are left for the
-    removal of orphan files.
+    The tag is deleted first, then other users of its files are read, then the files are deleted: a concurrent process
+    that names the snapshot (`guarded`) is seen, or sees that the tag is gone. Where it is unknown what must be kept,
+    all files stay, which is logged. Raises TagNotFoundError. A tag that can't be read is deleted, and its files are
+    left for the removal of orphan files.
     """
     tags = TagManager(store.file_io, store.paths)
     try:
@@ -194,7 +197,7 @@ def delete_tag(store: TableStore, name: str) -> Tag | None:
 
 
 def delete_files_of(store: TableStore, tag: Tag) -> None:
-    """Delete the files that only a tag kept, which is gone or has become one of another snapshot."""
+    """Delete the files that only a tag kept, which was deleted or points to another snapshot now."""
     if store.snapshots.exists(tag.snapshot.id):
         return
     found = tagged(store)
@@ -219,7 +222,7 @@ def delete_files_of(store: TableStore, tag: Tag) -> None:
 
 
 def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
-    """The files of data and of metadata that the snapshot needs and none of the others does."""
+    """Return the data files and the metadata files that the snapshot needs and none of the others does."""
     references = References(store)
     kept_data = set().union(*(references.live_data(s) for s in kept))
     kept_metadata = set().union(*(references.metadata(s, changelog=False) for s in kept))
@@ -230,23 +233,23 @@ def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) ->
 
 
 def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = None) -> list[str]:
-    """Delete the tags whose time to live is over, and those made before `older_than`; both in local time.
+    """Delete the tags whose time to live is over, and those created before `older_than`; both in local time.
 
-    A tag without a time to live was made when its file was written. Their names are returned.
+    A tag without a time to live counts as created when its file was written. Return their names.
     """
     tags = TagManager(store.file_io, store.paths)
     written = tags.modified() if older_than is not None else {}
-    gone = []
+    deleted = []
     for tag in tags.all():
         created = tag.created or written.get(tag.name)
         if tag.is_over(now) or (older_than is not None and created is not None and created < older_than):
             delete_tag(store, tag.name)
-            gone.append(tag.name)
-    return gone
+            deleted.append(tag.name)
+    return deleted
 
 
-def _neighbours(store: TableStore, snapshot: Snapshot, found: Kept) -> list[Snapshot]:
-    """The nearest older and the nearest newer version that stay: a file in neither is in no other one."""
+def _neighbours(store: TableStore, snapshot: Snapshot, found: KeptVersions) -> list[Snapshot]:
+    """Return the nearest older and the nearest newer version that stay: only they can share a file."""
     older = [s for s in found.snapshots if s.id < snapshot.id][-1:]
     newer = [s for s in found.snapshots if s.id > snapshot.id][:1]
     ids = store.snapshots.stored_ids()
@@ -261,7 +264,7 @@ _NO_WATERMARK = -(2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTag:
-    """A tag that is to be made."""
+    """Tag that is due for creation."""
 
     name: str
     snapshot: Snapshot
@@ -275,10 +278,10 @@ def due_tags(
     delay: timedelta,
     completes: bool,
 ) -> Iterator[DueTag]:
-    """The tags that the snapshots, each with its time (None: it has none), are due for, in their order.
+    """Yield the tags that are due for the snapshots, each with its time (None: it has none), in their order.
 
-    `last` is the period of the last tag that there is. With `completes` no period is left out when several have passed
-    since. Pure.
+    `last` is the period of the last existing tag. With `completes` no period is skipped when several have passed since.
+    Pure.
     """
     following = None if last is None else last + period.length
     for snapshot, moment in snapshots:
@@ -290,9 +293,9 @@ def due_tags(
 
 
 def create_automatic_tags(store: TableStore) -> list[str]:
-    """Make the tags that are due by the table's options and delete those beyond `tag.num-retained-max`; those made.
+    """Create the tags that are due by the table's options and delete those beyond `tag.num-retained-max`.
 
-    Raises InvalidOptionError.
+    Return the created tags. Raises InvalidOptionError.
     """
     options = store.options
     creation = options.tag_automatic_creation
@@ -316,7 +319,7 @@ def create_automatic_tags(store: TableStore) -> list[str]:
     zone = _zone(store, creation)
     moments = ((s, _moment(s, creation, zone)) for s in store.snapshots.all() if s.id >= first)
     due = due_tags(moments, last, period, delay=delay, completes=options.tag_automatic_completion)
-    # A tag of that name that somebody made by hand stays.
+    # A tag of that name that a user created stays.
     made = [tag.name for tag in due if _make_automatic(store, tag)]
     if made and options.tag_num_retained_max is not None:
         found = sorted((tags.get(name).snapshot.id, name) for name in _automatic(tags, period))
@@ -326,7 +329,7 @@ def create_automatic_tags(store: TableStore) -> list[str]:
 
 
 def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
-    """The periods of the tags whose names encode one."""
+    """Return the periods of the tags whose names encode one."""
     return period.of_names(tags.names())
 
 
@@ -334,7 +337,7 @@ def _make_automatic(store: TableStore, due: DueTag) -> bool:
     try:
         created = create_tag(store, new_tag(due.name, due.snapshot, _lifetime(store)))
     except SnapshotNotFoundError:
-        # It expires right now; who asks again finds a newer one.
+        # It is being expired; the next call finds a newer snapshot.
         return False
     if created:
         note_created(store, due.name)
@@ -357,7 +360,7 @@ def _tag_batch(store: TableStore) -> list[str]:
     if before is None:
         _make_automatic(store, DueTag(name=name, snapshot=latest))
     else:
-        # In one step, so that there is always one of them.
+        # Replace it in one step, so that one of them always exists.
         with suppress(SnapshotNotFoundError):
             replace_tag(store, new_tag(name, latest, _lifetime(store)))
             note_created(store, name)
@@ -375,7 +378,7 @@ def _tag_age(tag: Tag) -> tuple[int, datetime, str]:
 
 
 def _zone(store: TableStore, creation: TagCreation) -> ZoneInfo | None:
-    """The time zone of the option; None for the local one."""
+    """Return the time zone of the option; None for the local one."""
     key, default = (
         ("sink.watermark-time-zone", "UTC") if creation is TagCreation.WATERMARK else ("sink.process-time-zone", "")
     )
