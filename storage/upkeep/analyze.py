@@ -1,8 +1,8 @@
-"""ANALYZE: how many rows a table has and what its columns hold, in `statistics/stat-…`, which a snapshot names.
+"""ANALYZE: row count and column statistics of a table, in `statistics/stat-…`, which a snapshot names.
 
-The file is JSON as paimon-core's Statistics writes it: rows after merging and their bytes, and for each column its
-number of distinct values, its smallest and largest value as text, its nulls and its lengths. Later snapshots of the
-same schema hand it on.
+The file is JSON as paimon-core's Statistics writes it: the number of rows after merging and their size, and for each
+column its number of distinct values, its least and greatest value as text, its nulls and its lengths. Later snapshots
+of the same schema inherit it.
 """
 
 import json
@@ -55,8 +55,8 @@ def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics 
     snapshot = store.newest_snapshot()
     if snapshot is None:
         return None
-    gathered = [_Gathered(field) for field in fields]
-    # Any narrow column has the number of rows.
+    gathered = [_ColumnGatherer(field) for field in fields]
+    # Without columns, read any column for the number of rows.
     names = tuple(columns) or (store.schema.names[0],)
     rows = 0
     for batch in Scan(store, names, None, None, snapshot.id).to_arrow_batch_reader():
@@ -97,8 +97,8 @@ def _checked(store: TableStore, name: str) -> DataField:
     return field
 
 
-class _Gathered:
-    """One column's statistics so far: a HyperLogLog of 16384 registers, and a few numbers."""
+class _ColumnGatherer:
+    """Statistics of one column under construction: a HyperLogLog of 16384 registers, and a few numbers."""
 
     def __init__(self, field: DataField) -> None:
         self.field = field
@@ -113,7 +113,7 @@ class _Gathered:
         self._greatest: Any = None
 
     def add(self, values: "pa.Array[Any]") -> None:
-        """Add a batch's column."""
+        """Add the column of a batch."""
         self._nulls += values.null_count
         present: Any = values.drop_null()
         if not len(present):
@@ -131,7 +131,7 @@ class _Gathered:
         self._greatest = max(ends, key=lambda value: order_key(value, self.field.type))
 
     def finished(self) -> TableColumnStatistics:
-        """The outcome."""
+        """Return the statistics of the added values."""
         average, longest = self._length / max(self._values, 1), self._longest
         if self._root not in _STRINGS and self._root not in _BINARIES:
             average = longest = _width(self.field.type)
@@ -162,7 +162,7 @@ def _width(data_type: Any) -> int:
 
 
 def _observe(registers: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> None:
-    # Mixed once more: the hashes of small integers differ little in their upper bits.
+    # Mix the hashes again: those of small integers differ little in their upper bits.
     with np.errstate(over="ignore"):
         mixed = hashes * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(32)
@@ -211,7 +211,7 @@ def _to_json(statistics: TableStatistics, fields: Sequence[DataField]) -> str:
 
 
 def _text(value: Any, field: DataField) -> str:
-    """A value as Java's serializers read it from text."""
+    """Return a value as text that Java's serializers read."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, FarTimestamp):

@@ -1,4 +1,4 @@
-"""Compaction of append tables: small files of a bucket are written anew as larger ones, row for row."""
+"""Compaction of append tables: small files of a bucket are concatenated to larger ones."""
 
 from collections.abc import Collection, Sequence
 
@@ -28,12 +28,12 @@ def plan_append_compaction(
     least_files: int = 2,
     enough_bytes: int | None = None,
 ) -> tuple[FileGroup, ...]:
-    """Groups of files, each to be concatenated in its order. Pure.
+    """Return groups of files, each to be concatenated in its order. Pure.
 
-    A file takes part that is small, or that is among those `thinned`, from which rows were deleted. With `keep_order`
-    (tables with buckets, whose files are ordered by their sequence numbers) only neighbours form a group; otherwise all
-    files of the bucket that take part form one. A group has a thinned file, or at least `least_files` files, or some of
-    `enough_bytes` together.
+    Small files take part, and files in `thinned`, from which rows were deleted. With `keep_order` (tables with buckets,
+    whose files are ordered by their sequence numbers) only adjacent files form a group; otherwise all files of the
+    bucket that take part form one. A group has a thinned file, or at least `least_files` files, or several of together
+    `enough_bytes`.
     """
 
     def is_worth_it(group: Sequence[DataFileMeta]) -> bool:
@@ -51,7 +51,7 @@ def plan_append_compaction(
 
 
 class FileConcatenator:
-    """Concatenates files of one table; safe to share by threads, each with a bucket of its own."""
+    """Concatenation of files of one table. Threads may share it, each with a bucket of its own."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class FileConcatenator:
         total_buckets: int,
         index_files: Sequence[IndexFileMeta] = (),
     ) -> CommitMessage:
-        """Write each group anew, without the rows that deletion vectors in the bucket's index files mark.
+        """Rewrite each group, without the rows that deletion vectors in the bucket's index files mark.
 
         On an error all files written are deleted.
         """
@@ -102,8 +102,8 @@ class FileConcatenator:
             rows = block_rows(group)
             for file in group:
                 path = file.path_in(place.directory)
-                gone = deletions.of(file.file_name)
-                for batch in self._read.batches(file, path, ReadOptions(batch_rows=rows, deleted=gone)):
+                deleted = deletions.of(file.file_name)
+                for batch in self._read.batches(file, path, ReadOptions(batch_rows=rows, deleted=deleted)):
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))
                 deletions.remove(file.file_name)
             return writer.close()

@@ -1,7 +1,7 @@
-"""How well the files of one bucket serve its readers, told from their metadata alone. Pure.
+"""Health of the files of one bucket, measured from their metadata alone. Pure.
 
-A bucket of a table with a primary key is a tree of sorted runs: the more of them overlap, the more a read merges. One
-of an append table is a list of files: the more of them are small, the more a read opens.
+A bucket of a table with a primary key is a tree of sorted runs: the more of them overlap, the more a read merges. A
+bucket of an append table is a list of files: the more of them are small, the more a read opens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 
 Vectors = Mapping[str, int | None]
-"""By the name of a data file, how many of its rows a deletion vector marks; None where that is not noted."""
+"""Number of rows that a deletion vector marks, by data file; None where it is not recorded."""
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketHealth:
-    """The figures of one bucket. Sizes in bytes; `partition` is a serialised BinaryRow, `partition_name` its text.
+    """Figures of one bucket. Sizes in bytes; `partition` is a serialised BinaryRow, `partition_name` its text.
 
-    The bucket -2 has the rows that wait for a bucket. `runs` are sorted runs, each file of level 0 one of its own; an
-    append table has no levels, and so one run and no file of level 0. `read_amplification` is how many sorted runs a
-    read merges, averaged over the bytes; 1.0 is best, see `table_health` for append tables. `small_files` are smaller
-    than `compaction.small-file-ratio` of the target size; `spare_files` are the files that a full compaction would save
-    by joining such. `delete_rows` are records that delete, and rows that vectors mark. `duplicate_bytes` lie outside of
-    the oldest sorted run, and so may be of keys that it has, too. `pending_bytes` a full compaction would write anew.
-    `last_full_millis` is when the highest level got its newest file, since the epoch (of append tables: when a
-    compaction wrote the newest one), None for never.
+    The bucket -2 has the postponed rows. `runs` are sorted runs, each file of level 0 one of its own; an append table
+    has no levels, and so one run and no file of level 0. `read_amplification` is the number of sorted runs that a read
+    merges, averaged over the bytes; 1.0 is best, see `table_health` for append tables. `small_files` are smaller than
+    `compaction.small-file-ratio` of the target size; `spare_files` are the files that a full compaction would save by
+    joining small ones. `delete_rows` are records that delete, and rows that vectors mark. `duplicate_bytes` lie outside
+    of the oldest sorted run, and so may have keys that it has, too. `pending_bytes` would be rewritten by a full
+    compaction. `last_full_millis` is when the highest level got its newest file, since the epoch (of append tables:
+    when a compaction wrote the newest one), None for never.
     """
 
     partition: bytes
@@ -57,21 +57,21 @@ class BucketHealth:
 
     @property
     def bucket_id(self) -> BucketId:
-        """Which bucket it is."""
+        """Partition and number of the bucket."""
         return BucketId(self.partition, self.bucket)
 
     @property
     def delete_ratio(self) -> float:
-        """Which part of the rows is deleted, or deletes."""
+        """Share of the rows that are deleted, or delete."""
         return part(self.delete_rows, self.rows)
 
     @property
     def duplicate_ratio(self) -> float:
-        """Which part of the bytes lies outside of the oldest sorted run; 0.0 for append tables."""
+        """Share of the bytes outside of the oldest sorted run; 0.0 for append tables."""
         return part(self.duplicate_bytes, self.bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON values."""
+        """Return the figures as JSON values."""
         return {
             "partition": self.partition_name,
             "bucket": self.bucket,
@@ -94,7 +94,7 @@ class BucketHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRules:
-    """What the buckets of a table are judged by; sizes in bytes. `key_types` is empty for an append table.
+    """Settings by which the buckets of a table are measured; sizes in bytes. `key_types` is empty for append tables.
 
     `skips_level_0`: reads see level 0 only once it is compacted, and read the other levels file by file.
     """
@@ -110,7 +110,7 @@ class BucketRules:
 
     @staticmethod
     def of(store: TableStore) -> "BucketRules":
-        """Those of a table."""
+        """Return the rules by a table's options."""
         options = store.options
         keyed = store.schema.has_primary_key
         target = options.target_file_size_for(primary_key=keyed)
@@ -126,7 +126,7 @@ class BucketRules:
         )
 
     def files_for(self, size: int) -> int:
-        """How many files that many bytes are written to."""
+        """Return the number of files that so many bytes are written to."""
         return max(1, -(-size // self.target_bytes))
 
 
@@ -139,9 +139,9 @@ def bucket_health(
     partition_name: str = "",
     now_millis: int = 0,
 ) -> BucketHealth:
-    """The health of a bucket with these files. `now_millis`, since the epoch, only tells the local clock's zone."""
+    """Return the health of a bucket with these files. `now_millis`, since the epoch, serves to convert local times."""
     marked = {name: count or 0 for name, count in vectors.items()}
-    there = [f for f in files if f.file_name in marked]
+    with_vector = [f for f in files if f.file_name in marked]
     shape = _shape(bucket_id, files, marked, rules)
     return BucketHealth(
         partition=bucket_id.partition,
@@ -154,8 +154,8 @@ def bucket_health(
         level0_files=sum(f.level == 0 for f in files) if rules.key_types else 0,
         small_files=sum(f.file_size < rules.small_bytes for f in files),
         spare_files=shape.spare_files,
-        vector_files=len(there),
-        delete_rows=sum(f.delete_row_count or 0 for f in files) + sum(marked[f.file_name] for f in there),
+        vector_files=len(with_vector),
+        delete_rows=sum(f.delete_row_count or 0 for f in files) + sum(marked[f.file_name] for f in with_vector),
         duplicate_bytes=shape.duplicate_bytes,
         pending_bytes=shape.pending_bytes,
         read_amplification=shape.read_amplification,
@@ -164,13 +164,13 @@ def bucket_health(
 
 
 def part(some: int, of_all: int) -> float:
-    """The part that some are of all, 0.0 of nothing and at most 1.0."""
+    """Return the share of a total: 0.0 of a total of 0, and at most 1.0."""
     return min(1.0, some / of_all) if of_all > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
-    """What differs between trees of runs and lists of files."""
+class _FileShape:
+    """Figures that are computed differently for trees of runs and for lists of files."""
 
     runs: int
     read_amplification: float
@@ -179,16 +179,18 @@ class _Shape:
     duplicate_bytes: int = 0
 
 
-def _shape(bucket_id: BucketId, files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _Shape:
+def _shape(
+    bucket_id: BucketId, files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules
+) -> _FileShape:
     if bucket_id.bucket < 0:
-        return _waiting(files)
-    return _tree(files, marked, rules) if rules.key_types else _list(files, marked, rules)
+        return _postponed_shape(files)
+    return _tree_shape(files, marked, rules) if rules.key_types else _list_shape(files, marked, rules)
 
 
-def _waiting(files: Sequence[DataFileMeta]) -> _Shape:
-    """Rows that wait for a bucket have no order yet: all of them are to be merged with those of the buckets."""
+def _postponed_shape(files: Sequence[DataFileMeta]) -> _FileShape:
+    """Return the figures of postponed rows: all of them are to be merged with those of the buckets."""
     size = sum(f.file_size for f in files)
-    return _Shape(
+    return _FileShape(
         runs=len(files),
         read_amplification=1.0 + len(files),
         spare_files=len(files),
@@ -197,7 +199,7 @@ def _waiting(files: Sequence[DataFileMeta]) -> _Shape:
     )
 
 
-def _tree(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _Shape:
+def _tree_shape(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _FileShape:
     levels = Levels.of(files, rules.num_levels)
     runs = len(levels.runs)
     pick = pick_full(levels)
@@ -212,7 +214,7 @@ def _tree(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: Bucke
             deletion_vectors=rules.deletion_vectors,
         )
     rewritten = [step.files for step in unit.steps if isinstance(step, Rewrite)] if unit is not None else []
-    return _Shape(
+    return _FileShape(
         runs=runs,
         read_amplification=1.0 if runs < 2 else merged_runs(files, rules),
         spare_files=_spare(rewritten, rules),
@@ -221,14 +223,14 @@ def _tree(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: Bucke
     )
 
 
-def _list(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _Shape:
+def _list_shape(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _FileShape:
     groups = plan_append_compaction(
         files, small_file_bytes=rules.small_bytes, keep_order=rules.keep_order, thinned=marked
     )
     spare = _spare(groups, rules)
     size = sum(f.file_size for f in files)
     cost, least = (size + rules.open_bytes * n for n in (len(files), len(files) - spare))
-    return _Shape(
+    return _FileShape(
         runs=1,
         read_amplification=cost / least if least > 0 else 1.0,
         spare_files=spare,
@@ -237,7 +239,7 @@ def _list(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: Bucke
 
 
 def merged_runs(files: Sequence[DataFileMeta], rules: BucketRules) -> float:
-    """How many sorted runs a read merges on average: of each section of overlapping key ranges, weighed by its bytes.
+    """Return the number of sorted runs that a read merges, averaged over sections of overlapping keys by their bytes.
 
     Where reads skip level 0, all other levels are one run, and level 0 counts as if it were read.
     """
@@ -257,7 +259,7 @@ def merged_runs(files: Sequence[DataFileMeta], rules: BucketRules) -> float:
 
 
 def _spare(groups: Sequence[Sequence[DataFileMeta]], rules: BucketRules) -> int:
-    """How many fewer files there are once each group is written anew."""
+    """Return the number of files that are saved by rewriting each group."""
     return sum(max(0, len(g) - rules.files_for(sum(f.file_size for f in g))) for g in groups)
 
 

@@ -1,4 +1,4 @@
-"""Changes of rows that follow from what one snapshot holds, as one commit: UPDATE, DELETE, MERGE, partial upserts.
+"""Row changes that are computed from one snapshot, as one commit: UPDATE, DELETE, MERGE, partial upserts.
 
 A primary-key table gets rows with their kinds. In an append table rows are deleted by file and position: deletion
 vectors mark them, or the files that hold them are rewritten without them (copy on write). An upsert of some columns
@@ -49,27 +49,27 @@ Positions = npt.NDArray[np.int64]
 
 
 class SnapshotRows:
-    """The rows of the newest snapshot, and the commit of what follows from them."""
+    """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
     def __init__(self, store: TableStore, commit_user: str) -> None:
-        # What is read from another branch is not this one's to change.
+        # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
         self.snapshot_id = store.snapshots.latest_id() or 0
         self._user = commit_user
 
     @property
     def location_columns(self) -> tuple[str, ...]:
-        """What rows have beside their columns to be found again; a table with a primary key needs nothing."""
+        """Columns that locate rows in files; none for a table with a primary key."""
         return () if self.store.schema.has_primary_key else (FILE_PATH, ROW_INDEX)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """Columns of the rows as an Arrow schema."""
         more = [pa.field(FILE_PATH, pa.string()), pa.field(ROW_INDEX, pa.int64())]
         return pa.schema([*self.store.schema.arrow, *(more if self.location_columns else ())])
 
     def batches(self, predicate: Predicate | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows that the predicate selects, with their location columns."""
+        """Yield the rows that the predicate selects, with their location columns."""
         if not self.snapshot_id:
             return
         plan = TableScan(self.store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
@@ -91,19 +91,19 @@ class SnapshotRows:
         inserted: Iterable[pa.RecordBatch] = (),
         partitions: PartitionFilter | None = None,
     ) -> int | None:
-        """Commit rows that go, rows that take the place of old ones, and new rows; the snapshot's id.
+        """Commit deleted rows, updated rows, and new rows. Return the snapshot's id.
 
-        Deleted rows are as `batches` returns them, updated ones have the location columns of the old row, too. Only
-        changes of other writers in `partitions` (None: in all) are conflicts. Raises CommitConflictError.
+        Deleted rows are as `batches` returns them; updated ones have the location columns of the old row. Only changes
+        of other writers in `partitions` (None: in all) are conflicts. Raises CommitConflictError.
         """
         with TableWrite(self.store, self._user, strategy=batch_strategy_of) as write:
-            gone = self._write(write, deleted, updated)
+            deleted_positions = self._write(write, deleted, updated)
             for batch in inserted:
                 write.write_arrow(batch)
-            replaced = self._rewritten(write, gone) if gone else []
+            replaced = self._rewrite(write, deleted_positions) if deleted_positions else []
             messages = [*write.prepare_commit(), *replaced]
-        if gone and self.store.options.deletion_vectors_enabled:
-            messages += self._marks(gone, messages)
+        if deleted_positions and self.store.options.deletion_vectors_enabled:
+            messages += self._mark(deleted_positions, messages)
         elif any(message.data.deleted_files for message in replaced):
             messages += vector_messages(self.store, restore_buckets(self.store), {}, replaced)
         if not messages:
@@ -118,24 +118,24 @@ class SnapshotRows:
     def _write(
         self, write: TableWrite, deleted: Iterable[pa.RecordBatch], updated: Iterable[pa.RecordBatch]
     ) -> dict[str, Positions]:
-        """Write what there is to be written of rows that go and change; the positions of those that go."""
-        gone: dict[str, list[Positions]] = {}
+        """Write the new rows of deletions and updates. Return the positions of rows to delete."""
+        deleted_positions: dict[str, list[Positions]] = {}
         names = self.store.schema.names
         for batch in deleted:
             if self.location_columns:
-                _collect(batch, gone)
+                _collect(batch, deleted_positions)
             else:
                 write.write_arrow(batch, _kinds(batch.num_rows, RowKind.DELETE))
         for batch in updated:
             if self.location_columns:
-                _collect(batch, gone)
+                _collect(batch, deleted_positions)
                 write.write_arrow(batch.select(names))
             else:
                 write.write_arrow(batch, _kinds(batch.num_rows, RowKind.UPDATE_AFTER))
-        return {path: np.concatenate(found) for path, found in gone.items()}
+        return {path: np.concatenate(found) for path, found in deleted_positions.items()}
 
-    def _rewritten(self, write: TableWrite, gone: Mapping[str, Positions]) -> list[CommitMessage]:
-        """Write the files again without the rows that go; nothing where deletion vectors mark them."""
+    def _rewrite(self, write: TableWrite, deleted_positions: Mapping[str, Positions]) -> list[CommitMessage]:
+        """Rewrite the files without the rows to delete; nothing where deletion vectors mark them."""
         if self.store.options.deletion_vectors_enabled:
             return []
         read = FileRead(self.store, self.store.schema.fields)
@@ -143,19 +143,23 @@ class SnapshotRows:
         messages = []
         for split in TableScan(self.store, snapshot_id=self.snapshot_id).plan().splits:
             deleted_of = deletions.of(split.deletion_files)
-            replaced = tuple(f for f in split.files if split.path_of(f) in gone)
+            replaced = tuple(f for f in split.files if split.path_of(f) in deleted_positions)
             for file in replaced:
                 path, old = split.path_of(file), deleted_of(file)
-                without = DeletionVector.of(gone[path]) if old is None else old.union(gone[path])
+                without = (
+                    DeletionVector.of(deleted_positions[path]) if old is None else old.union(deleted_positions[path])
+                )
                 for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
                     write.write_arrow(batch)
             if replaced:
                 messages.append(CommitMessage.deletion(split.bucket_id, split.total_buckets, replaced))
         return messages
 
-    def _marks(self, gone: Mapping[str, Positions], messages: Iterable[CommitMessage]) -> list[CommitMessage]:
+    def _mark(
+        self, deleted_positions: Mapping[str, Positions], messages: Iterable[CommitMessage]
+    ) -> list[CommitMessage]:
         restored = restore_buckets(self.store)
-        left = dict(gone)
+        left = dict(deleted_positions)
         marked: dict[BucketId, dict[str, Any]] = {}
         for bucket_id in restored.buckets():
             directory = self.store.paths.bucket_directory(bucket_id)
@@ -171,12 +175,12 @@ class SnapshotRows:
         return vector_messages(self.store, restored, marked, messages)
 
 
-def _collect(batch: pa.RecordBatch, gone: dict[str, list[Positions]]) -> None:
+def _collect(batch: pa.RecordBatch, deleted_positions: dict[str, list[Positions]]) -> None:
     paths = batch.column(FILE_PATH).dictionary_encode()
     codes, positions = to_numpy(paths.indices), to_numpy(batch.column(ROW_INDEX))
-    # A loop over the files of a batch, which are few.
+    # Loop over the files of a batch, which are few.
     for code, path in enumerate(paths.dictionary.to_pylist()):
-        gone.setdefault(str(path), []).append(positions[codes == code])
+        deleted_positions.setdefault(str(path), []).append(positions[codes == code])
 
 
 def _kinds(rows: int, kind: RowKind) -> "pa.Array[Any]":
@@ -187,7 +191,7 @@ _BATCH_ROWS = 65_536
 
 
 def check_takes_present_columns(store: TableStore, name: str) -> None:
-    """Raise NotSupportedError for a table that can't keep what rows lack."""
+    """Raise NotSupportedError for a table that can't keep the old values of missing columns."""
     if store.options.merge_engine not in UPDATABLE:
         raise NotSupportedError(
             f"The table '{name}' can't keep columns that rows lack: 'merge-engine' = '{store.options.merge_engine}' "
@@ -201,7 +205,7 @@ def check_takes_present_columns(store: TableStore, name: str) -> None:
 
 
 def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """The rows in groups that have the same columns; those of one key become one row, of which the later value wins.
+    """Return the rows in groups that have the same columns; rows of one key are merged, and the later value wins.
 
     Raises SchemaMismatchError for a row without a column of the key.
     """
@@ -212,7 +216,7 @@ def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> l
             raise SchemaMismatchError(
                 f"Row {number} (counted from 0) lacks a value for '{missing}', a column of the primary key."
             )
-        # By text: 1 and True are one key to Python.
+        # Compare keys by text: 1 and True are equal in Python.
         merged.setdefault(tuple(repr(row[name]) for name in keys), {}).update(row)
     groups: dict[frozenset[str], list[dict[str, Any]]] = {}
     for row in merged.values():
@@ -221,10 +225,10 @@ def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> l
 
 
 def upsert_present(store: TableStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
-    """Write rows, with the old values of the columns that they lack; the snapshot's id, None for no rows.
+    """Write rows, with the old values of columns that they lack. Return the snapshot's id, None for no rows.
 
     Raises SchemaMismatchError for rows without a column of the key, CommitConflictError when another writer changed the
-    table since it was looked in.
+    table since its rows were looked up.
     """
     rows = SnapshotRows(store, commit_user)
     for part in parts:
@@ -250,7 +254,7 @@ def _with_old_values(store: TableStore, snapshot_id: int, batch: pa.RecordBatch,
     types = [schema.by_name[key].type for key in keys]
     old: Any = pa.array(encode_rows([one_array(found.column(key)) for key in keys], types), pa.binary())
     new: Any = pa.array(encode_rows([asked.column(key) for key in keys], types), pa.binary())
-    # Null, for a key that is new, takes null, for which the writer has the default.
+    # A new key has a null index, and taking by it makes null, for which the writer has the default.
     places: Any = pc.index_in(new, value_set=old)
     for column in absent:
         batch = batch.append_column(column, one_array(found.column(column)).take(places))
@@ -267,9 +271,9 @@ def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
 
 
 def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
-    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+    """Delete the rows that the predicate selects. Return the snapshot's id, or None when no row matched.
 
-    With the option `deletion-vectors.enabled` files stay as they are. Raises CommitConflictError when another writer
+    With the option `deletion-vectors.enabled` files stay unchanged. Raises CommitConflictError when another writer
     replaced one of the files, or deleted rows of it, meanwhile.
     """
     if store.options.deletion_vectors_enabled:
@@ -289,19 +293,19 @@ def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user:
             if found:
                 files[one.files[0].file_name] = found
     positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}
-    # Of the newest snapshot: what was deleted since stays so, and a file that went since is a conflict.
+    # Of the newest snapshot: rows deleted since stay deleted, and a file removed since is a conflict.
     messages = vector_messages(store, restore_buckets(store), positions)
     ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
     return ids[-1] if ids else None
 
 
 def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
-    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+    """Delete the rows that the predicate selects. Return the snapshot's id, or None when no row matched.
 
     A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
     """
     plan = TableScan(store, predicate=predicate).plan()
-    # Only the columns that the predicate names are read to find the files.
+    # To find the files, read only the columns of the predicate.
     names = [n for n in store.schema.names if n in columns_of(predicate)]
     matches, rows = TableRead(store, names, predicate), TableRead(store)
     files = [one for split in plan.splits for one in _single_files(split)]

@@ -1,4 +1,4 @@
-"""What a compaction did, and what one would do."""
+"""Results of compactions, and plans of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,13 +8,13 @@ from interbed.storage.base.frozen import plain_errors
 from interbed.storage.write.commit_message import CommitMessage
 
 Progress = Callable[[int, int], None]
-"""Called after each bucket with how many are done, and how many there are."""
+"""Callback after each bucket, with the number of finished buckets and their total."""
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a compaction did: `snapshot_id` is None when there was nothing to do. Sizes in bytes."""
+    """Result of a compaction. `snapshot_id` is None when there was nothing to do. Sizes in bytes."""
 
     snapshot_id: int | None
     buckets: int
@@ -35,14 +35,14 @@ class CompactionResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCompaction:
-    """What a compaction of one bucket would do and why. Sizes in bytes; files that move are not rewritten."""
+    """Plan of a compaction of one bucket, and its reason. Sizes in bytes; files that move are not rewritten."""
 
     partition: Mapping[str, str]
     bucket: int
@@ -65,12 +65,12 @@ class PlannedCompaction:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as a JSON object."""
+        """Return the plan as a JSON object."""
         return asdict(self)
 
 
 def result_of(snapshot_id: int | None, messages: Sequence[CommitMessage]) -> CompactionResult:
-    """The result of a compaction with these messages."""
+    """Return the result of a compaction with these messages."""
     before = [f for m in messages for f in m.compaction.before]
     after = [f for m in messages for f in m.compaction.after]
     return CompactionResult(

@@ -39,11 +39,13 @@ from interbed.storage.upkeep.take_up_postponed import PostponedPartition, postpo
 from interbed.storage.write.commit_message import CommitMessage
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
-"""Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
+"""Number of buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
 _SMALL_AT_ONCE = 8
 _SMALL_BYTES = 32 << 20
-"""In a store more buckets are compacted at once as long as all of them together are small: most of their time goes into
-waiting for a file to be opened, and for one to be sent."""
+"""In an object store this many buckets are compacted at once as long as all of them together are small.
+
+Most of the time is spent waiting for files to be opened and uploaded.
+"""
 
 
 def compact_table(
@@ -58,16 +60,16 @@ def compact_table(
 ) -> CompactionResult:
     """Compact every bucket, or those of the partitions or of the bucket number given, and commit it.
 
-    With `full` all runs of a bucket become one; without, what the table's options say is due is done. With
-    `partition_idle_time` partitions that got a file since then are left out. Raises
-    CommitConflictError when another writer replaced the same files meanwhile, InvalidInputError for a bucket or a
-    partition column that the table does not have. After an error nothing is left of the compaction.
+    With `full` all runs of a bucket become one; otherwise the work that is due by the table's options is done. With
+    `partition_idle_time` partitions that got a file since then are left out. Raises CommitConflictError when another
+    writer replaced the same files meanwhile, InvalidInputError for a bucket or a partition column that the table does
+    not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
     begin_loading(store.file_io, store.options.file_format, many=True, merging=store.schema.has_primary_key)
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
-    # Writers of the waiting rows compact the buckets that these go to themselves.
+    # The writers of postponed rows compact the buckets that these are moved to.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
     pending = PendingFiles(store.file_io, _SMALL_AT_ONCE) if is_remote(store.file_io) else None
     messages = compact_buckets(store, others, full=full, progress=progress, pending=pending)
@@ -80,7 +82,7 @@ def compact_table(
         raise
     if not messages:
         return result_of(None, [])
-    # A COMPACT snapshot only: the messages hold no new rows.
+    # The messages hold no new rows, so this makes only a COMPACT snapshot.
     ids = FileStoreCommit(store, commit_user, new_user=True, pending=pending).commit(messages)
     return result_of(ids[-1] if ids else None, messages)
 
@@ -93,7 +95,10 @@ def plan_table_compaction(
     bucket: int | None = None,
     partition_idle_time: timedelta | None = None,
 ) -> list[PlannedCompaction]:
-    """What compact_table would do now, bucket by bucket, without doing it; buckets with nothing to do are left out."""
+    """Return the plans of compact_table, bucket by bucket, without carrying them out.
+
+    Buckets with nothing to do are left out.
+    """
     check_writable(store)
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     planner = CompactionPlanner(store)
@@ -117,11 +122,11 @@ def compact_buckets(
     progress: Progress | None = None,
     pending: PendingFiles | None = None,
 ) -> list[CommitMessage]:
-    """Compact the buckets given; a message for each one in which there was something to do.
+    """Compact the buckets; return a message for each one in which there was something to do.
 
-    They begin with the largest, so that no thread is left with it at the end. Files in a store are sent to their end
-    while the next bucket is read; whoever gives a place for those that are `pending` waits for them. On an error the
-    new files of all buckets are deleted.
+    They begin with the largest, so that no thread is left with it at the end. Files in an object store are uploaded
+    while the next bucket is read; a caller that passes `pending` waits for them. On an error the new files of all
+    buckets are deleted.
     """
     work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
     buckets = restored.buckets()
@@ -137,15 +142,15 @@ def compact_buckets(
         work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
     futures: dict[int, Future[CommitMessage | None]] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="compact")
-    room = Room(COMPACTION_THREADS, _SMALL_BYTES)
+    memory = Room(COMPACTION_THREADS, _SMALL_BYTES)
 
-    def worked(index: int) -> CommitMessage | None:
-        with room.taken(sizes[index]):
+    def run_one(index: int) -> CommitMessage | None:
+        with memory.taken(sizes[index]):
             return work(restored, buckets[index])
 
     try:
         for index in longest_first(sizes):
-            futures[index] = pool.submit(worked, index)
+            futures[index] = pool.submit(run_one, index)
         for done, future in enumerate(as_completed(futures.values()), 1):
             future.result()
             if progress is not None:
@@ -153,7 +158,7 @@ def compact_buckets(
         if own is not None:
             own.finish()
     except BaseException:
-        room.close()
+        memory.close()
         pool.shutdown(cancel_futures=True)
         finished = [f.result() for f in futures.values() if not f.cancelled() and f.exception() is None]
         FileStoreCommit(store, "").abort([m for m in finished if m is not None])
@@ -165,7 +170,7 @@ def compact_buckets(
 
 
 def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
-    """How many buckets of these sizes in bytes are compacted at once, at most."""
+    """Return the greatest number of buckets of these sizes, in bytes, that are compacted at once."""
     if not is_remote(store.file_io):
         return COMPACTION_THREADS
     together = first_within(sorted(sizes), _SMALL_BYTES)
@@ -175,7 +180,7 @@ def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
 def restored_buckets(
     store: TableStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
 ) -> RestoredBuckets:
-    """The buckets that a compaction is about, as of the newest snapshot.
+    """Return the buckets to compact, as of the newest snapshot.
 
     Raises InvalidInputError for a bucket or a partition column that the table does not have.
     """
@@ -199,15 +204,15 @@ def restored_buckets(
 def waiting_partitions(
     store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, *, whole: bool
 ) -> list[PostponedPartition]:
-    """Partitions with postponed rows to take up; a compaction of some buckets leaves them."""
+    """Return partitions with postponed rows to take up; a compaction of single buckets leaves them."""
     if not whole or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
         return []
     return postponed_partitions(store, restored, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Due:
-    """The unit that is due in a bucket, why, and what will carry it out."""
+class _DueCompaction:
+    """Compaction unit that is due in a bucket, the reason, and its rewriter."""
 
     unit: CompactionUnit
     rewriter: BucketRewriter
@@ -216,7 +221,7 @@ class _Due:
 
 
 def due_bytes(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> int | None:
-    """The bytes of the files that are read to merge a bucket of a table with a primary key; None if nothing is due."""
+    """Return the bytes to read for merging a bucket of a table with a primary key; None if nothing is due."""
     planner = CompactionPlanner(store)
     levels = planner.levels(restored.files(bucket_id))
     due = _due(planner, restored, levels, bucket_id, full=full)
@@ -226,10 +231,10 @@ def due_bytes(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId,
 def concatenated_groups(
     store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> tuple[FileGroup, ...]:
-    """The files of a bucket of an append table that are to become one, by groups.
+    """Return the files of a bucket of an append table to concatenate, by groups.
 
-    A full compaction takes any two small files, and every file of which rows were deleted; another one waits for as
-    many files, and for as many deleted rows, as the options say.
+    A full compaction takes any two small files, and every file with deleted rows; another one waits for as many files,
+    and for as many deleted rows, as the options say.
     """
     options = store.options
     files = restored.files(bucket_id)
@@ -253,19 +258,19 @@ def concatenated_groups(
 
 def _due(
     planner: CompactionPlanner, restored: RestoredBuckets, levels: Levels, bucket_id: BucketId, *, full: bool
-) -> _Due | None:
+) -> _DueCompaction | None:
     index_files = restored.index_files(bucket_id)
     rewriter = planner.rewriter(bucket_id, levels, index_files)
     if full:
         unit = planner.full_unit(levels, rewriter, index_files)
         reason = PickReason.FULL.value
-        detail = "asked for" if pick_full(levels) is not None else "files to be written anew"
+        detail = "asked for" if pick_full(levels) is not None else "files to be rewritten"
     else:
         pick = planner.strategy.pick(levels, planner.moment(levels))
         if pick is None:
             return None
         unit, reason, detail = planner.unit(pick, levels, rewriter), pick.reason.value, pick.detail
-    return None if unit is None else _Due(unit=unit, rewriter=rewriter, reason=reason, detail=detail)
+    return None if unit is None else _DueCompaction(unit=unit, rewriter=rewriter, reason=reason, detail=detail)
 
 
 def _merge_bucket(
@@ -300,7 +305,7 @@ def _concatenate_bucket(
 
 
 def total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
-    """The number of buckets that a partition's new files are noted with."""
+    """Return the bucket count that new files of a partition are recorded with."""
     total = restored.total_buckets(partition)
     return store.options.bucket if total is None else total
 
@@ -310,7 +315,7 @@ def _small_file_bytes(store: TableStore) -> int:
     return int(target * store.options.small_file_ratio)
 
 
-def _planned(store: TableStore, bucket_id: BucketId, due: _Due, levels: Levels) -> PlannedCompaction:
+def _planned(store: TableStore, bucket_id: BucketId, due: _DueCompaction, levels: Levels) -> PlannedCompaction:
     unit = due.unit
     rewritten = [f for step in unit.steps if isinstance(step, Rewrite) for f in step.files]
     moved = [step.file for step in unit.steps if not isinstance(step, Rewrite)]
@@ -377,11 +382,11 @@ _log = logging.getLogger(__name__)
 
 
 def compact_again(store: TableStore) -> None:
-    """Compact what is due, after a commit of new rows whose compaction was given up because another writer was faster.
+    """Compact what is due, after a commit of new rows whose compaction lost a race and was given up.
 
-    Does nothing where readers merge level 0. The rows are committed, so that neither other writers who are faster again
-    and again nor a store that fails are an error, which would have them written once more: they are seen after the next
-    compaction, and the log says so.
+    Does nothing where readers merge level 0. The rows are committed, and after an error the caller would write them
+    again: so neither lost races nor a failing object store are an error. The log says that the rows are visible after
+    the next compaction.
     """
     if not (store.schema.has_primary_key and store.options.scans_skip_level_0):
         return

@@ -1,7 +1,7 @@
-"""A compaction as tasks that other processes carry out: the driver plans and commits, the rest travels as bytes.
+"""Compaction as tasks for other processes: the driver plans and commits, tasks and results travel as bytes.
 
-A task is about one bucket of a table with a primary key, a group of small files of an append table, the postponed rows
-of a partition, or one range of rows to be sorted. Its result is commit messages.
+A task covers one bucket of a table with a primary key, a group of small files of an append table, the postponed rows of
+a partition, or one range of rows to be sorted. Its result is commit messages.
 
 `balanced_tasks` bundles tasks, because handing out a bucket of a few kilobytes costs more than compacting it. There are
 a few bundles of about equal size for each worker, the longest first: the more there are, the less a slow worker delays
@@ -42,28 +42,28 @@ from interbed.storage.write.sort.partition_rows import SortUnit
 from interbed.storage.write.sort.ranges import SortRanges
 
 _FILES_OF_RANGE = 4
-"""Files of the target size that a range of a large sort holds: each range reads all rows of its partition."""
+"""Number of files of the target size in a range of a large sort: each range reads all rows of its partition."""
 _MOST_RANGES = 8
 
 
 class TaskKind(StrEnum):
-    """What is done with the files of a task."""
+    """Kind of work on the files of a task."""
 
     MERGE = "merge"
-    """The universal strategy's, or a full, compaction of a bucket."""
+    """Compaction of a bucket, in full or by the universal strategy."""
     CONCATENATE = "concatenate"
     TAKE_UP = "take up"
-    """Postponed rows go to their buckets, of which there are `total_buckets`."""
+    """Move postponed rows to their buckets, of which there are `total_buckets`."""
     SORT = "sort"
-    """All rows are sorted, or those of a range."""
+    """Sort all rows, or those of a range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTask:
     """One task; the files are those of a bucket or some of them. `partition` is a serialised BinaryRow.
 
-    A sort has an order; one in ranges has how many are wanted, and when they are known `range_number` of `ranges`.
-    `bytes_read` is given where not all of the files are read.
+    A sort has an order. A sort in ranges has the wanted number of ranges, and `range_number` of `ranges` once these are
+    known. `bytes_read` is given where not all of the files are read.
     """
 
     kind: TaskKind
@@ -81,28 +81,28 @@ class CompactionTask:
 
     @property
     def cost(self) -> int:
-        """The bytes to be read, of data files and index files."""
+        """Bytes to be read, of data files and index files."""
         data = sum(f.file_size for f in self.files) if self.bytes_read is None else self.bytes_read
         return data + sum(f.file_size for f in self.index_files)
 
     @property
     def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
+        """Bucket of the task, with its partition."""
         return BucketId(self.partition, self.bucket)
 
     @property
     def needs_ranges(self) -> bool:
-        """Whether `ranges_of` has to be asked first."""
+        """Whether the caller must call `ranges_of` first."""
         return self.range_count > 1 and self.ranges is None
 
     def in_ranges(self, ranges: str) -> "list[CompactionTask]":
-        """A task for each of the ranges that `ranges_of` has found."""
+        """Return a task for each of the ranges that `ranges_of` has found."""
         count = SortRanges.from_text(ranges).count
         return [replace(self, ranges=ranges, range_number=number) for number in range(count)]
 
     def to_bytes(self) -> bytes:
-        """The task as bytes, for another process."""
-        # A message has the codec of files already.
+        """Return the task as bytes, for another process."""
+        # Commit messages have an encoding of files already.
         compaction = CompactIncrement(before=self.files, deleted_index_files=self.index_files)
         files = CommitMessage.of_compaction(self.bucket_id, self.total_buckets, compaction)
         return json.dumps(
@@ -120,7 +120,7 @@ class CompactionTask:
 
     @staticmethod
     def from_bytes(content: bytes) -> "CompactionTask":
-        """The task of bytes made by to_bytes."""
+        """Read a task from bytes made by to_bytes."""
         value = json.loads(content)
         files = CommitMessage.from_bytes(b64decode(value["files"]))
         order = value["order"]
@@ -140,7 +140,7 @@ class CompactionTask:
         )
 
     def unit(self) -> SortUnit:
-        """What is to be sorted."""
+        """Return the files to sort as a unit."""
         return SortUnit(
             partition=self.partition,
             bucket=self.bucket,
@@ -158,7 +158,7 @@ def plan_tasks(
     buckets: Collection[int] | None = None,
     partition_idle_time: timedelta | None = None,
 ) -> list[CompactionTask]:
-    """What a compaction of the table has to do now; errors as those of compact_table."""
+    """Return the tasks of a compaction of the table; errors as those of compact_table."""
     check_writable(store)
     restored = restored_buckets(store, partition, buckets, partition_idle_time)
     waiting = waiting_partitions(store, restored, partition, whole=buckets is None)
@@ -183,9 +183,9 @@ def plan_tasks(
 def plan_sort_tasks(
     store: TableStore, order: SortOrder, *, partition: PartitionChoice = None, parallelism: int | None = None
 ) -> list[CompactionTask]:
-    """A task for each partition to sort, of which large ones are to be sorted in ranges.
+    """Return a task for each partition to sort; large partitions are to be sorted in ranges.
 
-    `parallelism` says in how many each; errors as those of sort_compact_table.
+    `parallelism` is the number of ranges of each; errors as those of sort_compact_table.
     """
     target = store.options.target_file_size_for(primary_key=False)
     tasks = []
@@ -208,13 +208,13 @@ def plan_sort_tasks(
 
 
 def ranges_of(store: TableStore, task: CompactionTask) -> str:
-    """The ranges of a sort, as text for `in_ranges`; reads the columns to sort by."""
+    """Return the ranges of a sort, as text for `in_ranges`; reads the columns to sort by."""
     assert task.order is not None
     return sort_ranges(store, task.unit(), task.order, task.range_count).to_text()
 
 
 def run_task(store: TableStore, task: CompactionTask, commit_user: str) -> list[CommitMessage]:
-    """Carry a task out; what is to be committed. On an error all that was written is deleted."""
+    """Run a task and return the messages to commit. On an error all written files are deleted."""
     if task.kind is TaskKind.TAKE_UP:
         waiting = PostponedPartition(partition=task.partition, files=task.files, buckets=task.total_buckets)
         return take_up(store, [waiting], commit_user, full=task.full)
@@ -273,22 +273,22 @@ def _take_up(waiting: PostponedPartition, *, full: bool) -> CompactionTask:
 def _concatenations(
     store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> Iterator[CompactionTask]:
-    # What a task is given it concatenates, as in a full compaction: the decision is made here.
+    # A task concatenates all its files, as in a full compaction: the decision is made here.
     groups = concatenated_groups(store, restored, bucket_id, full=full)
     if not groups:
         return
-    # Two files of the target size, so that a pack never is a single file but at its end.
+    # Use two files of the target size, so that only the last pack can be a single file.
     most = 2 * store.options.target_file_size_for(primary_key=False)
     vectors = [f for f in restored.index_files(bucket_id) if f.index_type == DELETION_VECTORS]
     if vectors and store.options.bucket > 0:
-        # The deletion vectors of a bucket change together; which neighbours are small is found again.
+        # The deletion vectors of a bucket change together. The task determines again which neighbours are small.
         files = tuple(restored.files(bucket_id))
         whole = _of_bucket(store, restored, bucket_id, kind=TaskKind.CONCATENATE, files=files, index_files=vectors)
         yield replace(whole, bytes_read=sum(f.file_size for group in groups for f in group))
         return
     index_of = {v.data_file_name: file for file in vectors for v in file.deletion_vectors or ()}
     for group in groups:
-        # Files whose vectors lie in one index file go to one task, which reads it, and writes it anew, once.
+        # Files whose vectors lie in one index file go to one task, which reads and rewrites it once.
         shares = sharing_sections(group, lambda f: index_of[f.file_name].file_name if f.file_name in index_of else None)
         for pack in pack_in_order(shares, lambda share: sum(f.file_size for f in share), most):
             files = tuple(f for share in pack for f in share)
@@ -312,26 +312,26 @@ _Unit = list[CompactionTask]
 def balanced_tasks(
     tasks: Sequence[CompactionTask], *, workers: int, most_bytes: int | None = None
 ) -> list[tuple[CompactionTask, ...]]:
-    """The tasks in at most BUNDLES_OF_A_WORKER bundles for each worker, which cost about the same, greatest first.
+    """Return the tasks in at most BUNDLES_OF_A_WORKER bundles for each worker, of about equal cost, greatest first.
 
-    With `most_bytes` there are as many as it takes that none of several tasks costs more. Tasks that share index files
-    are in one bundle, but for ranges of one sort, which were made to be carried out at the same time.
+    With `most_bytes` there are as many bundles as needed that no bundle of several tasks costs more. Tasks that share
+    index files are in one bundle, except ranges of one sort, which were made to run at the same time.
     """
     units = _units(tasks)
     costs = [_cost(unit) for unit in units]
     number = max(1, workers) * BUNDLES_OF_A_WORKER
-    dealt = spread(costs, number)
+    distribution = spread(costs, number)
     if most_bytes is not None:
-        while any(len(each) > 1 and sum(costs[i] for i in each) > most_bytes for each in dealt):
-            # Ends with as many bundles as there are units.
+        while any(len(each) > 1 and sum(costs[i] for i in each) > most_bytes for each in distribution):
+            # The loop ends with as many bundles as there are units.
             number += max(1, number // 8)
-            dealt = spread(costs, number)
-    bundles = [tuple(task for i in each for task in units[i]) for each in dealt]
+            distribution = spread(costs, number)
+    bundles = [tuple(task for i in each for task in units[i]) for each in distribution]
     return [bundles[i] for i in longest_first([_cost(bundle) for bundle in bundles])]
 
 
 def _units(tasks: Sequence[CompactionTask]) -> list[_Unit]:
-    """The tasks by what has to stay together, in the order of the first of each."""
+    """Return the tasks grouped by what has to stay together, in the order of the first of each."""
     units: list[_Unit] = []
     of_index: dict[tuple[BucketId, str], _Unit] = {}
     for task in tasks:
@@ -339,7 +339,7 @@ def _units(tasks: Sequence[CompactionTask]) -> list[_Unit]:
         shared = {id(unit): unit for name in names if (unit := of_index.get(name)) is not None}
         first, *others = shared.values() or [[]]
         for unit in others:
-            # It shares index files with both, so that these are one.
+            # The task shares index files with both units, so merge them.
             first += unit
             unit.clear()
             of_index.update({name: first for name, known in of_index.items() if known is unit})

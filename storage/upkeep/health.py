@@ -44,26 +44,26 @@ _STATISTICS, _OF_ROWS = 5, 10
 
 
 class ScoredFigures(Protocol):
-    """The figures of a table that its score depends on; those of TableHealth."""
+    """Figures of a table that its score depends on; those of TableHealth."""
 
     @property
     def has_primary_key(self) -> bool:
-        """Whether the table has one."""
+        """Whether the table has a primary key."""
         ...
 
     @property
     def read_amplification(self) -> float:
-        """How many sorted runs a read merges on average, or what an append table's costs; 1.0 is best."""
+        """Average number of sorted runs that a read merges, or an append table's relative read cost; 1.0 is best."""
         ...
 
     @property
     def files(self) -> int:
-        """Data files."""
+        """Number of the table's data files."""
         ...
 
     @property
     def spare_files(self) -> int:
-        """The files among them that a full compaction would save."""
+        """Number of files that a full compaction would save."""
         ...
 
     @property
@@ -73,17 +73,17 @@ class ScoredFigures(Protocol):
 
     @property
     def delete_rows(self) -> int:
-        """Those that are deleted or delete."""
+        """Rows that are deleted or delete."""
         ...
 
     @property
     def delete_ratio(self) -> float:
-        """Which part of the rows these are."""
+        """Share of the rows that are deleted or delete."""
         ...
 
     @property
     def snapshots_due(self) -> int:
-        """Snapshots that expiry would take away."""
+        """Number of snapshots that are due for expiry."""
         ...
 
     @property
@@ -98,21 +98,21 @@ class ScoredFigures(Protocol):
 
     @property
     def rows_since_statistics(self) -> int | None:
-        """Rows that came or went since ANALYZE; None where it never ran."""
+        """Rows added or removed since ANALYZE; None where it never ran."""
         ...
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReason:
-    """Why a table has fewer than 100 points: how many it takes, its name, and a text with figures."""
+    """Deduction from a table's score: its points, its name, and a text with figures."""
 
     points: int
     name: str
     text: str
 
     def to_json(self) -> dict[str, Any]:
-        """The reason as JSON values."""
+        """Return the reason as JSON values."""
         return {"points": self.points, "name": self.name, "text": self.text}
 
     def __str__(self) -> str:
@@ -120,12 +120,12 @@ class HealthReason:
 
 
 def score_of(figures: ScoredFigures) -> int:
-    """The score, from 0 for a table in the worst state to 100."""
+    """Return the score, from 0 for a table in the worst state to 100."""
     return BEST - sum(reason.points for reason in reasons_of(figures))
 
 
 def reasons_of(figures: ScoredFigures) -> tuple[HealthReason, ...]:
-    """What takes points, the most first."""
+    """Return the deductions from the score, the greatest first."""
     runs, files, spare = figures.read_amplification, figures.files, figures.spare_files
     since, counted = figures.rows_since_statistics or 0, figures.statistics_rows or 0
     found = [
@@ -170,20 +170,20 @@ def reasons_of(figures: ScoredFigures) -> tuple[HealthReason, ...]:
 _log = logging.getLogger(__name__)
 
 _SNAPSHOTS_SINCE_STATISTICS = 100
-"""How many snapshots are looked at to count the rows that came since ANALYZE; each may be a request to a store."""
+"""Greatest number of snapshots that are read to count the rows since ANALYZE; each may be a request."""
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
-    """What the newest snapshot of a table says of its state. Sizes in bytes, times in milliseconds since the epoch.
+    """State of a table by its newest snapshot. Sizes in bytes, times in milliseconds since the epoch.
 
-    The figures of files are sums of those of `by_bucket`, which says what they mean. `manifests_due` are small
-    manifests beyond twice `manifest.merge-min-count`, which commits should not leave; `snapshots_due` are the snapshots
-    that the table's options let expire now, and without more writes the oldest does at `next_expiry_millis`, None for
-    never. ANALYZE counted `statistics_rows` in the snapshot `statistics_snapshot_id`,
-    and `rows_since_statistics` came or went since, in the newest 100 snapshots at most; None where it never ran.
-    `snapshot_id` and `newest_millis` are None for a table without snapshots.
+    The figures of files are sums of those of `by_bucket`, where they are explained. `manifests_due` are small manifests
+    beyond twice `manifest.merge-min-count`, which commits should not leave. `snapshots_due` are the snapshots that the
+    table's options expire now; without more writes the oldest expires at `next_expiry_millis`, None for never. ANALYZE
+    counted `statistics_rows` in the snapshot `statistics_snapshot_id`; `rows_since_statistics` were added or removed
+    since, within the newest 100 snapshots; None where it never ran. `snapshot_id` and `newest_millis` are None for a
+    table without snapshots.
     """
 
     snapshot_id: int | None = None
@@ -201,32 +201,32 @@ class TableHealth:
 
     @property
     def partitions(self) -> int:
-        """Partitions with files."""
+        """Number of partitions with files."""
         return len({b.partition for b in self.by_bucket})
 
     @property
     def buckets(self) -> int:
-        """Buckets with files, those of waiting rows among them."""
+        """Number of buckets with files, with those of postponed rows."""
         return len(self.by_bucket)
 
     @property
     def files(self) -> int:
-        """Data files."""
+        """Number of the table's data files."""
         return sum(b.files for b in self.by_bucket)
 
     @property
     def bytes(self) -> int:
-        """Their bytes."""
+        """Total size of the data files in bytes."""
         return sum(b.bytes for b in self.by_bucket)
 
     @property
     def rows(self) -> int:
-        """Their rows, before merging."""
+        """Rows of the files, before merging."""
         return sum(b.rows for b in self.by_bucket)
 
     @property
     def level0_files(self) -> int:
-        """Files of level 0, which compactions have not seen yet; 0 for append tables."""
+        """Files of level 0, which are not compacted yet; 0 for append tables."""
         return sum(b.level0_files for b in self.by_bucket)
 
     @property
@@ -241,12 +241,12 @@ class TableHealth:
 
     @property
     def runs_max(self) -> int:
-        """The most sorted runs of a bucket; 0 for an empty table."""
+        """Greatest number of sorted runs of a bucket; 0 for an empty table."""
         return max((b.runs for b in self.by_bucket), default=0)
 
     @property
     def read_amplification(self) -> float:
-        """How many sorted runs a read merges, averaged over the bytes; 1.0 after a full compaction."""
+        """Number of sorted runs that a read merges, averaged over the bytes; 1.0 after a full compaction."""
         total = self.bytes
         excess = sum(b.bytes * (b.read_amplification - 1) for b in self.by_bucket)
         return 1.0 + excess / total if total else 1.0
@@ -258,7 +258,7 @@ class TableHealth:
 
     @property
     def delete_ratio(self) -> float:
-        """Which part of the rows these are."""
+        """Share of the rows that are deleted or delete."""
         return part(self.delete_rows, self.rows)
 
     @property
@@ -268,27 +268,27 @@ class TableHealth:
 
     @property
     def duplicate_ratio(self) -> float:
-        """Which part of the bytes lies outside of the oldest sorted runs."""
+        """Share of the bytes outside of the oldest sorted runs."""
         return part(sum(b.duplicate_bytes for b in self.by_bucket), self.bytes)
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that a full compaction would write anew, about."""
+        """Bytes that a full compaction would rewrite, estimated."""
         return sum(b.pending_bytes for b in self.by_bucket)
 
     @property
     def last_full_millis(self) -> int | None:
-        """When a bucket was last compacted in full; None for never."""
+        """Time of the last full compaction of a bucket; None for never."""
         return max((b.last_full_millis for b in self.by_bucket if b.last_full_millis is not None), default=None)
 
     @property
     def score(self) -> int:
-        """How healthy the table is, from 0 to 100; see `interbed.storage.upkeep.health`."""
+        """Health of the table, from 0 to 100; see `interbed.storage.upkeep.health`."""
         return score_of(self)
 
     @property
     def reasons(self) -> tuple[HealthReason, ...]:
-        """Why the score is less than 100, what takes the most points first."""
+        """Deductions from the score, the greatest first."""
         return reasons_of(self)
 
     def __str__(self) -> str:
@@ -302,7 +302,7 @@ class TableHealth:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON values, with those of the buckets."""
+        """Return the figures as JSON values, with those of the buckets."""
         return {
             "snapshot_id": self.snapshot_id,
             "newest_millis": self.newest_millis,
@@ -338,12 +338,13 @@ class TableHealth:
 
 
 def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time) -> TableHealth:
-    """The health of the newest snapshot, from metadata alone; `now_millis` is the time since the epoch.
+    """Return the health of the newest snapshot, from metadata alone; `now_millis` returns the time since the epoch.
 
     The read amplification of a table with a primary key is the number of sorted runs that a read merges where their key
-    ranges overlap, averaged over the bytes. Append tables merge nothing: theirs is what a read costs against what it
-    would cost after a full compaction, when the bytes are counted and for each file `source.split.open-file-cost`
-    more, as splits are packed. Either is 1.0 for an empty table, and for one that was compacted in full.
+    ranges overlap, averaged over the bytes. Append tables merge nothing: their figure is the cost of a read relative to
+    the cost after a full compaction. As in the packing of splits, the cost is the bytes and
+    `source.split.open-file-cost` for each file. Either is 1.0 for an empty table, and for one that was compacted in
+    full.
 
     Raises CorruptFileError naming the metadata that can't be read, InvalidInputError for a table that was replaced.
     """
@@ -403,7 +404,7 @@ def _name(store: TableStore, partition: bytes) -> str:
 def _manifests_due(store: TableStore, manifests: Sequence[ManifestFileMeta]) -> int:
     options = store.options
     small = sum(m.file_size < options.manifest_target_file_size for m in manifests)
-    # A commit merges them when there are so many, and adds its own; twice as many are none that it is about to merge.
+    # A commit merges them when there are that many, and adds its own; more than twice as many are overdue.
     return max(0, small - 2 * max(2, options.manifest_merge_min_count))
 
 
@@ -411,7 +412,7 @@ def _statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None
     try:
         return read_statistics(store, snapshot)
     except CorruptFileError as error:
-        # Everything else that there is to say of the table does not rest on them.
+        # The other figures do not depend on statistics.
         _log.warning("The statistics of snapshot %d are left out: %s", snapshot.id, error)
         return None
 

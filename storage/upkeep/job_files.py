@@ -1,10 +1,10 @@
-"""The files of a job that many processes work on: they bear its name, and a mark says that it may still succeed.
+"""Files of a job that many processes work on: they have its name, and a mark says that it may still succeed.
 
-Processes end while their job fails, and the job does not wait for those that still run; what these have to tell is
-lost. So the names of a job's data and changelog files begin with the job's own name after the table's prefix
-(`data-<name>-…`), and those of its index files too (`index-data-<name>-…`), by which the driver finds them; and while
-the job may succeed there is a mark, `snapshot/.write-<name>`. A job that ends removes the mark before it looks for
-files, and a task looks for the mark after its last file is written: whichever is later deletes the files.
+Processes end while their job fails, and the job does not wait for those that still run; their results are lost. So the
+names of a job's data and changelog files begin with the job's own name after the table's prefix (`data-<name>-…`), and
+those of its index files too (`index-data-<name>-…`), by which the driver finds them. While the job may succeed there is
+a mark, `snapshot/.write-<name>`. A job that ends removes the mark before it looks for files, and a task looks for the
+mark after its last file is written: the later of the two deletes the files.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,37 +22,38 @@ _BUCKET = "bucket-"
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """The files of the job of that name in a table: `store` is the table as the driver opened it, not as `named`."""
+    """Files of the job of that name in a table: `store` is the table as the driver opened it, not as `named`."""
 
     store: TableStore
     name: str
 
     @property
     def file_prefixes(self) -> tuple[str, str]:
-        """What the names of the job's data files and of its changelog files begin with."""
+        """Prefixes of the names of the job's data files and of its changelog files."""
         options = self.store.options
         return f"{options.data_file_prefix}{self.name}-", f"{options.changelog_file_prefix}{self.name}-"
 
     def named(self) -> dict[str, str]:
-        """The dynamic options by which a table is opened for the job's tasks: what they write bears its name."""
+        """Return the dynamic options that give the files of the job's tasks its name."""
         data, changelog = self.file_prefixes
         return {"data-file.prefix": data, "changelog-file.prefix": changelog}
 
     def mark(self) -> None:
-        """Say that the job may succeed; raises StorageAccessError."""
+        """Create the mark that the job may succeed; raises StorageAccessError."""
         self.store.file_io.create_exclusive(self._mark, b"")
 
     def is_marked(self) -> bool:
-        """Whether the job may still succeed."""
+        """Return whether the job may still succeed."""
         return self.store.file_io.exists(self._mark)
 
     def unmark(self) -> None:
-        """Say that the job has ended; what its tasks write after that they delete themselves."""
+        """Remove the mark: the job has ended, and its tasks delete what they write after that."""
         self.store.file_io.delete_quietly([self._mark])
 
     def sweep(self, messages: Sequence[CommitMessage]) -> None:
-        """Delete what attempts of tasks left whose messages were not the ones committed: data and changelog files in
-        the messages' buckets, and index files. `messages` are all of the job.
+        """Delete files of task attempts that were not committed.
+
+        These are data and changelog files in the messages' buckets, and index files. `messages` are all of the job.
         """
         rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
         changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
@@ -61,12 +62,12 @@ class JobFiles:
         for bucket_id in {m.bucket_id for m in messages}:
             inner = self.store.paths.relative_bucket(bucket_id)
             found = (f for root in self.store.data_roots for f in _files_below(self.store, f"{root}/{inner}"))
-            own = (f for f in found if f.name.startswith(self._beginnings))
+            own = (f for f in found if f.name.startswith(self._prefixes))
             self.store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(committed))])
         self.store.file_io.delete_quietly([f.path for f in self._indexes() if f.name not in committed])
 
     def paths(self) -> Iterator[str]:
-        """The job's data and changelog files in all partitions and buckets, and its index files."""
+        """Yield the job's data and changelog files in all partitions and buckets, and its index files."""
         file_io, paths = self.store.file_io, self.store.paths
         data = paths.data_directory
         directories = [f"{root}/{data}" if data else root for root in self.store.data_roots]
@@ -76,23 +77,23 @@ class JobFiles:
             for bucket in file_io.list(directory):
                 if bucket.is_directory and bucket.name.startswith(_BUCKET):
                     yield from (
-                        f.path for f in _files_below(self.store, bucket.path) if f.name.startswith(self._beginnings)
+                        f.path for f in _files_below(self.store, bucket.path) if f.name.startswith(self._prefixes)
                     )
         yield from (f.path for f in self._indexes())
 
     def delete_all(self) -> None:
-        """Delete all files of the job. Only for one that was not committed: see `delete_unnamed`."""
+        """Delete all files of a job that was not committed; for other jobs see `delete_unnamed`."""
         self.store.file_io.delete_quietly(self.paths())
 
     @property
-    def _beginnings(self) -> tuple[str, ...]:
-        """What the names of all of the job's files begin with."""
+    def _prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the names of all of the job's files."""
         return (*self.file_prefixes, *(f"index-{prefix}" for prefix in self.file_prefixes))
 
     def _indexes(self) -> Iterator[FileStatus]:
-        """Its index files that are not beside the data files."""
+        """Return the job's index files that are not beside the data files."""
         listed = self.store.file_io.list(self.store.paths.index_directory)
-        return (f for f in listed if f.name.startswith(self._beginnings))
+        return (f for f in listed if f.name.startswith(self._prefixes))
 
     @property
     def _mark(self) -> str:
@@ -100,14 +101,14 @@ class JobFiles:
         return f"{directory}/{entry_name(_MARK + self.name, directory)}"
 
 
-def marked_jobs(store: TableStore, beginning: str) -> list[JobFiles]:
-    """The jobs of a table that have a mark, and whose names begin so: at work, or left by a driver that died."""
+def marked_jobs(store: TableStore, prefix: str) -> list[JobFiles]:
+    """Return the jobs of a table that have a mark and this prefix: running, or left by a driver that died."""
     listed = store.file_io.list(store.paths.snapshot_directory)
-    return [JobFiles(store, f.name.removeprefix(_MARK)) for f in listed if f.name.startswith(f"{_MARK}{beginning}")]
+    return [JobFiles(store, f.name.removeprefix(_MARK)) for f in listed if f.name.startswith(f"{_MARK}{prefix}")]
 
 
 def delete_unnamed(jobs: Iterable[JobFiles]) -> None:
-    """Delete those files of jobs on one table that no snapshot, tag or changelog names.
+    """Delete files of jobs on one table that no snapshot, tag or changelog refers to.
 
     Raises CorruptFileError when it is unknown which these are.
     """
@@ -121,7 +122,7 @@ def delete_unnamed(jobs: Iterable[JobFiles]) -> None:
 
 
 def _files_below(store: TableStore, directory: str) -> Iterator[FileStatus]:
-    """The files of a bucket; below external paths there may be directories between."""
+    """Yield the files of a bucket; external paths may have directories in between."""
     for found in store.file_io.list(directory):
         if found.is_directory:
             yield from _files_below(store, found.path)

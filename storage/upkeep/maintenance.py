@@ -1,7 +1,7 @@
-"""What follows a commit: automatic tags are made, and old snapshots, tags and consumers go; nothing of that in
-`write-only` tables.
+"""Maintenance after a commit: create automatic tags, and expire snapshots, tags and consumers.
 
-Source: documentation page `maintenance/manage-snapshots`, paimon-core's TableCommitImpl.
+Tables with `write-only` are left out. Source: documentation page `maintenance/manage-snapshots`, paimon-core's
+TableCommitImpl.
 """
 
 import logging
@@ -21,32 +21,33 @@ _log = logging.getLogger(__name__)
 
 
 def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
-    """Tag and expire what is due. The commit stands whatever becomes of this: failures are logged, and tried again
-    after the next commit.
+    """Tag and expire what is due. Failures are logged and do not affect the commit.
+
+    The next commit tries again.
     """
     if store.options.write_only:
         return
     try:
         carry_out_maintenance(store, clock)
     except (InterbedError, OSError) as error:
-        _log.warning("What follows a commit failed for %s: %s", store.location, error)
+        _log.warning("Maintenance after a commit failed for %s: %s", store.location, error)
 
 
 def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     """Tag and expire what is due, in `write-only` tables, too. Raises as each of the steps does."""
-    # Tags first: a snapshot that is due for one stays readable by it when it expires.
-    made = create_automatic_tags(store)
+    # Tags come first: a snapshot that is due for one stays readable by it after its expiry.
+    created = create_automatic_tags(store)
     lifetime = store.options.consumer_expire_millis
     if lifetime is not None:
-        # Before snapshots, which consumers keep.
+        # Consumers come before snapshots, which they keep.
         ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
     expiry = SnapshotExpiry(store, clock=clock)
-    # In a store to look costs requests after each commit.
-    gone = () if is_remote(store.file_io) and expiry.seems_idle() else expiry.run().snapshots
+    # In an object store a full check costs requests after each commit.
+    expired = () if is_remote(store.file_io) and expiry.seems_idle() else expiry.run().snapshots
     if store.options.changelog_outlives_snapshots:
         expire_changelogs(store, clock)
-    # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
-    if gone and store.options.tag_time_expire_enabled:
+    # Expired tags only matter when snapshots expire.
+    if expired and store.options.tag_time_expire_enabled:
         expire_tags(store, datetime.fromtimestamp(clock()))
-    if made or gone:
+    if created or expired:
         store.hooks.after_change(store)

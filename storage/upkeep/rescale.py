@@ -1,8 +1,10 @@
-"""Another number of buckets for a table, or for some of its partitions (documentation: maintenance/rescale-bucket).
+"""Rescaling: another bucket count for a table, or for some of its partitions.
 
-The visible rows of the partitions are written anew over the new buckets, as one sorted run each, and take the place of
-the old files in one OVERWRITE snapshot. For the whole table the option `bucket` is changed first, so that writers that
-were started before notice it when they commit. Older snapshots keep the old files.
+Documentation page: `maintenance/rescale-bucket`.
+
+The visible rows of the partitions are rewritten to the new buckets, as one sorted run each, and replace the old files
+in one OVERWRITE snapshot. For the whole table the option `bucket` is changed first, so that writers that were started
+before notice it when they commit. Older snapshots keep the old files.
 """
 
 from collections.abc import Callable
@@ -30,7 +32,7 @@ from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
 _REWRITE = {
-    # What is rewritten was merged before and is in a changelog: it goes to the highest level, without a changelog.
+    # The rows were merged before and are in a changelog: they go to the highest level, without a changelog.
     "write-only": "false",
     "changelog-producer": "none",
     "deletion-vectors.enabled": "false",
@@ -40,7 +42,7 @@ _REWRITE = {
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleResult:
-    """What a rescale did: `snapshot_id` is None when all partitions had that number of buckets. Sizes in bytes."""
+    """Result of a rescale. `snapshot_id` is None when all partitions had that bucket count. Sizes in bytes."""
 
     snapshot_id: int | None
     bucket_num: int
@@ -61,7 +63,7 @@ class RescaleResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
@@ -71,13 +73,12 @@ def rescale_table(
     bucket_num: int | None = None,
     partitions: PartitionChoice = None,
 ) -> RescaleResult:
-    """Spread the rows over `bucket_num` buckets (None: as many as the option `bucket` says) and commit that.
+    """Distribute the rows over `bucket_num` buckets (None: by the option `bucket`) and commit that.
 
-    Without `partitions` those of the whole table, whose option `bucket` is changed with it; else the partitions
-    chosen, whose number may then differ from the option's. Rows that come meanwhile are not
-    lost: the work is redone. Raises NotSupportedError for a table without fixed or postponed buckets,
-    InvalidInputError for an impossible number, CommitConflictError when retries did not help. After an error the table
-    is as it was.
+    Without `partitions` this is done for the whole table, whose option `bucket` is changed with it; otherwise for the
+    chosen partitions, whose bucket count may then differ from the option's. Rows that are added meanwhile are not lost:
+    the work is repeated. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError for
+    an impossible number, CommitConflictError when retries did not help. After an error the table is unchanged.
     """
     check_writable(store)
     mode = bucket_mode(store.schema, store.options)
@@ -118,7 +119,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
         ChangelogProducer.LOOKUP,
         ChangelogProducer.FULL_COMPACTION,
     ):
-        # Changes that are in no changelog yet would never be in one.
+        # Changes that are not in a changelog yet would never get into one.
         compact_table(store.with_options({"write-only": "false"}), commit_user, partition=partitions)
     snapshot = store.newest_snapshot()
     old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)
@@ -128,7 +129,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
     if snapshot is not None and old:
         rewritten = store.with_buckets(target, _REWRITE)
         chosen = {e.partition for e in old}
-        # Level 0 is read, too, where readers leave it out until it is compacted: none of its rows may be lost.
+        # Read level 0 even where readers skip it until it is compacted: its rows must not be lost.
         scan = TableScan(store, snapshot_id=snapshot.id, level_filter=lambda level: True)
         splits = [s for s in scan.plan().splits if s.partition in chosen]
         with TableWrite(rewritten, commit_user, NothingBefore, rewrites=True) as write:
@@ -154,13 +155,13 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
 
 
 def _old_files(store: TableStore, snapshot_id: int, target: int, partitions: PartitionChoice) -> list[ManifestEntry]:
-    """The files of the partitions meant that have another number of buckets."""
+    """Return the files of the chosen partitions that have another bucket count."""
     entries = TableScan(store, partition_filter=partitions, snapshot_id=snapshot_id).entries()
     return [entry for entry in entries if entry.total_buckets != target]
 
 
 def _as_new(message: CommitMessage) -> CommitMessage:
-    """A compaction's outcome as files that take the place of all others."""
+    """Return the result of a compaction as files that replace all others."""
     return replace(
         message,
         data=replace(message.data, new_files=message.compaction.after),

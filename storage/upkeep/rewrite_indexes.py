@@ -1,7 +1,7 @@
-"""Indexes for files that there are: written, changed or taken away as the table's options say today, not the files.
+"""Indexes of existing files: written, changed or removed by the table's current options, without rewriting the files.
 
-Each file's entry is replaced by one with other indexes, in a COMPACT snapshot; indexes that live in a file of their own
-get a new name, since older snapshots still name the old one. Source: paimon-core `index.FileIndexProcessor`.
+Each file's entry is replaced by one with other indexes, in a COMPACT snapshot. An index file gets a new name, because
+older snapshots still refer to the old one. Source: paimon-core `index.FileIndexProcessor`.
 """
 
 import uuid
@@ -29,7 +29,7 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRewrite:
-    """How many partitions and files have other indexes now, and the snapshot; None where nothing was to be done."""
+    """Number of partitions and files with changed indexes, and the snapshot; None where nothing changed."""
 
     partitions: int
     files: int
@@ -39,9 +39,9 @@ class IndexRewrite:
 def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -> IndexRewrite:
     """Give the files of the partitions, or all, the indexes that new files get.
 
-    Each file's indexed columns are read once, in bounded memory. Raises NotSupportedError for indexes that pick rows of
-    a table with a primary key, CommitConflictError when another writer replaced a file meanwhile, and as a commit does;
-    after an error nothing is left.
+    Each file's indexed columns are read once, in bounded memory. Raises NotSupportedError for indexes that select rows
+    of a table with a primary key, CommitConflictError when another writer replaced a file meanwhile, and as a commit
+    does; after an error nothing is left.
     """
     chosen = files_to_index(store, partition)
     messages = index_files(store, chosen)
@@ -58,17 +58,17 @@ def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -
 
 
 def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list[CommitMessage]:
-    """The files of the partitions, or all, each as a message that replaces it by nothing yet; for index_files.
+    """Return the files of the partitions, or all, as messages that only remove them, for index_files.
 
-    Raises NotSupportedError for indexes that pick rows of a table with a primary key.
+    Raises NotSupportedError for indexes that select rows of a table with a primary key.
     """
     check_writable(store)
     layout = DataFileLayout.of(store.schema, store.options)
     if store.schema.has_primary_key and layout.file_indexes.picks_rows:
-        # Java Paimon 1.4.2 takes wrong values from delta pages when an index picks single rows of them.
+        # Java Paimon 1.4.2 reads wrong values from delta pages when an index selects single rows of them.
         raise NotSupportedError(
             "Files of a table with a primary key get indexes other than bloom filters when they are written; compact "
-            "the table in full, which writes them anew."
+            "the table in full, which rewrites them."
         )
     return [
         CommitMessage.of_compaction(entry.bucket_id, entry.total_buckets, CompactIncrement(before=(entry.file,)))
@@ -77,14 +77,14 @@ def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list
 
 
 def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: str = "") -> list[CommitMessage]:
-    """Write the indexes of files that files_to_index chose; the messages to commit, of those that had others.
+    """Write the indexes of files that files_to_index chose. Return the messages to commit, for files with changes.
 
     `prefix` begins the names of the files that are written; without one they are named after the data files. After an
     error nothing is left.
     """
-    rewriter = _Rewriter(store, DataFileLayout.of(store.schema, store.options), prefix)
+    rewriter = _IndexRewriter(store, DataFileLayout.of(store.schema, store.options), prefix)
     try:
-        done = [_with_file(m, rewriter.indexed(m, m.compaction.before[0])) for m in chosen]
+        done = [_with_file(m, rewriter.with_indexes(m, m.compaction.before[0])) for m in chosen]
     except BaseException:
         store.file_io.delete_quietly(rewriter.written)
         raise
@@ -92,7 +92,7 @@ def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: s
 
 
 def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None:
-    """Delete what index_files has written, which a commit leaves alone because it is beside files that were there."""
+    """Delete the files of index_files, which an abort leaves alone because they belong to existing data files."""
     paths: list[str] = []
     for message in messages:
         (before,), (after,) = message.compaction.before, message.compaction.after
@@ -109,8 +109,8 @@ def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
     return file.path_in(store.paths.bucket_directory(message.bucket_id))
 
 
-class _Rewriter:
-    """Makes indexes of one file after the other."""
+class _IndexRewriter:
+    """Writer of the indexes of one file after the other."""
 
     def __init__(self, store: TableStore, layout: DataFileLayout, prefix: str) -> None:
         self._store = store
@@ -121,11 +121,11 @@ class _Rewriter:
         self._read = FileRead(store, self._fields)
         self.written: list[str] = []
 
-    def indexed(self, place: CommitMessage, file: DataFileMeta) -> DataFileMeta:
-        """The file with its indexes of today; the file itself if they are the same."""
+    def with_indexes(self, place: CommitMessage, file: DataFileMeta) -> DataFileMeta:
+        """Return the file with its current indexes; the file itself if they are the same."""
         path = _path(self._store, place, file)
         folder = path.rpartition("/")[0]
-        found = self._made(file, path)
+        found = self._build(file, path)
         before = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
         others = tuple(name for name in file.extra_files if name not in before)
         if found.file is None:
@@ -143,7 +143,7 @@ class _Rewriter:
             return f"{file.file_name}{INDEX_SUFFIX}"
         return f"{self._prefix or f'{file.file_name}-'}{uuid.uuid4().hex}{INDEX_SUFFIX}"
 
-    def _made(self, file: DataFileMeta, path: str) -> FileIndexes:
+    def _build(self, file: DataFileMeta, path: str) -> FileIndexes:
         if not self._fields:
             return FileIndexes()
         writer = TableFileIndexWriter(self._spec)
@@ -152,5 +152,5 @@ class _Rewriter:
         return writer.finish() or FileIndexes()
 
     def _batches(self, file: DataFileMeta, path: str) -> Iterator[pa.RecordBatch]:
-        # All rows, also those that a deletion vector marks, because positions in the indexes count them.
+        # Read all rows, also those that a deletion vector marks, because positions in the indexes count them.
         return self._read.batches(file, path, ReadOptions(batch_rows=_BATCH_ROWS))

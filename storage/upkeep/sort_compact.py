@@ -1,8 +1,8 @@
-"""Sort compaction: the rows of an append table's partitions are written anew in an order, as one COMPACT snapshot.
+"""Sort compaction: the rows of an append table's partitions are rewritten in an order, as one COMPACT snapshot.
 
-All files of the chosen partitions are replaced by others of the target size, whose ranges of the order meet at their
-ends only. Source: documentation page `maintenance/dedicated-compaction`, sort compact. Paimon's jobs overwrite the
-partitions, and so lose what is appended meanwhile; here only a change of the same files conflicts.
+All files of the chosen partitions are replaced by others of the target size, whose ranges of the order only share their
+bounds. Source: documentation page `maintenance/dedicated-compaction`, sort compact. Paimon's jobs overwrite the
+partitions, and so lose rows that are appended meanwhile; here only a change of the same files conflicts.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def sort_compact_table(
 def plan_sort_compaction(
     store: TableStore, order: SortOrder, *, partition: PartitionChoice = None
 ) -> list[PlannedCompaction]:
-    """What sort_compact_table would do now, partition by partition, without doing it."""
+    """Return the plans of sort_compact_table, partition by partition, without carrying them out."""
     return [
         PlannedCompaction(
             partition=store.paths.partition_spec(unit.partition),
@@ -86,7 +86,7 @@ def plan_sort_compaction(
 
 
 def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[SortUnit]:
-    """What there is to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
+    """Return the units to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
     check_writable(store)
     mode = bucket_mode(store.schema, store.options)
     if mode is not BucketMode.NONE:
@@ -114,22 +114,22 @@ def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[Sor
 
 
 def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
-    """Write a unit's rows anew, sorted; on an error the new files are deleted."""
+    """Rewrite a unit's rows, sorted; on an error the new files are deleted."""
     rows = PartitionRows(store, unit, order.columns)
-    # A curve is drawn by a sample; an order needs one only if it is too large for memory.
+    # A curve needs a sample for its ranges; another order needs one only if it is too large for memory.
     sample = rows.sample() if is_curve(order) else None
     key = SortKey(order) if sample is None else SortKey.of(order, sample)
     return sorted_message(unit, _write_sorted(store, unit, key, rows, sample))
 
 
 def sort_ranges(store: TableStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
-    """Ranges in which the unit's rows can be sorted apart from each other."""
+    """Return ranges in which the unit's rows can be sorted independently."""
     sample = PartitionRows(store, unit, order.columns).sample()
     return SortRanges.of(SortKey.of(order, sample), sample, ranges)
 
 
 def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
-    """Write one range of a unit's rows anew, sorted; the message of the first range replaces the unit's files.
+    """Rewrite one range of a unit's rows, sorted; the message of the first range replaces the unit's files.
 
     On an error the new files are deleted.
     """
@@ -155,7 +155,7 @@ def _write_sorted(
 
 
 def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:
-    """The writer of the files that take the place of the unit's."""
+    """Return the writer of the files that replace those of the unit."""
     return RollingFileWriter(
         store.file_io,
         store.new_files(unit.bucket_id),
@@ -168,6 +168,6 @@ def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> Roll
 
 
 def sorted_message(unit: SortUnit, after: Sequence[DataFileMeta]) -> CommitMessage:
-    """The unit's files replaced by others, which hold the same rows, and no index files any more."""
+    """Return the message that replaces the unit's files by others with the same rows and without index files."""
     compaction = CompactIncrement(before=unit.files, after=tuple(after), deleted_index_files=unit.index_files)
     return CommitMessage.of_compaction(unit.bucket_id, unit.total_buckets, compaction)

@@ -1,8 +1,8 @@
-"""Compaction of a table with postponed buckets: waiting rows go to real buckets, where readers see them.
+"""Compaction of a table with postponed buckets: postponed rows go to real buckets, where readers see them.
 
-A partition has as many buckets as it had when its rows were first taken up, at first `postpone.default-bucket-num`.
-The rows are replayed in the order in which their files were made, into writers of those buckets; the outcome is one
-COMPACT snapshot, with the changelog that the table's producer makes of it. Source: Paimon's postpone compaction jobs.
+A partition keeps the bucket count with which its rows were first taken up, at first `postpone.default-bucket-num`. The
+rows are replayed, in the order in which their files were created, into writers of those buckets. The result is one
+COMPACT snapshot, with the changelog of the table's producer. Source: Paimon's postpone compaction jobs.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from interbed.storage.write.table_write import TableWrite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostponedPartition:
-    """The files of a partition's waiting rows, in the order in which they are to be replayed."""
+    """Files of a partition's postponed rows, in the order in which they are to be replayed."""
 
     partition: bytes
     files: tuple[DataFileMeta, ...]
@@ -37,7 +37,7 @@ class PostponedPartition:
 def postponed_partitions(
     store: TableStore, restored: RestoredBuckets, partition: PartitionChoice = None
 ) -> list[PostponedPartition]:
-    """The partitions with waiting rows, all or those chosen; `restored` knows the real buckets.
+    """Return the partitions with postponed rows, all or those chosen; `restored` has the real buckets.
 
     Raises InvalidOptionError for an impossible `postpone.default-bucket-num`.
     """
@@ -48,7 +48,7 @@ def postponed_partitions(
     return [
         PostponedPartition(
             partition=bucket_id.partition,
-            # Within a millisecond the order of the manifests stands, which is that of the writer.
+            # Within a millisecond keep the order of the manifests, which is that of the writer.
             files=tuple(sorted(waiting.files(bucket_id), key=lambda f: f.creation_time_millis)),
             buckets=restored.total_buckets(bucket_id.partition) or default,
         )
@@ -59,16 +59,18 @@ def postponed_partitions(
 def take_up(
     store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
 ) -> list[CommitMessage]:
-    """Write the waiting rows to real buckets and compact those, fully or as is due; messages of compaction.
+    """Write the postponed rows to real buckets and compact those, fully or as is due. Return messages of compaction.
 
-    On an error all that was written is deleted.
+    On an error all written files are deleted.
     """
     messages: list[CommitMessage] = []
     try:
-        # A writer knows one number of buckets; mostly there is one for all partitions.
+        # A writer has one bucket count; mostly all partitions have the same.
         for buckets in sorted({p.buckets for p in partitions}):
             chosen = [p for p in partitions if p.buckets == buckets]
-            messages += _taken_up(store.with_buckets(buckets, {"write-only": "false"}), chosen, commit_user, full=full)
+            messages += _take_up_rows(
+                store.with_buckets(buckets, {"write-only": "false"}), chosen, commit_user, full=full
+            )
     except BaseException:
         FileStoreCommit(store, commit_user).abort(messages)
         raise
@@ -81,7 +83,7 @@ def take_up(
     return messages
 
 
-def _taken_up(
+def _take_up_rows(
     store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
 ) -> list[CommitMessage]:
     reader = FileRead(store, store.schema.fields)

@@ -418,7 +418,7 @@ def test_a_commit_stands_when_its_maintenance_fails(table: Table, tmp_path: Path
     eager = {"write-only": "false", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
     filled(table.copy(eager), 1)
     assert value(table) == 0
-    assert "What follows a commit failed" in caplog.text
+    assert "Maintenance after a commit failed" in caplog.text
 
 
 def test_a_system_table_counts_its_rows_without_any_column(table: Table, tmp_path: Path) -> None:
