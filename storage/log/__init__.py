@@ -1,4 +1,4 @@
-"""The log of a table: its changes as records in partitions of a Kafka topic, beside its files.
+"""Log of a table: its changes as records in partitions of a Kafka topic, beside its files.
 
 Read `api` and `records` first. A transactional log has committed changes: `publisher` appends each snapshot's changes
 after its commit, through `kafka_log`. An eventual log has rows as soon as they are written (`written`): `sender`

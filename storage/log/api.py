@@ -1,16 +1,16 @@
-"""The log of a table as its publishers and readers see it: groups of records, each ended by the marker of its snapshot.
+"""Log of a table as its publishers and readers see it: groups of records, each ended by the marker of its snapshot.
 
 `kafka_log` implements `LogWriter` and `LogReader`. A `LogMarker` is a record in every partition, without key and value;
-readers of Flink's formats pass over it. Its header `interbed` says:
+readers of Flink's formats skip it. Its header `interbed` has, among other members of `LogMarker.to_json`:
 
-    {"from": 7, "to": 8, "uuid": "…", "line": 0, "table": 1718000000000, "records": 3, "schemaId": 0, "told": true}
+    {"from": 7, "to": 8, "uuid": "…", "line": 0, "table": 1718000000000, "records": 3, "schemaId": 0}
 
-The records between the marker before it and this one are what snapshots `from` to `to` changed; of these only `from`
-may have changed something. `records` counts the records in the marker's own partition: when retention has deleted some
-of them, readers notice that the rest is not all. Without `told` the snapshots are passed over: their changes are not in
-the log, and only the files hold what became of the table.
+The records between the previous marker and this one are the changes of snapshots `from` to `to`; of these only `from`
+may have changes. `records` counts the records in the marker's own partition: when retention has deleted some of them,
+readers notice that the rest is incomplete. A flag marks snapshots whose changes are not in the log: readers have to
+read the table's files for them.
 
-`GroupAssembler` puts the records of one snapshot together from all partitions.
+`GroupAssembler` combines the records of one snapshot from all partitions.
 """
 
 import json
@@ -39,11 +39,11 @@ _MEMBERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMarker:
-    """The end of the changes of snapshots `first` to `last`, the uuid of which it has, in one partition.
+    """End of the changes of snapshots `first` to `last` in one partition. The uuid is that of `last`.
 
-    `line` counts how often the table was taken back to an earlier snapshot after later ones had been published.
-    `table` identifies the table: when its first schema was made, in milliseconds since the epoch. `replaces` says that
-    rows were replaced by an overwrite whose changes a stream of the table does not tell.
+    `line` counts how often the table was rolled back to an earlier snapshot after later ones had been published.
+    `table` identifies the table: the creation time of its first schema, in milliseconds since the epoch. With
+    `replaces` rows were replaced by an overwrite whose changes are not in the stream of the table.
     """
 
     first: int
@@ -58,15 +58,15 @@ class LogMarker:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Markers of one log in their order."""
+        """Sort key of the markers of one log."""
         return self.line, self.last
 
     def with_records(self, records: int) -> "LogMarker":
-        """The marker of a partition with so many records."""
+        """Return the marker of a partition with so many records."""
         return replace(self, records=records)
 
     def to_json(self) -> bytes:
-        """What its header holds."""
+        """Return the content of the marker's header."""
         value: dict[str, Any] = {
             "from": self.first,
             "to": self.last,
@@ -82,7 +82,7 @@ class LogMarker:
 
     @staticmethod
     def from_json(content: bytes, *, place: str) -> "LogMarker":
-        """The marker that a header holds; raises CorruptFileError naming the place."""
+        """Read a marker from a header; raises CorruptFileError naming the place."""
         what = "a marker of a table's log"
         value = read_object(content, _MEMBERS, source=f"The header of a record of {place}", what=what)
         try:
@@ -103,9 +103,9 @@ class LogMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogGroup:
-    """The changes of the snapshots of a marker, by partition; `offsets` are those after it.
+    """Changes of the snapshots of a marker, by partition; `offsets` are those after the marker.
 
-    `is_whole` is false when some of them are gone: retention cut them off, or the publisher passed them over.
+    `is_whole` is false when some of them are missing: retention deleted them, or the publisher skipped them.
     """
 
     marker: LogMarker
@@ -122,26 +122,26 @@ class _Part:
 
 
 class GroupAssembler:
-    """Puts together what comes from the partitions of a log, each in its own order."""
+    """Combination of the parts of groups, which arrive in order from each partition of a log."""
 
     def __init__(self, partitions: int) -> None:
         self._parts: list[deque[_Part]] = [deque() for _ in range(partitions)]
 
     def add(self, partition: int, marker: LogMarker, records: LogRecords, offset: int) -> None:
-        """The records of a partition before a marker, after which comes the offset."""
+        """Add the records of a partition before a marker; `offset` follows the marker."""
         self._parts[partition].append(_Part(marker, records, offset))
 
     def complete(self) -> Iterator[LogGroup]:
-        """The groups of which every partition has its part by now, in order.
+        """Yield the groups of which every partition has its part by now, in order.
 
-        A publisher writes the parts in one transaction, so that a part which only some partitions have was cut off in
-        the others: it is left out.
+        A publisher writes the parts in one transaction. A part that only some partitions have was deleted in the
+        others, so it is left out.
         """
         while all(self._parts):
             newest = max(parts[0].marker.order for parts in self._parts)
-            behind = [parts for parts in self._parts if parts[0].marker.order < newest]
-            if behind:
-                for parts in behind:
+            outdated = [parts for parts in self._parts if parts[0].marker.order < newest]
+            if outdated:
+                for parts in outdated:
                     parts.popleft()
                 continue
             heads = [parts.popleft() for parts in self._parts]
@@ -154,57 +154,61 @@ class GroupAssembler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The last marker in a log, and the offsets after it by partition."""
+class PublishedMarker:
+    """Last marker in a log, and the offsets after it by partition."""
 
     marker: LogMarker
     offsets: Mapping[int, int]
 
 
 class LogTakenOverError(Exception):
-    """Another publisher has taken over the log since this one did; nothing was appended."""
+    """Error of a publisher whose log another publisher has taken over; nothing was appended."""
 
 
 class LogWriter(Protocol):
-    """Appends to a log; of all writers of a log only the one that took it over last can. Not for several threads."""
+    """Writer of a log; only the writer that took the log over last can append. Not thread-safe."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions the log has."""
+        """Number of partitions of the log."""
         ...
 
-    def published(self) -> Published | None:
-        """What the log ends with; None for one without a marker. LogUnavailableError."""
+    def published(self) -> PublishedMarker | None:
+        """Return the last marker of the log, or None. Raises LogUnavailableError."""
         ...
 
     def append(
         self, marker: LogMarker, records: Iterable[tuple[int, LogRecords]], time_millis: int
     ) -> Mapping[int, int]:
-        """Append records (each with its partition) and after them the marker to all partitions, all or nothing; the
-        offsets after it. LogTakenOverError, LogUnavailableError.
+        """Append records (each with its partition) and after them the marker to all partitions, all or nothing.
+
+        Return the offsets after it. Raises LogTakenOverError, LogUnavailableError.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of this object."""
         ...
 
 
 class LogReader(Protocol):
-    """Reads a log. Not for use by several threads."""
+    """Reader of a log. Not thread-safe."""
 
     def open(self, offsets: Mapping[int, int]) -> bool:
-        """Read from these offsets on, where a partition has none or its own is not there from its beginning; False for
-        a log that is not there yet. LogUnavailableError.
+        """Read from these offsets. Return False for a log that does not exist yet.
+
+        A partition without an offset, or whose offset is no longer valid, is read from its beginning. Raises
+        LogUnavailableError.
         """
         ...
 
     def poll(self, timeout_seconds: float) -> Sequence[LogGroup]:
-        """What came since the last call, waiting as long for the first of it. LogUnavailableError, after which the log
-        has to be opened again.
+        """Return the groups since the last call, waiting at most for the timeout for the first of them.
+
+        After LogUnavailableError the log has to be opened again.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of this object."""
         ...

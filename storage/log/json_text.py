@@ -1,16 +1,16 @@
-"""Values as JSON, by column, in the flavour of Flink's formats `json` and `debezium-json`; and back.
+"""Values as JSON, by column, in the dialect of Flink's formats `json` and `debezium-json`; and back.
 
 | type | JSON |
 |---|---|
-| numbers, DECIMAL | numbers; what is no number in JSON: "NaN", "Infinity", "-Infinity" |
+| numbers, DECIMAL | numbers; values that are no JSON numbers: "NaN", "Infinity", "-Infinity" |
 | BINARY, VARBINARY | text in Base64 |
 | DATE, TIME, TIMESTAMP | "2024-01-31", "23:59:59.999", "2024-01-31 23:59:59.999999" |
 | TIMESTAMP_LTZ | "2024-01-31 23:59:59.999999Z", in UTC |
 | ROW, MAP, MULTISET | objects; keys of the latter two are texts, as in Flink |
 | ARRAY | arrays |
 
-Texts are read by Arrow's reader, all at once. What it does not take (maps, "NaN") is parsed one by one. Source:
-Flink's documentation, connectors/table/formats/debezium and json (timestamp format SQL).
+Texts are read by Arrow's reader, all at once. Texts that it does not support (maps, "NaN") are parsed one by one.
+Source: Flink's documentation, connectors/table/formats/debezium and json (timestamp format SQL).
 """
 
 import base64
@@ -47,15 +47,18 @@ pc: Any = pyarrow.compute
 _ListArray: Any = pa.ListArray
 
 _NULL = "null"
-_ODD = r'["\\\x00-\x1f]'
-"""What JSON writes in another way inside of a string."""
+_ESCAPED = r'["\\\x00-\x1f]'
+"""Characters that JSON escapes in a string."""
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _TIMES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def first_unwritable(fields: Sequence[DataField]) -> str | None:
-    """The first column, or part of one, that has no form in JSON: maps whose keys are no texts. None for none."""
+    """Return the first column, or part of one, that has no form in JSON; None without any.
+
+    Maps with keys other than texts have none.
+    """
     return next((found for f in fields if (found := _unwritable(f.type, f.name)) is not None), None)
 
 
@@ -74,7 +77,7 @@ def _unwritable(data_type: DataType, place: str) -> str | None:
 
 
 def object_texts(columns: Sequence[Array], fields: Sequence[DataField]) -> Array:
-    """A JSON object for each row of the columns, as strings."""
+    """Return a JSON object for each row of the columns, as strings."""
     parts: list[Any] = []
     for number, (column, field) in enumerate(zip(columns, fields, strict=True)):
         parts += [f"{',' if number else '{'}{json.dumps(field.name)}:", _texts(column, field.type)]
@@ -82,7 +85,7 @@ def object_texts(columns: Sequence[Array], fields: Sequence[DataField]) -> Array
 
 
 def _texts(array: Array, data_type: DataType) -> Array:
-    """The JSON of each value, `null` among them."""
+    """Return the JSON of each value, with `null` for missing ones."""
     return pc.fill_null(_texts_or_null(array, data_type), _NULL)
 
 
@@ -107,7 +110,7 @@ def _atomic_texts(array: Array, root: TypeRoot) -> Array:
     if root in STRINGS:
         return _quoted(array)
     if root in BINARIES:
-        # Arrow has no Base64, so that each value is taken by itself.
+        # Arrow has no Base64, so encode the values one by one.
         return pa.array(
             [None if v is None else f'"{base64.b64encode(v).decode()}"' for v in array.to_pylist()], pa.string()
         )
@@ -126,7 +129,7 @@ def _time_texts(array: Array, root: TypeRoot) -> Array:
         array = array.view(pa.timestamp(array.type.unit))
     texts = array.cast(pa.string())
     if root is not TypeRoot.TIME and not pc.all(pc.match_substring_regex(texts, r"^\d{4}-"), min_count=0).as_py():
-        # Years that do not have four digits are written by numpy, which reads them, too.
+        # Years without four digits are formatted by numpy, which also reads them.
         numbers = array.cast(pa.int32() if root is TypeRoot.DATE else pa.int64()).fill_null(0).to_numpy()
         unit = "D" if root is TypeRoot.DATE else array.type.unit
         written = np.datetime_as_string(numbers.astype(f"datetime64[{unit}]"))
@@ -136,7 +139,7 @@ def _time_texts(array: Array, root: TypeRoot) -> Array:
 
 def _quoted(array: Array) -> Array:
     texts = pc.binary_join_element_wise('"', array, '"', "")
-    odd = pc.fill_null(pc.match_substring_regex(array, _ODD), False)
+    odd = pc.fill_null(pc.match_substring_regex(array, _ESCAPED), False)
     if pc.any(odd, min_count=0).as_py():
         written = [json.dumps(v, ensure_ascii=False) for v in array.filter(odd).to_pylist()]
         texts = pc.replace_with_mask(texts, odd, pa.array(written, pa.string()))
@@ -144,13 +147,13 @@ def _quoted(array: Array) -> Array:
 
 
 def _joined(array: Array, texts: Array, opening: str, closing: str) -> Array:
-    """The texts of each list's elements between two signs; `texts` has those of all lists, one after the other."""
+    """Join the texts of each list's elements between two signs; `texts` has those of all lists in sequence."""
     lists = _ListArray.from_arrays(array.offsets, texts)
     return pc.binary_join_element_wise(opening, pc.binary_join(lists, ","), closing, "")
 
 
 def _compact(array: Array) -> Array:
-    """The same lists or maps anew, so that their elements are those of the lists that there are, and no others."""
+    """Copy lists or maps, so that the child arrays hold only the elements of these lists."""
     return array.take(from_numpy(np.arange(len(array))))
 
 
@@ -162,10 +165,10 @@ def _where_valid(array: Array, texts: Array) -> Array:
 
 
 class ObjectReader:
-    """Reads JSON objects with some fields, each a row of columns or null."""
+    """Reader of JSON objects with some fields, each a row of columns or null."""
 
     def __init__(self, rows: Mapping[str, Sequence[DataField]], texts: Sequence[str] = ()) -> None:
-        """`rows` are members that are rows of columns, `texts` members that are texts."""
+        """Set the members: `rows` are rows of columns, `texts` are texts."""
         self._rows = {name: tuple(fields) for name, fields in rows.items()}
         wires = [pa.field(name, pa.struct(_wire_fields(fields))) for name, fields in self._rows.items()]
         self._schema = pa.schema([*wires, *(pa.field(name, pa.string()) for name in texts)])
@@ -173,8 +176,9 @@ class ObjectReader:
         self._by_arrow = not any(_has_map(f.type) for fields in self._rows.values() for f in fields)
 
     def read(self, texts: Sequence[bytes]) -> dict[str, Array]:
-        """The members of each object: a struct array with the columns' own types, or texts. ValueError says what is
-        wrong with a text that is no such object.
+        """Return the members of each object: a struct array with the columns' own types, or texts.
+
+        Raises ValueError with the reason for a text that is no such object.
         """
         table = self._read_at_once(texts) if self._by_arrow else None
         table = self._read_singly(texts) if table is None else table
@@ -186,10 +190,10 @@ class ObjectReader:
         return found
 
     def _read_at_once(self, texts: Sequence[bytes]) -> pa.Table | None:
-        # By use: it is needed where a log is read alone.
+        # Imported on use: only readers of a log need it.
         from pyarrow import json as arrow_json
 
-        # Arrow trusts its input; what does not begin and end as an object is not given to it.
+        # Arrow does not validate its input, so pass it only texts that begin and end as an object.
         if not all(text.startswith(b"{") and text.endswith(b"}") and b"\n" not in text for text in texts):
             return None
         lines = b"\n".join(texts)
@@ -204,7 +208,7 @@ class ObjectReader:
         return table if table.num_rows == len(texts) else None
 
     def _read_singly(self, texts: Sequence[bytes]) -> pa.Table:
-        """Each text by itself, in Python: maps and what is no number are not for Arrow's reader."""
+        """Parse each text by itself in Python: Arrow's reader supports neither maps nor "NaN"."""
         columns: dict[str, list[Any]] = {name: [] for name in self._schema.names}
         for text in texts:
             value = json.loads(text, parse_float=Decimal)
@@ -229,7 +233,7 @@ def _wire_fields(fields: Sequence[DataField]) -> "list[pa.Field[Any]]":
 
 
 def _wire(data_type: DataType) -> pa.DataType:
-    """The Arrow type as which values of a type are read from JSON."""
+    """Return the Arrow type as which values of a type are read from JSON."""
     match data_type:
         case RowType(fields=fields):
             return pa.struct(_wire_fields(fields))
@@ -245,7 +249,7 @@ def _wire(data_type: DataType) -> pa.DataType:
 
 
 def _plain(value: Any, data_type: DataType) -> Any:
-    """A parsed value as Arrow takes it for its wire type."""
+    """Return a parsed value as Arrow takes it for its wire type."""
     if value is None:
         return None
     match data_type:
@@ -275,13 +279,13 @@ def _read_row(array: Array, fields: Sequence[DataField]) -> Array:
     mask = array.is_null() if array.null_count else None
     if not children:
         return array
-    # Nullable inside: where there is no row, its columns are null, whatever they admit.
+    # Children are nullable: without a row its columns are null, whatever their types admit.
     kinds = [pa.field(f.name, c.type) for f, c in zip(fields, children, strict=True)]
     return pa.StructArray.from_arrays(children, fields=kinds, mask=mask)
 
 
 def _read(array: Array, data_type: DataType) -> Array:
-    """Values of a wire type as values of the column's type."""
+    """Convert values of a wire type to values of the column's type."""
     match data_type:
         case RowType(fields=fields):
             made = _read_row(array, fields)
@@ -300,7 +304,7 @@ def _read(array: Array, data_type: DataType) -> Array:
         case MapType() | MultisetType():
             return _map_of(array, data_type)
         case AtomicType(root=root) if root in BINARIES:
-            # Arrow has no Base64, so that each value is taken by itself.
+            # Arrow has no Base64, so decode the values one by one.
             return pa.array([None if v is None else base64.b64decode(v) for v in array.to_pylist()], pa.binary())
         case AtomicType(root=root) if root in _TIMES:
             return _times(array, type_to_arrow(data_type))
@@ -320,13 +324,13 @@ def _map_of(array: Array, data_type: MapType | MultisetType) -> Array:
 
 def _times(array: Array, kind: Any) -> Array:
     if pa.types.is_time(kind):
-        # Arrow reads no times but those of some day.
+        # Arrow can't parse times without a date.
         return pc.binary_join_element_wise("1970-01-01 ", array, "").cast(pa.timestamp("ms")).cast(kind)
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     try:
         return array.cast(kind)
     except pa.ArrowInvalid:
-        # Years that do not have four digits.
+        # These are years without four digits.
         texts = pc.replace_substring(array, "Z", "").fill_null("1970-01-01").to_pylist()
         unit = "D" if pa.types.is_date(kind) else kind.unit
         numbers = np.array(texts, f"datetime64[{unit}]").astype(np.int32 if unit == "D" else np.int64)

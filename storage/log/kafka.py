@@ -1,4 +1,4 @@
-"""What the log's readers and writers share of Kafka: a consumer, a producer, and the topic's creation and deletion.
+"""Kafka clients of the log's readers and writers: a consumer, a producer, and the topic's creation and deletion.
 
 Offsets are those of Kafka's protocol, in which the end of a transaction has one, too. The topic is created when
 something is first written to the log, and deleted with the table.
@@ -15,37 +15,37 @@ from interbed.storage.log.settings import LogSettings, kafka_library, kept_setti
 _log = logging.getLogger(__name__)
 
 _MESSAGES_AT_ONCE = 1_000
-_PASSING = """
+_TRANSIENT = """
     _ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TRANSPORT COORDINATOR_NOT_AVAILABLE
     LEADER_NOT_AVAILABLE NOT_COORDINATOR NOT_LEADER_FOR_PARTITION THROTTLING_QUOTA_EXCEEDED
 """
-"""Errors after which a consumer tries again by itself."""
+"""Errors after which a consumer retries by itself."""
 
 
 class LogConsumer:
-    """Reads the topic of a log. Raises MissingExtraError; nothing is connected to before the first request.
+    """Consumer of the topic of a log. Raises MissingExtraError. It connects at the first request. Not thread-safe.
 
-    `committed` hides what is in no committed transaction. `at_end` are the partitions of which all was taken. Not for
-    use by several threads.
+    With `committed` records outside of committed transactions are hidden. `at_end` are the partitions that were read to
+    their end.
     """
 
     def __init__(self, settings: LogSettings, *, request_seconds: float, committed: bool = True) -> None:
         self._settings = settings
         self._kafka = kafka_library()
         self._seconds = request_seconds
-        self._passing = [getattr(self._kafka.KafkaError, name) for name in _PASSING.split()]
+        self._transient = [getattr(self._kafka.KafkaError, name) for name in _TRANSIENT.split()]
         self._consumer = self._kafka.Consumer(
             {
-                # A record is handed out as soon as it is there, and an empty queue is filled again at once.
+                # Records are delivered at once, and an empty queue is filled again at once.
                 "fetch.wait.max.ms": "100",
                 "fetch.queue.backoff.ms": "20",
                 **kept_settings(settings),
-                # Without a group a consumer can't be made; nothing is kept under this name.
+                # A consumer needs a group; nothing is stored under this name.
                 "group.id": f"interbed-log-{settings.topic}",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
                 "enable.auto.commit": "false",
                 "enable.auto.offset.store": "false",
-                # An offset that is not there is a gap. Going on somewhere else would hide it.
+                # A missing offset is a gap. Continuing at another offset would hide it.
                 "auto.offset.reset": "error",
                 "enable.partition.eof": "true",
             },
@@ -54,7 +54,7 @@ class LogConsumer:
         self.at_end: set[int] = set()
 
     def partitions(self) -> int | None:
-        """How many partitions the topic has; None when there is none. LogUnavailableError."""
+        """Return the number of partitions of the topic; None without one. Raises LogUnavailableError."""
         topic = self._settings.topic
         try:
             found = self._consumer.list_topics(topic, timeout=self._seconds).topics[topic]
@@ -65,28 +65,30 @@ class LogConsumer:
         return len(found.partitions) or None
 
     def lowest(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The first offset of each partition that is still there. LogUnavailableError."""
+        """Return the first existing offset of each partition. Raises LogUnavailableError."""
         return self._offsets(partitions, self._kafka.OFFSET_BEGINNING)
 
     def highest(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The offset after the last one of each partition. LogUnavailableError."""
+        """Return the offset after the last one of each partition. Raises LogUnavailableError."""
         return self._offsets(partitions, self._kafka.OFFSET_END)
 
     def begin(self, offsets: Mapping[int, int], partitions: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Read from these offsets on, where a partition has none or its own is not there from its beginning; where
-        each of them begins and ends. LogUnavailableError.
+        """Read from these offsets. Return the begin and the end of each partition.
+
+        A partition without an offset, or whose offset is no longer valid, is read from its beginning. Raises
+        LogUnavailableError.
         """
         lows, highs = self.lowest(range(partitions)), self.highest(range(partitions))
         begins = {}
         for partition, low in lows.items():
             wanted = offsets.get(partition, low)
-            # Beyond the end are the offsets of a topic that was deleted meanwhile and made anew.
+            # Offsets beyond the end belong to a topic that was deleted and recreated.
             begins[partition] = wanted if low <= wanted <= highs[partition] else low
         self.assign(begins)
         return begins, highs
 
     def assign(self, begins: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets on. LogUnavailableError."""
+        """Read these partitions from these offsets. Raises LogUnavailableError."""
         topic = self._settings.topic
         self.at_end = set()
         try:
@@ -95,23 +97,23 @@ class LogConsumer:
             raise self._settings.unavailable("The log can't be read", error) from error
 
     def take(self, timeout_seconds: float) -> list[Any]:
-        """The messages that are there, waiting as long for the first; none also when a partition came to its end.
+        """Return the available messages, waiting for the first; none also when a partition was read to its end.
 
-        LogUnavailableError for an error after which a consumer does not go on by itself.
+        Raises LogUnavailableError for an error after which a consumer does not continue by itself.
         """
         received = self._consume(_MESSAGES_AT_ONCE, 0.0)
         if not received:
             received = self._consume(1, timeout_seconds)
-            # Of records that were sent together the others are mostly there, too.
+            # Records that were sent together are mostly available together.
             received += self._consume(_MESSAGES_AT_ONCE, 0.0) if received else []
-        return self._good(received)
+        return self._checked(received)
 
     def log_what_waits(self) -> None:
-        """Have librdkafka's messages logged, which wait for `take` otherwise: for who takes nothing for long."""
+        """Log librdkafka's pending messages, for callers that call `take` rarely."""
         self._consumer.poll(0)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of the consumer."""
         self._consumer.close()
 
     def _offsets(self, partitions: Iterable[int], when: int) -> dict[int, int]:
@@ -132,8 +134,8 @@ class LogConsumer:
             raise self._settings.unavailable("The log can't be read", error) from error
         return messages
 
-    def _good(self, received: list[Any]) -> list[Any]:
-        """The messages without errors, which are looked at."""
+    def _checked(self, received: list[Any]) -> list[Any]:
+        """Return the messages without errors, and handle errors."""
         messages = []
         for message in received:
             error = message.error()
@@ -142,7 +144,7 @@ class LogConsumer:
                 messages.append(message)
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                 self.at_end.add(message.partition())
-            elif error.retriable() or error.code() in self._passing:
+            elif error.retriable() or error.code() in self._transient:
                 _log.info("Reading %s goes on after an error: %s", self._settings.place, self._settings.shown(error))
             else:
                 raise self._settings.unavailable("The log can't be read on", error)
@@ -153,7 +155,7 @@ _FULL_QUEUE_SECONDS = 0.05
 
 
 def partition_of(bucket: int, partitions: int) -> int:
-    """The partition of a bucket's records."""
+    """Return the partition of a bucket's records."""
     return bucket % partitions
 
 
@@ -169,9 +171,10 @@ def produce(
     on_delivery: Callable[[Any, Any], None] | None = None,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Hand a record to librdkafka, waiting for room in its queue as long as it may take to deliver or give up others.
+    """Pass a record to librdkafka, waiting for space in its queue until other records are delivered or given up.
 
-    A time of 0 is now. `check` is called after each wait; what it raises ends the waiting. Raises KafkaException.
+    A time of 0 means the current time. `check` is called after each wait; an error of it ends the waiting. Raises
+    KafkaException.
     """
     while True:
         try:
@@ -179,7 +182,7 @@ def produce(
                 topic, value, key, partition, on_delivery=on_delivery, timestamp=time_millis, headers=headers
             )
         except BufferError:
-            # The queue is full: some of it has to be delivered first.
+            # The queue is full: some records have to be delivered first.
             producer.poll(_FULL_QUEUE_SECONDS)
             if check is not None:
                 check()
@@ -190,11 +193,11 @@ def produce(
 _log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0
-"""How long the answer to one request is waited for."""
+"""Timeout of one request to Kafka."""
 
 
 def ensure_topic(settings: LogSettings, seconds: float = REQUEST_SECONDS) -> int:
-    """Make the topic unless it is there; how many partitions it has.
+    """Create the topic if it does not exist. Return its number of partitions.
 
     Its messages are kept as long as `log.retention` says. Raises LogUnavailableError, and InvalidOptionError for a
     topic that keeps only the last message of a key.
@@ -214,7 +217,7 @@ def ensure_topic(settings: LogSettings, seconds: float = REQUEST_SECONDS) -> int
 
 
 def delete_topic(settings: LogSettings, seconds: float = REQUEST_SECONDS) -> None:
-    """Delete the topic, if it is there. Raises LogUnavailableError, MissingExtraError."""
+    """Delete the topic, if it exists. Raises LogUnavailableError, MissingExtraError."""
     kafka = kafka_library()
     client = _admin_library().AdminClient(dict(kept_settings(settings)), logger=_log)
     try:
@@ -240,7 +243,7 @@ def _created(client: Any, settings: LogSettings, seconds: float) -> int:
 
 
 def _check_topic(client: Any, settings: LogSettings, seconds: float) -> None:
-    """Refuse a topic that forgets records, and have this one keep them as long as the table's options say now."""
+    """Refuse a topic that deletes records by key, and set its retention to that of the table's options."""
     admin = _admin_library()
     resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, settings.topic)
     known = _answer(client.describe_configs([resource], request_timeout=seconds)[resource], settings, seconds)
@@ -259,11 +262,11 @@ def _check_topic(client: Any, settings: LogSettings, seconds: float) -> None:
 
 
 def _answer(future: Any, settings: LogSettings, seconds: float) -> Any:
-    """What a request comes to, which has a timeout of its own; raises KafkaException, LogUnavailableError."""
+    """Return the result of a request that has its own timeout; raises KafkaException, LogUnavailableError."""
     try:
         return future.result(seconds)
     except TimeoutError as error:
-        raise settings.unavailable("The topic of the log can't be looked after", "no answer came") from error
+        raise settings.unavailable("The topic of the log can't be maintained", "no answer came") from error
 
 
 def _admin_library() -> Any:

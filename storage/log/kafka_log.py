@@ -1,8 +1,8 @@
-"""A log in Kafka: append the records of each snapshot in one transaction, and read committed records in groups.
+"""Log in Kafka: append the records of each snapshot in one transaction, and read committed records in groups.
 
 All writers of a topic have one `transactional.id`, so that Kafka itself lets only one of them append. A writer that
-takes the log over ends the open transaction of another writer, and waits until all that was committed can be read. Then
-it knows what the topic ends with, and no other process appends. The end of a transaction, after a marker, has an offset
+takes the log over ends the open transaction of another writer, and waits until all committed records can be read. Then
+it knows the end of the topic, and no other process appends. The end of a transaction, after a marker, has an offset
 that readers do not see. Source: https://kafka.apache.org/documentation/#semantics, KIP-98.
 """
 
@@ -14,17 +14,24 @@ from typing import Any
 import numpy as np
 
 from interbed.storage.base.errors import InterbedError, LogUnavailableError
-from interbed.storage.log.api import MARKER_HEADER, GroupAssembler, LogGroup, LogMarker, LogTakenOverError, Published
+from interbed.storage.log.api import (
+    MARKER_HEADER,
+    GroupAssembler,
+    LogGroup,
+    LogMarker,
+    LogTakenOverError,
+    PublishedMarker,
+)
 from interbed.storage.log.kafka import REQUEST_SECONDS, LogConsumer, ensure_topic, produce
 from interbed.storage.log.records import LogRecords, kind_header
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 
 _FIRST_WINDOW = 16
-"""How many offsets before the end are looked through for a marker at first; then many times more."""
+"""Number of offsets before the end that are first searched for a marker; later searches cover many times more."""
 
 
 class KafkaLogReader:
-    """A LogReader of a topic. Raises MissingExtraError; nothing is connected to before `open`."""
+    """LogReader of a Kafka topic. Raises MissingExtraError. It connects in `open`."""
 
     def __init__(self, settings: LogSettings, *, request_seconds: float = 10.0) -> None:
         self._settings = settings
@@ -33,7 +40,6 @@ class KafkaLogReader:
         self._buffers: dict[int, PartBuffer] = {}
 
     def open(self, offsets: Mapping[int, int]) -> bool:
-        """See LogReader."""
         partitions = self._consumer.partitions()
         if partitions is None:
             return False
@@ -43,14 +49,13 @@ class KafkaLogReader:
         return True
 
     def poll(self, timeout_seconds: float) -> Sequence[LogGroup]:
-        """See LogReader."""
         received = self._consumer.take(timeout_seconds)
         while received:
             for message in received:
                 part = self._buffers[message.partition()].take(message)
                 if part is not None:
                     self._assembler.add(message.partition(), *part, message.offset() + 1)
-            # What is complete is handed out before more is taken into memory.
+            # Return complete groups before reading more into memory.
             groups = list(self._assembler.complete())
             if groups:
                 return groups
@@ -58,12 +63,11 @@ class KafkaLogReader:
         return []
 
     def close(self) -> None:
-        """See LogReader."""
         self._consumer.close()
 
 
 class PartBuffer:
-    """Collects the messages of one partition up to the next marker."""
+    """Buffer of the messages of one partition up to the next marker."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -72,7 +76,7 @@ class PartBuffer:
         self._kinds: list[int] = []
 
     def take(self, message: Any) -> tuple[LogMarker, LogRecords] | None:
-        """Take a message; at a marker it is returned with the records before it."""
+        """Take a message; a marker is returned with the records before it."""
         kind = -1
         for name, content in message.headers() or ():
             if name == MARKER_HEADER:
@@ -88,10 +92,10 @@ class PartBuffer:
         return None
 
 
-def read_last_marker(settings: LogSettings, partitions: int, seconds: float) -> Published | None:
-    """What the log ends with: its last marker, with the offsets after it; None where there is none.
+def read_last_marker(settings: LogSettings, partitions: int, seconds: float) -> PublishedMarker | None:
+    """Return the last marker of the log, with the offsets after it; None without any.
 
-    Raises LogUnavailableError, CorruptFileError for a marker that is none.
+    Raises LogUnavailableError, CorruptFileError for an invalid marker.
     """
     consumer = LogConsumer(settings, request_seconds=seconds)
     try:
@@ -110,25 +114,25 @@ def read_last_marker(settings: LogSettings, partitions: int, seconds: float) -> 
         return None
     newest = max(marker.order for marker, _ in found.values())
     marker = next(m for m, _ in found.values() if m.order == newest)
-    # A partition whose marker was cut off by retention is empty.
+    # A partition whose marker was deleted by retention is empty.
     ends = {p: found[p][1] if p in found else highs[p] for p in range(partitions)}
-    return Published(marker=marker, offsets=ends)
+    return PublishedMarker(marker=marker, offsets=ends)
 
 
 def _last_markers(
     consumer: LogConsumer, begins: Mapping[int, int], settings: LogSettings, seconds: float
 ) -> dict[int, tuple[LogMarker, int]]:
-    """The last marker of each partition and the offset after it, of what comes after the offsets."""
+    """Return the last marker of each partition after the offsets, and the offset after it."""
     consumer.assign(begins)
     found: dict[int, tuple[LogMarker, int]] = {}
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not consumer.at_end >= begins.keys():
         before = len(consumer.at_end)
-        messages = consumer.take(max(0.0, give_up - time.monotonic()))
+        messages = consumer.take(max(0.0, deadline - time.monotonic()))
         if messages or len(consumer.at_end) > before:
-            give_up = time.monotonic() + seconds
-        elif time.monotonic() >= give_up:
-            # Till then an error may have come after which the consumer goes on by itself.
+            deadline = time.monotonic() + seconds
+        elif time.monotonic() >= deadline:
+            # Until then the consumer may have recovered from an error by itself.
             raise LogUnavailableError(
                 f"The end of {settings.place} was not reached within {seconds:g} s. Try again when it answers."
             )
@@ -144,16 +148,16 @@ def _last_markers(
 _log = logging.getLogger(__name__)
 
 TRANSACTION_SECONDS = 120.0
-"""How long the records of one snapshot may take to be delivered."""
+"""Time within which the records of one snapshot must be delivered."""
 
 _MOST_COMMIT_TRIES = 2
 _TAKEN_OVER = "_FENCED INVALID_PRODUCER_EPOCH PRODUCER_FENCED _UNKNOWN_TOPIC UNKNOWN_TOPIC_OR_PART"
-"""What says that another writer took the topic over, or deleted it."""
+"""Errors that say that another writer took the topic over, or deleted it."""
 _KINDS = [kind_header(kind) for kind in range(4)]
 
 
 class KafkaLogWriter:
-    """A LogWriter of a topic, which is made when it is not there. Raises LogUnavailableError, MissingExtraError."""
+    """LogWriter of a topic, which is created if necessary. Raises LogUnavailableError, MissingExtraError."""
 
     def __init__(self, settings: LogSettings, *, request_seconds: float = REQUEST_SECONDS) -> None:
         self._settings = settings
@@ -164,31 +168,29 @@ class KafkaLogWriter:
         ]
         self._partitions = ensure_topic(settings, request_seconds)
         self._ends: dict[int, int] = {}
-        self._producer = self._took_over()
+        self._producer = self._take_over()
 
     @property
     def partitions(self) -> int:
-        """See LogWriter."""
         return self._partitions
 
-    def published(self) -> Published | None:
-        """See LogWriter."""
+    def published(self) -> PublishedMarker | None:
         return read_last_marker(self._settings, self._partitions, self._seconds)
 
     def append(
         self, marker: LogMarker, records: Iterable[tuple[int, LogRecords]], time_millis: int
     ) -> Mapping[int, int]:
-        """See LogWriter. After an error the writer is of no more use."""
+        """Append records and the marker; see LogWriter. After an error the writer can't be used any more."""
         try:
             self._producer.begin_transaction()
             try:
                 self._send_all(marker, records, time_millis)
                 self._commit()
             except LogUnavailableError:
-                # Whoever takes the log over next ends the transaction.
+                # The next writer that takes the log over ends the transaction.
                 raise
             except (InterbedError, OSError):
-                # What was read from the table failed; readers see nothing of the transaction.
+                # Reading from the table failed; readers see nothing of the transaction.
                 self._producer.abort_transaction(self._seconds)
                 raise
         except (self._kafka.KafkaException, SystemError) as error:
@@ -199,12 +201,14 @@ class KafkaLogWriter:
         return dict(self._ends)
 
     def close(self) -> None:
-        """See LogWriter; nothing is pending that anybody waits for."""
+        """Close the connection. Pending records are discarded."""
         self._producer.purge()
 
     def _cause_of(self, error: BaseException) -> Any:
-        """The error of Kafka. When a producer is fenced while it tells what was delivered, Kafka's client goes on to
-        call for the next delivery, which Python makes a SystemError of, and again for the one after that.
+        """Return the Kafka error that caused an error.
+
+        When a producer is fenced while it reports deliveries, Kafka's client continues with the next delivery, which
+        Python turns into a SystemError, and again for the one after that.
         """
         found: BaseException | None = error
         while isinstance(found, SystemError):
@@ -213,9 +217,9 @@ class KafkaLogWriter:
             raise error
         return found
 
-    def _took_over(self) -> Any:
+    def _take_over(self) -> Any:
         settings = {
-            # Compressed batches of what is there, without waiting for more: the marker ends a snapshot anyway.
+            # Send compressed batches without waiting for more records: the marker ends a snapshot anyway.
             "linger.ms": "0",
             "compression.type": "lz4",
             **kept_settings(self._settings),
@@ -250,7 +254,7 @@ class KafkaLogWriter:
 
     def _send_records(self, partition: int, records: LogRecords, time_millis: int) -> None:
         producer, topic = self._producer, self._settings.topic
-        # Kafka's client takes one message at a time. What is not delivered fails the transaction.
+        # Kafka's client takes one message at a time. A failed delivery fails the transaction.
         for key, value, kind in zip(records.keys, records.values, records.kinds.tolist(), strict=True):
             header = _KINDS[kind]
             headers = None if header is None else [("kind", header)]
@@ -261,7 +265,7 @@ class KafkaLogWriter:
             self._ends[message.partition()] = message.offset() + 1
 
     def _deliver(self) -> None:
-        """Wait until everything is delivered, as long as some of it is in each of the times that one waits."""
+        """Wait until everything is delivered, as long as each wait makes progress."""
         left = len(self._producer)
         while left:
             before, left = left, self._producer.flush(self._seconds)
@@ -285,5 +289,5 @@ class KafkaLogWriter:
             else:
                 break
         if len(self._ends) != self._partitions:
-            # It is committed; where it ends the next writer finds out.
+            # The transaction is committed; the next writer determines its end.
             raise LogTakenOverError(self._settings.place)

@@ -1,11 +1,11 @@
-"""Publish a table's snapshots in its log, exactly once each and in order, after they were made.
+"""Publisher of a table's snapshots in its log, exactly once each and in order, after their commit.
 
-The records of a snapshot are those that a stream of the table's files has of it. They are appended from committed
-snapshots, in one transaction for each that also has its marker, so that there is nothing to be prepared before a commit
-and nothing to be resolved after a crash: whoever publishes takes the log over, reads what it ends with, and goes on
-after that. What a process that died left is published with the next commit of anybody, or by `Table.publish_log`.
+The records of a snapshot are those of a stream of the table's files. They are appended from committed snapshots, in one
+transaction for each that also has its marker. So nothing is prepared before a commit, and nothing is resolved after a
+crash: a publisher takes the log over, reads its last marker, and continues after that. Snapshots that a dead process
+left are published with the next commit of any process, or by `Table.publish_log`.
 
-Who is taken over while he publishes leaves the rest to the other, who has looked for snapshots after that.
+A publisher whose log is taken over leaves the rest to the other one, which has looked for snapshots after that.
 """
 
 import logging
@@ -25,7 +25,7 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.log.api import LogMarker, LogTakenOverError, LogWriter, Published
+from interbed.storage.log.api import LogMarker, LogTakenOverError, LogWriter, PublishedMarker
 from interbed.storage.log.kafka import partition_of
 from interbed.storage.log.kafka_log import KafkaLogWriter
 from interbed.storage.log.records import LogRecords, RecordCodec
@@ -43,10 +43,10 @@ from interbed.storage.scan.split import Split
 _log = logging.getLogger(__name__)
 
 SECONDS_AFTER_COMMIT = 5.0
-"""How long a commit waits for an answer of the log, which it does not need."""
+"""Time for which a commit waits for an answer of the log, which it does not need."""
 
 PAUSE_SECONDS = 30.0
-"""How long commits leave a log alone that did not answer."""
+"""Time for which commits skip a log that did not answer."""
 
 _MOST_TAKEOVERS = 2
 _MOST_WRITERS = 32
@@ -55,30 +55,31 @@ WriterFactory = Callable[[LogSettings, float], LogWriter]
 
 
 @dataclass(slots=True)
-class _Held:
-    """A log that this process has taken over, and what it ends with."""
+class _OwnedLog:
+    """Log that this process has taken over, and its last marker."""
 
     writer: LogWriter
-    published: Published | None
+    published: PublishedMarker | None
     process: int
     is_new: bool = True
-    """Whether what the log ends with was read just now."""
+    """Whether the last marker was read just now."""
 
 
-_held: OrderedDict[tuple[object, ...], _Held] = OrderedDict()
+_owned_logs: OrderedDict[tuple[object, ...], _OwnedLog] = OrderedDict()
 _pauses: dict[tuple[object, ...], float] = {}
 _guard = Lock()
-_turns: dict[tuple[object, ...], Lock] = {}
+_locks: dict[tuple[object, ...], Lock] = {}
 
 
 def publishes(store: TableStore) -> bool:
-    """Whether snapshots of the table are published in its log after they were made."""
+    """Return whether snapshots of the table are published in its log after their commit."""
     return store.log_consistency is LogConsistency.TRANSACTIONAL
 
 
 def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:
-    """Publish what was committed. The commit stands whatever becomes of this: failures are logged, and tried again
-    after a later commit.
+    """Publish what was committed. Failures are logged and do not affect the commit.
+
+    A later commit tries again.
     """
     if not publishes(store):
         return
@@ -102,10 +103,11 @@ def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.mo
 
 
 def publish(store: TableStore, *, seconds: float = 10.0, connect: WriterFactory | None = None) -> int | None:
-    """Publish all snapshots that are not in the log yet; the newest that is, None for a table without snapshots.
+    """Publish all snapshots that are not in the log yet, and return the newest one in it.
 
-    `seconds` is how long each answer is waited for. Raises LogUnavailableError, NotSupportedError for a table whose
-    snapshots are not published, InvalidOptionError for a topic of another table, and as reads do.
+    None for a table without snapshots. `seconds` is the timeout of each request. Raises LogUnavailableError,
+    NotSupportedError for a table whose snapshots are not published, InvalidOptionError for a topic of another table,
+    and as reads do.
     """
     if not publishes(store):
         raise NotSupportedError(
@@ -114,91 +116,91 @@ def publish(store: TableStore, *, seconds: float = 10.0, connect: WriterFactory 
             "none."
         )
     settings = LogSettings.of(store.options)
-    with _turn_of(settings):
+    with _lock_of(settings):
         for _ in range(_MOST_TAKEOVERS):
-            held = _taken_over(settings, seconds, connect or _connect)
+            owned = _take_over(settings, seconds, connect or _connect)
             try:
-                return _Publication(store, held).run()
+                return _PublicationRun(store, owned).run()
             except LogTakenOverError:
-                _let_go(settings)
+                _close_log(settings)
             except BaseException:
-                _let_go(settings)
+                _close_log(settings)
                 raise
     _log.info("Another process publishes the snapshots of %s.", store.location)
     return store.snapshots.latest_id()
 
 
 def forget_writers() -> None:
-    """Let go of all logs that this process has taken over; they are taken over again when they are needed."""
+    """Close all logs that this process has taken over; they are taken over again when they are needed."""
     with _guard:
-        held, names = list(_held.values()), list(_held)
+        owned, names = list(_owned_logs.values()), list(_owned_logs)
         for name in names:
-            del _held[name]
+            del _owned_logs[name]
         _pauses.clear()
-    for each in held:
+    for each in owned:
         if each.process == os.getpid():
             each.writer.close()
 
 
 def release(store: TableStore) -> None:
-    """Let go of the log of a table that is dropped."""
-    _let_go(LogSettings.of(store.options))
+    """Close the log of a table that is dropped."""
+    _close_log(LogSettings.of(store.options))
 
 
-class _Publication:
+class _PublicationRun:
     """One run of a publisher that has taken over the log."""
 
-    def __init__(self, store: TableStore, held: _Held) -> None:
+    def __init__(self, store: TableStore, owned: _OwnedLog) -> None:
         self._store = store
-        self._held = held
+        self._owned_log = owned
         self._table = identity_of(store)
         self._positions = LogPositions(store.file_io, store.paths)
         self._changelogs = ChangelogManager(store.file_io, store.paths)
 
     def run(self) -> int | None:
-        """Publish what is missing; the newest snapshot in the log."""
+        """Publish all missing snapshots. Return the newest snapshot in the log."""
         self._check_table()
         while True:
             latest = self._store.snapshots.latest()
             if latest is None:
                 return None
-            published = self._held.published
-            if published is not None and not self._is_in_line(published.marker, latest):
-                self._append(self._new_line(published.marker, latest), (), latest.time_millis)
+            published = self._owned_log.published
+            if published is not None and not self._is_in_history(published.marker, latest):
+                self._append(self._rollback_marker(published.marker, latest), (), latest.time_millis)
                 continue
             if published is not None and published.marker.last >= latest.id:
-                self._note(published)
+                self._record_position(published)
                 return published.marker.last
             self._publish_next(published, latest)
 
     def _check_table(self) -> None:
-        published = self._held.published
+        published = self._owned_log.published
         if published is not None and published.marker.table != self._table:
-            if not self._held.is_new:
-                # The topic may have been deleted since, with the table that it was of.
+            if not self._owned_log.is_new:
+                # The topic may have been deleted since, with the table that it belonged to.
                 raise LogTakenOverError
             raise InvalidOptionError(
                 f"The {LogSettings.of(self._store.options).place} is the log of another table than the one at "
-                f"{self._store.location}, or of one that was dropped. Delete the topic if nobody needs it, or give "
+                f"{self._store.location}, or of one that was dropped. Delete the topic if it is not needed, or give "
                 "this table another one by 'kafka.topic'."
             )
 
-    def _is_in_line(self, marker: LogMarker, latest: Snapshot) -> bool:
-        """Whether the snapshot that was published last is one of the table's still."""
+    def _is_in_history(self, marker: LogMarker, latest: Snapshot) -> bool:
+        """Return whether the snapshot that was published last is still in the table's history."""
         if marker.last > latest.id:
             return False
         try:
             found = self._store.snapshots.snapshot(marker.last)
         except SnapshotNotFoundError:
-            # It has expired, as far as anybody can tell.
+            # It has expired, as far as is known.
             return True
         return marker.uuid is None or found.uuid is None or marker.uuid == found.uuid
 
-    def _new_line(self, before: LogMarker, latest: Snapshot) -> LogMarker:
-        """What tells readers that the table was taken back: up to the newest snapshot, they find it in its files."""
+    def _rollback_marker(self, before: LogMarker, latest: Snapshot) -> LogMarker:
+        """Return the marker of a rollback: readers find the table up to the newest snapshot in its files."""
         _log.warning(
-            "The table at %s was taken back to before snapshot %d, which is in its log; its readers have to start "
-            "anew.",
+            "The table at %s was rolled back to before snapshot %d, which is in its log; its readers have to start "
+            "again.",
             self._store.location,
             before.last,
         )
@@ -212,17 +214,17 @@ class _Publication:
             told=False,
         )
 
-    def _publish_next(self, published: Published | None, latest: Snapshot) -> None:
+    def _publish_next(self, published: PublishedMarker | None, latest: Snapshot) -> None:
         """Publish the next snapshot, with those after it that change nothing."""
         first = FIRST_SNAPSHOT_ID if published is None else published.marker.last + 1
         line = 0 if published is None else published.marker.line
         snapshot = self._find(first)
         if snapshot is None:
-            self._pass_over(first, line)
+            self._skip_expired(first, line)
             return
         rules = SnapshotChangeRules.of_stream(self._store)
-        told_by = rules.files_of(snapshot)
-        splits = self._splits(snapshot, told_by)
+        kind = rules.files_of(snapshot)
+        splits = self._splits(snapshot, kind)
         last = snapshot
         while last.id < latest.id:
             following = self._find(last.id + 1)
@@ -241,11 +243,11 @@ class _Publication:
             schema_id=store.schema.id,
             replaces=self._replaces(snapshot, rules),
         )
-        records = _records(store, splits, self._held.writer.partitions)
+        records = _records(store, splits, self._owned_log.writer.partitions)
         self._append(marker, records, snapshot.time_millis)
 
-    def _pass_over(self, first: int, line: int) -> None:
-        """Say that snapshots have expired which were never published."""
+    def _skip_expired(self, first: int, line: int) -> None:
+        """Append a marker for snapshots that expired before they were published."""
         there = [*self._store.snapshots.ids(), *(c.id for c in self._changelogs.all())]
         oldest = min((i for i in there if i > first), default=None)
         if oldest is None:
@@ -268,39 +270,42 @@ class _Publication:
         self._append(marker, (), int(time.time() * 1000))
 
     def _find(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot, or its changelog that outlives it; None when both have expired."""
+        """Return the snapshot, or its changelog that outlives it; None when both have expired."""
         try:
             return self._store.snapshots.read(snapshot_id)
         except SnapshotNotFoundError:
             return self._changelogs.find(snapshot_id)
 
-    def _splits(self, snapshot: Snapshot, told_by: ChangeFiles) -> list[Split]:
-        return splits_of_snapshot(self._store, TableScan(self._store), snapshot, told_by)
+    def _splits(self, snapshot: Snapshot, kind: ChangeFiles) -> list[Split]:
+        return splits_of_snapshot(self._store, TableScan(self._store), snapshot, kind)
 
     def _replaces(self, snapshot: Snapshot, rules: SnapshotChangeRules) -> bool:
-        """Whether rows were replaced, without a record that says so."""
+        """Return whether rows were replaced without records of the changes."""
         return snapshot.commit_kind is CommitKind.OVERWRITE and rules.files_of(snapshot) is ChangeFiles.NOTHING
 
     def _store_of(self, snapshot: Snapshot) -> TableStore:
-        """The table with the columns of the snapshot, if it has some that this object does not know of."""
+        """Return the table with the columns of the snapshot, if that has a newer schema."""
         if snapshot.schema_id <= self._store.schema.id:
             return self._store
         return self._store.with_schema(self._store.schema_of(snapshot.schema_id))
 
     def _append(self, marker: LogMarker, records: Iterable[tuple[int, LogRecords]], time_millis: int) -> None:
-        offsets = self._held.writer.append(marker, records, time_millis)
-        self._held.published = Published(marker=marker, offsets=offsets)
-        self._note(self._held.published)
+        offsets = self._owned_log.writer.append(marker, records, time_millis)
+        self._owned_log.published = PublishedMarker(marker=marker, offsets=offsets)
+        self._record_position(self._owned_log.published)
 
-    def _note(self, published: Published) -> None:
-        """Note beside the table what is in the log; the log knows it, so that a failure is not one of publishing."""
+    def _record_position(self, published: PublishedMarker) -> None:
+        """Record the published position in a file of the table.
+
+        A failure is only logged, because the log itself has the position.
+        """
         marker = published.marker
         position = LogPosition(snapshot=marker.last, offsets=published.offsets, line=marker.line)
         try:
             if self._positions.read() != position:
                 self._positions.write(position)
         except (InterbedError, OSError) as error:
-            _log.warning("How far %s is in its log was not noted: %s", self._store.location, error)
+            _log.warning("The log position of %s was not recorded: %s", self._store.location, error)
 
 
 def _records(store: TableStore, splits: Sequence[Split], partitions: int) -> Iterator[tuple[int, LogRecords]]:
@@ -316,31 +321,31 @@ def _connect(settings: LogSettings, seconds: float) -> LogWriter:
     return KafkaLogWriter(settings, request_seconds=seconds)
 
 
-def _turn_of(settings: LogSettings) -> Lock:
-    """What the threads of this process take before they publish in the same log."""
+def _lock_of(settings: LogSettings) -> Lock:
+    """Return the lock of the threads of this process that publish in the same log."""
     with _guard:
-        return _turns.setdefault(settings.identity, Lock())
+        return _locks.setdefault(settings.identity, Lock())
 
 
-def _taken_over(settings: LogSettings, seconds: float, connect: WriterFactory) -> _Held:
-    """The log, taken over now or before."""
+def _take_over(settings: LogSettings, seconds: float, connect: WriterFactory) -> _OwnedLog:
+    """Return the log, taken over now or before."""
     with _guard:
-        held = _held.get(settings.identity)
-        if held is not None and held.process == os.getpid():
-            _held.move_to_end(settings.identity)
-            held.is_new = False
-            return held
+        owned = _owned_logs.get(settings.identity)
+        if owned is not None and owned.process == os.getpid():
+            _owned_logs.move_to_end(settings.identity)
+            owned.is_new = False
+            return owned
     writer = connect(settings, seconds)
-    held = _Held(writer, writer.published(), os.getpid())
+    owned = _OwnedLog(writer, writer.published(), os.getpid())
     with _guard:
-        _held[settings.identity] = held
-        if len(_held) > _MOST_WRITERS:
-            _held.popitem(last=False)
-    return held
+        _owned_logs[settings.identity] = owned
+        if len(_owned_logs) > _MOST_WRITERS:
+            _owned_logs.popitem(last=False)
+    return owned
 
 
-def _let_go(settings: LogSettings) -> None:
+def _close_log(settings: LogSettings) -> None:
     with _guard:
-        held = _held.pop(settings.identity, None)
-    if held is not None and held.process == os.getpid():
-        held.writer.close()
+        owned = _owned_logs.pop(settings.identity, None)
+    if owned is not None and owned.process == os.getpid():
+        owned.writer.close()

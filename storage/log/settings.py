@@ -1,6 +1,6 @@
-"""How a table's log is reached: its topic, the settings of librdkafka that its options have, and the table's identity.
+"""Settings of a table's log: its topic, its options for librdkafka, and the table's identity.
 
-Some settings are the log's own: without them it would lose changes, or show them twice. The identity distinguishes a
+Some settings belong to the log: with other values it would lose changes, or repeat them. The identity distinguishes a
 table from another one whose records are in the same topic.
 """
 
@@ -44,7 +44,7 @@ _TOPIC_LONGEST = 249
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The topic of a table, how many partitions it is made with, and how it is reached; no secret is in its text."""
+    """Topic of a table, its number of partitions on creation, and its connection; `repr` shows no secrets."""
 
     topic: str
     servers: str
@@ -54,7 +54,10 @@ class LogSettings:
 
     @staticmethod
     def of(options: CoreOptions) -> "LogSettings":
-        """Those of a table's options; raises InvalidOptionError for what is missing or no topic."""
+        """Return the settings in a table's options.
+
+        Raises InvalidOptionError for a missing option or an invalid topic.
+        """
         for key, value in ((KAFKA_SERVERS, options.kafka_servers), (KAFKA_TOPIC, options.kafka_topic)):
             if not value:
                 raise InvalidOptionError(f"Option '{LOG_SYSTEM}' = '{LogSystem.KAFKA}' needs '{key}'; set it.")
@@ -77,31 +80,32 @@ class LogSettings:
 
     @property
     def place(self) -> str:
-        """The log, for people."""
+        """Name of the log in messages."""
         return f"topic {self.topic} in Kafka at {self.servers}"
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two connections one."""
+        """Key of connections to the same log."""
         return (self.topic, tuple(sorted(self.settings.items())))
 
     def shown(self, error: Any) -> str:
-        """The text of an error without secrets; Kafka's own errors by what they say."""
+        """Return the text of an error without secrets, with Kafka's description of its own errors."""
         return shown_error(kafka_library(), error, secrets_of(self.settings))
 
     def unavailable(self, what: str, error: Any) -> LogUnavailableError:
-        """The error of a log that does not answer."""
+        """Return the error for a log that does not answer."""
         return LogUnavailableError(f"{what}: {self.shown(error)} ({self.place}). Try again when Kafka answers.")
 
 
 def kafka_library() -> Any:
-    """The client of Kafka; raises MissingExtraError where it is not installed."""
+    """Return Kafka's client library; raises MissingExtraError where it is not installed."""
     return load_extra("confluent_kafka", needed_by="The log of a table")
 
 
 def check_settings(settings: LogSettings) -> None:
-    """Raise InvalidOptionError for settings that librdkafka does not know, or whose values it does not take; nothing is
-    connected to. MissingExtraError where it is not installed.
+    """Raise InvalidOptionError for unknown settings of librdkafka and invalid values, without connecting.
+
+    Raises MissingExtraError where librdkafka is not installed.
     """
     kafka = kafka_library()
     unreachable = {name: value for name, value in settings.settings.items() if name != "bootstrap.servers"}
@@ -110,16 +114,16 @@ def check_settings(settings: LogSettings) -> None:
     except kafka.KafkaException as error:
         # Files and libraries of a connection may be on other machines than this one.
         if error.args[0].code() == kafka.KafkaError._INVALID_ARG and "configuration" in error.args[0].str().lower():
-            # The cause is left out: it may quote a secret.
+            # Leave the cause out: it may quote a secret.
             raise InvalidOptionError(
                 f"An option that begins with '{KAFKA}' is none of librdkafka's settings: {settings.shown(error)}."
             ) from None
 
 
 def kept_settings(settings: LogSettings) -> Mapping[str, str]:
-    """The settings of every client of a log: the user's, and those that are the log's own."""
+    """Return the settings of every client of a log: the user's, and those that belong to the log."""
     return {
-        # An idle connection is not worth a warning.
+        # The close of an idle connection needs no warning.
         "log.connection.close": "false",
         **settings.settings,
         "allow.auto.create.topics": "false",
@@ -127,13 +131,13 @@ def kept_settings(settings: LogSettings) -> Mapping[str, str]:
 
 
 def identity_of(store: TableStore) -> int:
-    """When the table's first schema was made, in milliseconds since the epoch."""
+    """Return the creation time of the table's first schema, in milliseconds since the epoch."""
     ids = store.schemas.ids()
     return store.schemas.schema(min(ids)).time_millis or 0 if ids else 0
 
 
 def error_of_another_table(settings: LogSettings, store: TableStore) -> InvalidOptionError:
-    """What readers of a topic get that has records of another table."""
+    """Return the error for readers of a topic that has records of another table."""
     return InvalidOptionError(
         f"The {settings.place} is the log of another table than the one at {store.location}; set 'kafka.topic'."
     )

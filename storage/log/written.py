@@ -1,7 +1,7 @@
-"""What an eventual log has: rows as they were written, before it is known whether they are committed.
+"""Records of an eventual log: rows as they were written, before it is known whether they are committed.
 
-A record has the JSON of the primary key as its key, and as its value the row as `records` has it; a record of a deleted
-key has no value. Its header `written` says of which table it is, and by which schema its row was written:
+A record has the JSON of the primary key as its key, and as its value the row as in `records`; a record of a deleted key
+has no value. Its header `written` has the table and the schema of the row:
 
     {"table": 1718000000000, "schemaId": 0}
 
@@ -24,18 +24,18 @@ WRITTEN_HEADER = "written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBy:
-    """Of which table a record is (when its first schema was made, in milliseconds since the epoch), and its schema."""
+    """Table of a record (creation time of its first schema, in milliseconds since the epoch), and its schema."""
 
     table: int
     schema_id: int
 
     def to_json(self) -> bytes:
-        """What the header holds."""
+        """Return the content of the header."""
         return json.dumps({"table": self.table, "schemaId": self.schema_id}, separators=(",", ":")).encode()
 
     @staticmethod
     def from_json(content: bytes, *, place: str) -> "WrittenBy":
-        """What a header says; raises CorruptFileError naming the place."""
+        """Read a header; raises CorruptFileError naming the place."""
         source = f"The header of a record of {place}"
         what = "one of a row of a table's log"
         value = read_object(content, {"table": int, "schemaId": int}, source=source, what=what)
@@ -46,7 +46,7 @@ class WrittenBy:
 
 
 class WrittenRow(NamedTuple):
-    """A record: the key, the value (None when the key went), and where in the log it is."""
+    """Record: the key, the value (None when the key was deleted), and its location in the log."""
 
     key: bytes
     value: bytes | None
@@ -56,53 +56,56 @@ class WrittenRow(NamedTuple):
 
 
 class WrittenRange(NamedTuple):
-    """Where a log that was opened begins to be read and where it ended then, by partition."""
+    """Range of a log by partition: the offsets at which reading begins, and the end offsets at that time."""
 
     begins: Mapping[int, int]
     ends: Mapping[int, int]
 
 
 class WrittenReader(Protocol):
-    """Reads an eventual log. Not for use by several threads."""
+    """Reader of an eventual log. Not thread-safe."""
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all was handed out that the log had a moment ago."""
+        """Whether all records were returned that the log had recently."""
         ...
 
     def open(self, offsets: Mapping[int, int]) -> WrittenRange | None:
-        """Read from these offsets on, where a partition has none or its own is not there from its beginning; None for a
-        log that is not there yet. LogUnavailableError.
+        """Read from these offsets. Return the range, or None for a log that does not exist yet.
+
+        A partition without an offset, or whose offset is no longer valid, is read from its beginning. Raises
+        LogUnavailableError.
         """
         ...
 
     def poll(self, timeout_seconds: float) -> Sequence[WrittenRow]:
-        """What came since the last call, waiting as long for the first of it. LogUnavailableError, after which the log
-        has to be opened again; CorruptFileError.
+        """Return the rows since the last call, waiting at most for the timeout for the first of them.
+
+        After LogUnavailableError the log has to be opened again. Raises CorruptFileError.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of this object."""
         ...
 
 
 class WrittenRanges(Protocol):
-    """Reads parts of an eventual log. Not for use by several threads."""
+    """Reader of parts of an eventual log. Not thread-safe."""
 
     def bounds(self) -> WrittenRange | None:
-        """Where the log begins and ends now; None for a log that is not there. LogUnavailableError."""
+        """Return the current range of the log; None if it does not exist. Raises LogUnavailableError."""
         ...
 
     def between(self, partition: int, begin: int, end: int) -> Iterator[Sequence[WrittenRow]]:
-        """The records of a partition from one offset to before the other, both of them within its bounds.
+        """Yield the records of a partition from offset `begin` to before `end`, both within its bounds.
 
-        LogUnavailableError, CorruptFileError.
+        Raises LogUnavailableError, CorruptFileError.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of this object."""
         ...
 
 
@@ -111,13 +114,10 @@ _KEYS_AT_ONCE = 500
 
 
 class TouchedKeys:
-    """By key, the value that was handed out last, None for a key that went; and the keys that are to be judged.
-
-    Not for use by several threads.
-    """
+    """Last returned value of each key, None for a deleted key; and the keys to check. Not thread-safe."""
 
     def __init__(self) -> None:
-        # A generator that is dropped may be closed by another thread than the one that read from it.
+        # A dropped generator may be closed by another thread than its reader.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for statement in (
             f"PRAGMA cache_size = -{CACHE_KIBIBYTES}",
@@ -134,7 +134,7 @@ class TouchedKeys:
         return count
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The values of those of the keys that are touched."""
+        """Return the values of those keys that are touched."""
         found: dict[bytes, bytes | None] = {}
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[start : start + _KEYS_AT_ONCE]
@@ -143,7 +143,7 @@ class TouchedKeys:
         return found
 
     def put(self, rows: Iterable[WrittenRow]) -> None:
-        """Keep what was handed out of the keys of these records, which are the newest of their keys."""
+        """Store the returned values of the keys of these records, which are the newest of their keys."""
         with self._at_once():
             self._database.executemany(
                 "INSERT OR REPLACE INTO touched VALUES (?, ?, ?, ?)",
@@ -151,20 +151,20 @@ class TouchedKeys:
             )
 
     def judge(self, keys: Iterable[bytes]) -> None:
-        """Let these keys be judged next."""
+        """Add keys to the keys to check."""
         with self._at_once():
             self._database.executemany("INSERT OR IGNORE INTO judged VALUES (?)", ((key,) for key in keys))
 
     def judge_all(self) -> None:
-        """Let all keys be judged that are touched."""
+        """Add all touched keys to the keys to check."""
         self._database.execute("INSERT OR IGNORE INTO judged SELECT key FROM touched")
 
     def keys(self) -> Iterator[bytes]:
-        """The keys that are touched."""
+        """Return the keys that are touched."""
         return (key for (key,) in self._database.execute("SELECT key FROM touched"))
 
     def judge_before(self, offsets: Mapping[int, int]) -> None:
-        """Let all keys be judged whose records are before the offsets by partition, and none whose are after them."""
+        """Check all keys with records before the offsets by partition, and no keys with records after them."""
         with self._at_once():
             for (partition,) in self._database.execute("SELECT DISTINCT part FROM touched").fetchall():
                 place = (partition, offsets.get(partition, 0))
@@ -176,7 +176,7 @@ class TouchedKeys:
                 )
 
     def judged(self, at_once: int) -> Iterator[tuple[list[bytes], dict[bytes, bytes | None]]]:
-        """The keys to be judged, so many at a time in order, and the values of those that are touched."""
+        """Yield the keys to check in order, in chunks, with the values of those that are touched."""
         last = b""
         while True:
             rows = self._database.execute(
@@ -190,13 +190,13 @@ class TouchedKeys:
             yield [key for key, _, _ in rows], {key: value for key, value, is_touched in rows if is_touched}
 
     def settle(self) -> None:
-        """Forget the keys that were judged: what was handed out of them is in the snapshot."""
+        """Remove the checked keys: their returned values are in the snapshot."""
         with self._at_once():
             self._database.execute("DELETE FROM touched WHERE key IN (SELECT key FROM judged)")
             self._database.execute("DELETE FROM judged")
 
     def close(self) -> None:
-        """Give the memory and the file back."""
+        """Free the memory and delete the file."""
         self._database.close()
 
     def _at_once(self) -> "_Transaction":
@@ -204,7 +204,7 @@ class TouchedKeys:
 
 
 class _Transaction:
-    """All changes of a block at once, which is faster; the database is thrown away when one fails."""
+    """Database transaction around a block, which is faster; the database is discarded when a change fails."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
