@@ -46,7 +46,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
+from interbed.storage.meta.snapshot.line_journal import JournalOutcome, finish_line_change
 from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
@@ -315,16 +315,16 @@ class Publication:
             if base is not None and is_remote(store.file_io):
                 # One request is enough: while the base exists, a process that rolls back has yet to look for new
                 # snapshots, and treats this one as an older one.
-                change = Finish.NONE
+                change = JournalOutcome.NONE
             else:
                 change = finish_line_change(store.file_io, store.paths)
-            if change is not Finish.BUSY and base is not None and store.snapshots.is_stored(base):
-                return change is Finish.NONE or store.snapshots.is_stored(snapshot)
+            if change is not JournalOutcome.BUSY and base is not None and store.snapshots.is_stored(base):
+                return change is JournalOutcome.NONE or store.snapshots.is_stored(snapshot)
         except (InterbedError, OSError) as error:
             _log.warning("Snapshot %d is committed, but its base snapshot can't be looked up: %s", snapshot.id, error)
             return True
         try:
-            if change is not Finish.BUSY and store.schemas.is_gone(store.schema):
+            if change is not JournalOutcome.BUSY and store.schemas.is_gone(store.schema):
                 # It was created where the table was dropped, or in another table that has its location now.
                 if store.snapshots.exists(snapshot.id + 1):
                     raise self._unknown(
@@ -335,7 +335,7 @@ class Publication:
                     raise self._unknown(snapshot, "the table was dropped or renamed since")
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
                 raise CommitFailedError(self._was_dropped())
-            if change is Finish.BUSY:
+            if change is JournalOutcome.BUSY:
                 outcome = SnapshotOutcome.TAKEN_BACK
             else:
                 outcome = self._committed.outcome(snapshot, delta, manifests)

@@ -1,4 +1,4 @@
-"""Fixed buckets: which of a table's buckets each row belongs to (specification: concepts on data distribution)."""
+"""Fixed buckets: the assignment of rows to a table's buckets (specification: concepts on data distribution)."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -15,7 +15,7 @@ from interbed.storage.meta.options.core import CoreOptions
 
 
 class BucketFunction(StrEnum):
-    """The option `bucket-function.type`."""
+    """Values of the option `bucket-function.type`."""
 
     DEFAULT = "default"
     MOD = "mod"
@@ -23,7 +23,7 @@ class BucketFunction(StrEnum):
 
 
 def bucket_function(options: CoreOptions) -> BucketFunction:
-    """The table's bucket function; raises InvalidOptionError."""
+    """Return the table's bucket function; raises InvalidOptionError."""
     return options.choice("bucket-function.type", BucketFunction.DEFAULT)
 
 
@@ -33,7 +33,7 @@ def assign_buckets(
     num_buckets: int,
     function: BucketFunction = BucketFunction.DEFAULT,
 ) -> npt.NDArray[np.int32]:
-    """The bucket, 0 to num_buckets - 1, of each row of the bucket-key columns.
+    """Return the bucket, 0 to num_buckets - 1, of each row of the bucket-key columns.
 
     Raises InvalidInputError without columns or buckets, InvalidOptionError for `mod` with anything but one INT or
     BIGINT column, NotSupportedError for `hive`.
@@ -47,14 +47,14 @@ def assign_buckets(
     if function is BucketFunction.MOD:
         return _modulo(columns, types, num_buckets)
     hashes = murmur_hash(columns, types).astype(np.int64)
-    # The remainder has the hash's sign, as Java's has; its absolute value is the bucket.
+    # As in Java, the remainder has the sign of the hash; its absolute value is the bucket.
     return np.abs(np.fmod(hashes, num_buckets)).astype(np.int32)
 
 
 def _modulo(columns: Sequence[Column], types: Sequence[DataType], num_buckets: int) -> npt.NDArray[np.int32]:
     if len(types) != 1 or not is_atomic(types[0], TypeRoot.INT, TypeRoot.BIGINT):
         raise InvalidOptionError("Option 'bucket-function.type' = 'mod' needs one bucket key of type INT or BIGINT.")
-    # A null counts as 0, because that is what its slot in a BinaryRow holds.
+    # A null counts as 0, which is the content of its slot in a BinaryRow.
     column = in_arrow_form(columns[0], types[0])
     values = to_numpy(column.fill_null(scalar_of(0, column.type))).astype(np.int64)
     buckets: npt.NDArray[np.int32] = np.mod(values, num_buckets).astype(np.int32)

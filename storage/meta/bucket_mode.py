@@ -1,4 +1,4 @@
-"""The five ways in which rows find their buckets (specification: concepts on data distribution)."""
+"""The five ways in which rows are assigned to buckets (specification: concepts on data distribution)."""
 
 from enum import StrEnum
 
@@ -7,26 +7,26 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 DYNAMIC_BUCKETS = -1
-"""The option `bucket` of tables whose buckets are made as rows come, and of append tables without buckets."""
+"""Value of the option `bucket` for tables with dynamic buckets, and for append tables without buckets."""
 
 
 class BucketMode(StrEnum):
-    """How a table's rows are spread."""
+    """Assignment of a table's rows to buckets."""
 
     FIXED = "fixed"
-    """By a hash of the bucket key, over a number of buckets that the option says."""
+    """By a hash of the bucket key, over a fixed number of buckets."""
     DYNAMIC = "dynamic"
-    """A key stays where it was first put, which the partition's hash indexes remember."""
+    """A key stays in its first bucket, which the partition's hash indexes record."""
     CROSS_PARTITION = "cross-partition"
-    """As dynamic, but a key may move between partitions; where it is, only the data files say."""
+    """As dynamic, but a key may move between partitions; only the data files show where it is."""
     POSTPONED = "postponed"
-    """Rows wait, unseen, until a compaction takes them to buckets."""
+    """Rows wait, invisible, until a compaction moves them to buckets."""
     NONE = "none"
     """An append table without buckets."""
 
 
 def bucket_mode(schema: TableSchema, options: CoreOptions) -> BucketMode:
-    """How the table's rows are spread."""
+    """Return the bucket mode of a table."""
     if options.bucket > 0:
         return BucketMode.FIXED
     if not schema.has_primary_key:
@@ -37,5 +37,5 @@ def bucket_mode(schema: TableSchema, options: CoreOptions) -> BucketMode:
 
 
 def crosses_partitions(schema: TableSchema) -> bool:
-    """Whether the primary key leaves out a partition column, so that a key may move between partitions."""
+    """Return whether the primary key leaves out a partition column, so that a key may move between partitions."""
     return schema.has_primary_key and not set(schema.partition_keys) <= set(schema.primary_keys)

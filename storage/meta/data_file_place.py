@@ -1,7 +1,7 @@
-"""Where the new files of one bucket go: below the table's directory, or below one of its external paths.
+"""Paths of the new files of one bucket: below the table's directory, or below one of its external paths.
 
 Names below an external path are those below the table: `<external path>/[<partition>/]bucket-<n>/<file>`; with
-`entropy-inject` four directories made of a hash of the file's name stand before it. Source: paimon-common
+`entropy-inject` four directories made of a hash of the file's name precede it. Source: paimon-common
 `fs.RoundRobinExternalPathProvider`, `fs.EntropyInjectExternalPathProvider` and `fs.WeightedExternalPathProvider`.
 """
 
@@ -17,14 +17,14 @@ _ENTROPY_BITS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """The path of a new file, and what its metadata says of it: None for one below the table's directory."""
+    """Path of a new file, and the external path for its metadata: None for a file below the table's directory."""
 
     path: str
     external_path: str | None = None
 
 
 class DataFilePlace:
-    """Names the paths of new files of one bucket; `directory` is the bucket's own.
+    """Source of the paths of new files of one bucket; `directory` is the bucket's own.
 
     `relative` is the bucket's directory relative to the table.
     """
@@ -33,11 +33,11 @@ class DataFilePlace:
         self.directory = directory
         self._external = external
         self._relative = relative
-        # As in Paimon: otherwise the first path would get the one file of each short writer.
-        self._turn = 0 if external is None else random.randrange(len(external.roots))
+        # As in Paimon, begin at random: otherwise all short writers would put their one file below the first path.
+        self._index = 0 if external is None else random.randrange(len(external.roots))
 
     def take(self, name: str) -> NewFile:
-        """Where the new file of that name goes."""
+        """Return the path of the new file of that name."""
         external = self._external
         if external is None:
             return NewFile(path=f"{self.directory}/{name}")
@@ -50,21 +50,21 @@ class DataFilePlace:
     def _next(self, external: ExternalPaths) -> str:
         if external.weights is not None:
             return random.choices(external.roots, external.weights)[0]
-        self._turn = (self._turn + 1) % len(external.roots)
-        return external.roots[self._turn]
+        self._index = (self._index + 1) % len(external.roots)
+        return external.roots[self._index]
 
 
 def entropy_directories(name: str) -> str:
-    """Directories such as `1001/1101/0100/10011001`: the last 20 bits of the name's hash."""
+    """Return directories such as `1001/1101/0100/10011001`: the last 20 bits of the name's hash."""
     bits = f"{_murmur3(name.encode()) & _MASK >> 32 - _ENTROPY_BITS:0{_ENTROPY_BITS}b}"
     return "/".join((bits[:4], bits[4:8], bits[8:12], bits[12:]))
 
 
 def _murmur3(data: bytes) -> int:
-    """MurmurHash3 x86, 32 bits, with seed 0, as Guava has it."""
+    """Return the MurmurHash3 x86, 32 bits, with seed 0, as in Guava."""
     state = 0
     whole = len(data) & ~3
-    # A loop over the words of one file's name.
+    # Loop over the words of one file's name.
     for at in range(0, whole, 4):
         state ^= _mixed(int.from_bytes(data[at : at + 4], "little"))
         state = (_rotated(state, 13) * 5 + 0xE6546B64) & _MASK

@@ -1,4 +1,4 @@
-"""What floors and houses above do for tables that ask for it by an option: found by interbed.further_hooks."""
+"""Hooks of higher layers for tables that ask for them by an option; interbed.further_hooks lists them."""
 
 import logging
 from collections.abc import Mapping
@@ -15,48 +15,49 @@ _log = logging.getLogger(__name__)
 
 
 class FurtherHook(Protocol):
-    """What is done for a table."""
+    """Hook that follows the commits of a table."""
 
     def check(self, schema: TableSchema, before: TableSchema | None) -> None:
-        """Raise InvalidOptionError or NotSupportedError for a table for which it can't be done; `before` is the table
-        that is changed.
+        """Raise InvalidOptionError or NotSupportedError for a table that the hook can't serve.
+
+        `before` is the schema that is changed.
         """
         ...
 
     def follow(self, store: TableStore) -> None:
-        """Follow a commit, or a change of the table's versions, which stands whatever becomes of it: raises nothing."""
+        """Follow a commit, or a change of the table's versions. Failures do not affect the change: raises nothing."""
         ...
 
     def publish(self, store: TableStore) -> int | None:
-        """Follow what there is; the newest snapshot's id. Raises InterbedError."""
+        """Follow the existing snapshots. Return the newest snapshot's id. Raises InterbedError."""
         ...
 
 
 def further_hooks(options: Mapping[str, str]) -> list[FurtherHook]:
-    """The hooks that the options ask for; raises MissingExtraError where one needs a library that is not there."""
+    """Return the hooks that the options ask for; raises MissingExtraError where a hook needs a missing library."""
     return [_loaded(place) for key, (off, place) in FURTHER_HOOKS.items() if options.get(key, off).lower() != off]
 
 
 def without_hooks() -> dict[str, str]:
-    """The options with which no table has hooks."""
+    """Return the options with which no table has hooks."""
     return {key: off for key, (off, _) in FURTHER_HOOKS.items()}
 
 
 def hook_of(store: TableStore, option: str) -> FurtherHook | None:
-    """The hook of an option; None where the table does not ask for it. Branches have none."""
+    """Return the hook of an option; None where the table does not ask for it. Branches have none."""
     off, place = FURTHER_HOOKS[option]
     asked = store.options.raw.get(option, off).lower() != off
     return _loaded(place) if asked and store.paths.branch == MAIN_BRANCH else None
 
 
 def follow(store: TableStore) -> None:
-    """Let all hooks of a table follow what has changed. Branches have none."""
+    """Let all hooks of a table follow a change. Branches have none."""
     if store.paths.branch != MAIN_BRANCH:
         return
     try:
         hooks = further_hooks(store.options.raw)
     except MissingExtraError as error:
-        _log.warning("What follows a change of %s is left to others: %s", store.location, error)
+        _log.warning("The hooks of %s did not follow a change: %s", store.location, error)
         return
     for hook in hooks:
         hook.follow(store)

@@ -1,7 +1,7 @@
-"""The JSON objects of metadata files, checked against what they claim to be: snapshots, schemas, consumers.
+"""JSON objects of metadata files, checked for their type: snapshots, schemas, consumers.
 
-They have no checksum. What damage does to them is noticed as far as it leaves no JSON, another type of value, or the
-name of a member with one other letter, for which readers would take it as absent.
+They have no checksum. Damage is detected where it leaves invalid JSON, a value of another type, or a member name that
+differs in one letter, which readers would treat as absent.
 """
 
 import json
@@ -15,9 +15,9 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def read_object(content: str | bytes, members: Mapping[str, MemberType], *, source: str, what: str) -> dict[str, Any]:
-    """The object that a file holds, by name of the member; `members` are those known with their types, null besides.
+    """Return the object in a file, by member name; `members` are the known ones with their types, besides null.
 
-    Members of other names are taken as they are. Raises CorruptFileError naming `source` when it is no `what`.
+    Members with other names are passed through. Raises CorruptFileError naming `source` when it is no `what`.
     """
     try:
         value = json.loads(content)
@@ -28,16 +28,16 @@ def read_object(content: str | bytes, members: Mapping[str, MemberType], *, sour
     for name, content_of in value.items():
         expected = members.get(name)
         if expected is None:
-            meant = next((m for m in members if m not in value and _is_misread(name, m)), None)
-            if meant is not None:
-                raise CorruptFileError(f"{source} is damaged: it has a member {name!r} where {meant!r} belongs.")
+            similar = next((m for m in members if m not in value and _is_misread(name, m)), None)
+            if similar is not None:
+                raise CorruptFileError(f"{source} is damaged: it has a member {name!r} where {similar!r} belongs.")
         elif content_of is not None and not _fits(content_of, expected):
             raise CorruptFileError(f"{source} is not {what}: its member {name!r} is {content_of!r:.100}.")
     return value
 
 
 def _is_misread(name: str, known: str) -> bool:
-    """Whether two names differ in one letter."""
+    """Return whether two names differ in one letter."""
     return len(name) == len(known) and sum(a != b for a, b in zip(name, known, strict=True)) == 1
 
 

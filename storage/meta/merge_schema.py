@@ -1,8 +1,8 @@
-"""Merge a table's schema with that of new rows: what the schema lacks becomes changes of it, and these are committed.
+"""Merge of a table's schema with that of new rows: missing columns and wider types become committed schema changes.
 
 New columns and nested fields go to the end, types become those that hold the values of both sides, and nothing else
 changes: columns that the rows lack stay, as do names, comments, nullability and defaults. Source: paimon-core
-`schema.SchemaMergingUtils`; differences: a type that holds the rows' values already stays, and keys keep theirs.
+`schema.SchemaMergingUtils`. Differences: a type that holds the rows' values already stays, and keys keep theirs.
 `merge_into` retries when another writer changes the schema at the same time.
 """
 
@@ -49,11 +49,7 @@ def _equal(one: DataType, other: DataType) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRules:
-    """How far merging goes.
-
-    `widens` types, and `casts` them where old values may lose something. `takes` says whether whoever brings the rows
-    makes values of the table's type (given first) of those of the other, so that the table's stays.
-    """
+    """Limits of what merging may change."""
 
     widens: bool = True
     casts: bool = False
@@ -62,7 +58,7 @@ class MergeRules:
 
 
 def merge_changes(schema: TableSchema, fields: Sequence[DataField], rules: MergeRules) -> list[SchemaChange]:
-    """The changes after which the table takes rows with these fields; none when it does already.
+    """Return the changes after which the table accepts rows with these fields; none when it does already.
 
     Raises SchemaMismatchError, naming the column and the way out, for types that can't be merged, and for names that
     differ by case alone.
@@ -71,7 +67,7 @@ def merge_changes(schema: TableSchema, fields: Sequence[DataField], rules: Merge
 
 
 def same_column(fields: Fields, name: str, rules: MergeRules) -> DataField | None:
-    """The field that the rows' field of that name is."""
+    """Return the table's field for a field of the rows."""
     for field in fields:
         if field.name == name:
             return field
@@ -79,7 +75,7 @@ def same_column(fields: Fields, name: str, rules: MergeRules) -> DataField | Non
 
 
 def _keys(schema: TableSchema) -> dict[str, str]:
-    """Columns whose type files and directories depend on, and what they are."""
+    """Return the columns whose type files and directories depend on, with their roles."""
     return {
         **dict.fromkeys(schema.core.bucket_key, "bucket key"),
         **dict.fromkeys(schema.primary_keys, "primary key"),
@@ -109,7 +105,7 @@ def _of_fields(
                 f"The new column {dotted(where)} differs from {dotted((*path, clash.name))}, which exists already, by "
                 "case alone, which metastores and SQL don't distinguish. Rename it."
             )
-        # Rows that there are have no value for it.
+        # Existing rows have no value for it.
         yield AddColumn(where, field.type.with_nullable(True), field.description)
 
 
@@ -148,7 +144,7 @@ def _of_types(
 
 
 def _fits(given: DataType, base: DataType) -> bool:
-    """Whether a column holds all values of the type as it is."""
+    """Return whether a column of type `base` holds all values of the type."""
     if not isinstance(given, AtomicType) or not isinstance(base, AtomicType):
         return _equal(given, base)
     for alike in (STRINGS, BINARIES):
@@ -174,10 +170,10 @@ _TRIES = 20
 
 
 def merge_into(store: TableStore, fields: Sequence[DataField], rules: MergeRules) -> TableStore:
-    """The table at a schema that takes rows with these fields, which is made if need be.
+    """Return the table at a schema that accepts rows with these fields; the schema is created if necessary.
 
-    It starts from the newest schema, and again when somebody else changes that meanwhile. Raises as merge_changes and
-    TableStore.alter do, and CommitFailedError when others are always quicker.
+    It starts from the newest schema, and again when another writer changes the schema meanwhile. Raises as
+    merge_changes and TableStore.alter do, and CommitFailedError when other writers always win the race.
     """
     for _ in range(_TRIES):
         current = store.refreshed()
@@ -187,7 +183,7 @@ def merge_into(store: TableStore, fields: Sequence[DataField], rules: MergeRules
         try:
             current.alter(changes)
         except InterbedError:
-            # Another writer may have added the very column.
+            # Another writer may have added the same column.
             newest = store.schemas.latest()
             if newest is None or newest.id == current.schema.id:
                 raise
@@ -198,7 +194,7 @@ def merge_into(store: TableStore, fields: Sequence[DataField], rules: MergeRules
 
 
 def arrow_fields(schema: TableSchema, rows: pa.Schema, rules: MergeRules) -> tuple[DataField, ...]:
-    """The fields of Arrow rows, without columns of nothing but nulls (which have no type) that the table has."""
+    """Return the fields of Arrow rows, without columns of the table that are all null (and so have no type)."""
     given = [
         pa.field(f.name, f.type.value_type, f.nullable) if pa.types.is_dictionary(f.type) else f
         for f in rows

@@ -1,4 +1,4 @@
-"""Where the files of a table live (specification page `spec/overview`), and the names of new ones.
+"""Paths of the files of a table (specification page `spec/overview`), and the names of new ones.
 
 <location>/snapshot/snapshot-<id>, LATEST, EARLIEST
 <location>/schema/schema-<id>
@@ -30,7 +30,7 @@ COMMIT_TURN = ".commit-turn"
 MAIN_BRANCH = "main"
 
 _ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\{}[]^\x7f"])
-# What java.lang.Character.isWhitespace takes for blank; str.isspace differs in the no-break spaces and U+0085.
+# Characters of java.lang.Character.isWhitespace; str.isspace differs in the no-break spaces and U+0085.
 _BLANK = frozenset(
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a"
     "\u2028\u2029\u205f\u3000"
@@ -38,10 +38,10 @@ _BLANK = frozenset(
 
 
 class TablePaths:
-    """The paths of one table. `partition_types` are those of `partition_names`, in the table's order.
+    """Paths of one table. `partition_types` are those of `partition_names`, in the table's order.
 
     `default_name` is the directory name of null and blank partition values, `legacy` the option
-    `partition.legacy-name`, `branch` whose snapshots and schemas are meant. Nothing here touches a file.
+    `partition.legacy-name`, `branch` the branch of snapshots and schemas. No method accesses a file.
     """
 
     def __init__(
@@ -65,90 +65,93 @@ class TablePaths:
     # -- metadata --------------------------------------------------------------------------------------------------
 
     def snapshot(self, snapshot_id: int) -> str:
-        """The file of a snapshot."""
+        """Return the path of a snapshot's file."""
         return self._of_branch(f"snapshot/snapshot-{snapshot_id}")
 
     @property
     def snapshot_directory(self) -> str:
-        """The directory that holds the snapshots of the branch."""
+        """Directory that holds the snapshots of the branch."""
         return self._of_branch("snapshot")
 
     @property
     def latest_hint(self) -> str:
-        """The file with the id of what may be the newest snapshot."""
+        """File with the id that may be that of the newest snapshot."""
         return self._of_branch("snapshot/LATEST")
 
     @property
     def earliest_hint(self) -> str:
-        """The file with the id of what may be the oldest snapshot."""
+        """File with the id that may be that of the oldest snapshot."""
         return self._of_branch("snapshot/EARLIEST")
 
     def schema(self, schema_id: int) -> str:
-        """The file of a schema."""
+        """Return the path of a schema's file."""
         return self._of_branch(f"schema/schema-{schema_id}")
 
     @property
     def turn_in_store(self) -> str:
-        """The file that says in a store whose turn it is to commit; each commit lists where it is anyway."""
+        """File of the commit turn in an object store; each commit lists its directory anyway."""
         return self._of_branch(f"schema/{COMMIT_TURN}")
 
     @property
     def turn_on_disk(self) -> str:
-        """The file that the writers of one machine lock to take turns."""
+        """File that the writers of one machine lock for their commit turns."""
         return self._of_branch(f"snapshot/{COMMIT_TURN}")
 
     def tag(self, name: str) -> str:
-        """The file of a tag."""
+        """Return the path of a tag's file."""
         return self._of_branch(f"tag/tag-{_entry(name, 'tag')}")
 
     def changelog(self, snapshot_id: int) -> str:
-        """The file of a changelog whose snapshot has expired."""
+        """Return the path of a changelog whose snapshot has expired."""
         return self._of_branch(f"changelog/changelog-{snapshot_id}")
 
     def consumer(self, consumer_id: str) -> str:
-        """The file of a consumer."""
+        """Return the path of a consumer's file."""
         return self._of_branch(f"consumer/consumer-{_entry(consumer_id, 'consumer')}")
 
     def epoch(self, commit_user: str) -> str:
-        """The file that says what a stream of commits has committed; Paimon has none."""
+        """Return the path of the record of a stream's last epoch; Paimon has none."""
         return self._of_branch(f"epoch/epoch-{_entry(commit_user, 'commit user')}")
 
     def position(self, commit_user: str) -> str:
-        """The file that says how far a stream was read that is written to the table; Paimon has none."""
+        """Return the path of the record of the position of a stream that is written to the table; Paimon has none."""
         return self._of_branch(f"position/position-{_entry(commit_user, 'commit user')}")
 
     @property
     def log_position(self) -> str:
-        """The file that says how far the table's snapshots are in its log; Paimon has none."""
+        """File with the position of the table's snapshots in its log; Paimon has none."""
         return self._of_branch("log/LATEST")
 
     def branch_directory(self, name: str) -> str:
-        """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""
+        """Return the directory of a branch with its snapshots, schemas and tags; the location for the main branch."""
         return self.location if name == MAIN_BRANCH else self._under(f"branch/branch-{_entry(name, 'branch')}")
 
     def manifest(self, name: str) -> str:
-        """A manifest, a manifest list or an index manifest; raises CorruptFileError for a name with directories."""
+        """Return the path of a manifest, a manifest list or an index manifest.
+
+        Raises CorruptFileError for a name with directories.
+        """
         return self._under(f"manifest/{entry_name(name, 'manifest')}")
 
     @property
     def index_directory(self) -> str:
-        """The directory of the index files that are not beside the data files."""
+        """Directory of the index files that are not beside the data files."""
         return self._under("index")
 
     def index(self, name: str) -> str:
-        """An index file; raises CorruptFileError for a name with directories."""
+        """Return the path of an index file; raises CorruptFileError for a name with directories."""
         return self._under(f"index/{entry_name(name, 'index')}")
 
     def statistics(self, name: str) -> str:
-        """A statistics file; raises CorruptFileError for a name with directories."""
+        """Return the path of a statistics file; raises CorruptFileError for a name with directories."""
         return self._under(f"statistics/{entry_name(name, 'statistics')}")
 
     # -- data ------------------------------------------------------------------------------------------------------
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
-        """The text of each partition column's value, not escaped; null is the default name.
+        """Return the text of each partition column's value, not escaped; null is the default name.
 
-        No two partitions have one specification, but a null and the text that is the default name.
+        No two partitions have the same specification, except a null and the text that is the default name.
         """
         from interbed.storage.base.row.binary_row import decode_row
 
@@ -159,35 +162,35 @@ class TablePaths:
         }
 
     def directory_spec(self, partition: bytes) -> dict[str, str]:
-        """The same as directories and a metastore have it: blank values are the default name as well as null."""
+        """Return the specification of directories and metastores: blank values are the default name as well as null."""
         return self.in_directories(self.partition_spec(partition))
 
     def in_directories(self, spec: Mapping[str, str]) -> dict[str, str]:
-        """A specification with the texts that directories have, not escaped."""
+        """Return a specification with the texts of directories, not escaped."""
         return {name: self.default_name if _BLANK.issuperset(text) else text for name, text in spec.items()}
 
     def readable_partition(self, partition: bytes) -> str:
-        """The partition for errors: a date is a date, where its directory may have a number of days."""
+        """Return the partition for errors: a date is shown as a date, even where its directory has a number of days."""
         names, types = self.partition_names, self.partition_types
         readable = TablePaths(self.location, names, types, self.default_name, legacy=False)
         return ", ".join(f"{name}={value}" for name, value in readable.partition_spec(partition).items())
 
     def partition_directory(self, partition: bytes) -> str:
-        """The directory of a partition, relative to the location: `dt=2024-01-31/h=1`, or '' when unpartitioned."""
+        """Return the directory of a partition, relative to the location: `dt=2024-01-31/h=1`; '' without partitions."""
         return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.directory_spec(partition).items())
 
     def bucket_directory(self, bucket_id: BucketId) -> str:
-        """The directory that holds the data files of a bucket."""
+        """Return the directory that holds the data files of a bucket."""
         return self._under(self.relative_bucket(bucket_id))
 
     def relative_bucket(self, bucket_id: BucketId) -> str:
-        """The directory of a bucket relative to the table's, or to an external path."""
+        """Return the directory of a bucket relative to the table's, or to an external path."""
         name = "postpone" if bucket_id.bucket == POSTPONE_BUCKET else str(bucket_id.bucket)
         parts = [self.data_directory, self.partition_directory(bucket_id.partition), f"bucket-{name}"]
         return "/".join(p for p in parts if p)
 
     def parse_partition_spec(self, spec: Mapping[str, object]) -> bytes:
-        """The partition of a complete specification, whose values are Python values or the text of directories.
+        """Return the partition of a complete specification, whose values are Python values or the text of directories.
 
         None and the default name mean null. Raises InvalidInputError naming a missing or unknown column, or a value
         that does not fit its column.
@@ -210,20 +213,20 @@ class TablePaths:
     # -- new names -------------------------------------------------------------------------------------------------
 
     def new_data_file_name(self, prefix: str, file_format: str) -> str:
-        """A name that no data file has: `<prefix><uuid>-0.<format>`."""
+        """Return a unique name of a data file: `<prefix><uuid>-0.<format>`."""
         # Each name has an identifier of its own: a counter would repeat itself in copies sent to other processes.
         return f"{prefix}{uuid.uuid4()}-0.{file_format}"
 
     def new_manifest_name(self) -> str:
-        """A name that no manifest has."""
+        """Return a unique name of a manifest."""
         return f"manifest-{uuid.uuid4()}-0"
 
     def new_manifest_list_name(self) -> str:
-        """A name that no manifest list has."""
+        """Return a unique name of a manifest list."""
         return f"manifest-list-{uuid.uuid4()}-0"
 
     def new_index_manifest_name(self) -> str:
-        """A name that no index manifest has."""
+        """Return a unique name of an index manifest."""
         return f"index-manifest-{uuid.uuid4()}-0"
 
     # -- helpers ---------------------------------------------------------------------------------------------------
@@ -253,25 +256,25 @@ class TablePaths:
 
 
 def _entry(name: str, what: str) -> str:
-    """A name that a prefix precedes; raises InvalidInputError for one that would lead into another directory."""
+    """Return a name that follows a prefix; raises InvalidInputError for a name that leads into another directory."""
     try:
         return entry_name(name, what) if name else name
     except CorruptFileError:
-        # With the prefix these are entries like any other.
+        # With the prefix these are ordinary names.
         if name in (".", ".."):
             return name
         raise InvalidInputError(f"Not a {what} name: {name!r}. A name has no slashes and no NUL.") from None
 
 
 def escape_path(text: str) -> str:
-    """The text as a component of a path: control characters and those with a meaning as `%XX`."""
+    """Return the text as a component of a path: control characters and special characters as `%XX`."""
     if _ESCAPED.isdisjoint(text):
         return text
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 
 def unescape_path(text: str) -> str:
-    """The text that `escape_path` made a component of a path from."""
+    """Return the text from which `escape_path` made a component of a path."""
     parts = text.split("%")
     result = parts[0]
     for part in parts[1:]:
@@ -284,6 +287,6 @@ def unescape_path(text: str) -> str:
 
 
 def numbers_of(names: Iterable[str], prefix: str) -> list[int]:
-    """The numbers behind the prefix, ascending; names of another form are passed over."""
+    """Return the numbers after the prefix, ascending; names of another form are skipped."""
     rests = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
     return sorted(int(rest) for rest in rests if rest.isascii() and rest.isdigit())

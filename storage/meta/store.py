@@ -1,4 +1,4 @@
-"""Everything that the parts of storage need to know of one table, opened once."""
+"""Open table of the storage layer: its schema, options, paths, snapshots and file system."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,11 +46,11 @@ _BRANCH = "branch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreEnvironment:
-    """What a catalog adds to a table's files. All of it is optional; without it the file system is the catalog.
+    """Additions of a catalog to a table's files. All are optional; without them the file system is the catalog.
 
-    `lock` makes the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a whole.
-    `known_latest` is where the catalog keeps the newest snapshot id that it knows of. `alter` makes the next schema
-    where the catalog keeps a copy of it.
+    `lock` creates the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a
+    whole. `known_latest` returns the newest snapshot id that the catalog knows. `alter` creates the next schema where
+    the catalog keeps a copy of it.
     """
 
     lock: Callable[[], CatalogLock] | None = None
@@ -61,13 +61,13 @@ class StoreEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreHooks:
-    """What the floors above supply to every store: see `interbed.storage.table.opening`, which opens stores with it.
+    """Callbacks of higher layers: see `interbed.storage.table.opening`, which opens stores with them.
 
-    `check_options` holds the rules for options that go together. `after_commit` is called when a commit has made its
-    snapshots, and `after_change` when tags, the line of snapshots or expiry changed its versions; what was done stands
-    whatever becomes of them, so they raise nothing. `log_of_writes` is where a writer sends
-    its rows before they are committed, None for most tables. `log_ends` says where such a log ends, by partition, None
-    when that is not known; it raises nothing.
+    `check_options` holds the rules for combinations of options. `after_commit` is called when a commit has made its
+    snapshots, and `after_change` when tags, the history of snapshots or expiry changed its versions; failures do not
+    affect the change, so they raise nothing. `log_of_writes` returns the log to which a writer sends its rows before
+    they are committed, None for most tables. `log_ends` returns the end offsets of such a log, by partition, None when
+    unknown; it raises nothing.
     """
 
     check_options: OptionRules
@@ -79,10 +79,10 @@ class StoreHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
-    """A table at a location. `options` are those of `schema` with the caller's dynamic options on top.
+    """Table at a location. `options` are those of `schema` with the caller's dynamic options on top.
 
-    `told_location` is what programs that read it by other metadata are told: the location by the scheme that whoever
-    opened the table has used, `s3a://…` where `location` is `s3://…`.
+    `told_location` is for programs that read it by other metadata: the location with the scheme with which the table
+    was opened, `s3a://…` where `location` is `s3://…`.
     """
 
     location: str
@@ -99,9 +99,9 @@ class TableStore:
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
     def with_options(self, dynamic_options: Mapping[str, object]) -> "TableStore":
-        """The same table with more dynamic options; None is for an option that is to have its default.
+        """Return the same table with more dynamic options; None resets an option to its default.
 
-        Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
+        Raises InvalidOptionError for an option that can't be dynamic, or that contradicts others.
         """
         from interbed.storage.meta.schema.option_changes import check_dynamic_removal, check_together, dynamic_option
 
@@ -115,30 +115,30 @@ class TableStore:
         return self._opened(schema, dynamic)
 
     def with_schema(self, schema: TableSchema) -> "TableStore":
-        """The same table read and written by another of its schemas, with the same dynamic options."""
+        """Return the same table at another of its schemas, with the same dynamic options."""
         return self._opened(schema, self.dynamic_options)
 
     @property
     def log_consistency(self) -> LogConsistency | None:
-        """When a change is seen in the table's log; None where there is none. Branches have none."""
+        """Visibility of changes in the table's log; None where there is none. Branches have none."""
         has_log = self.options.log_system is not LogSystem.NONE and self.paths.branch == MAIN_BRANCH
         return self.options.log_consistency if has_log else None
 
     def check_exclusive(self) -> None:
-        """Raise NotSupportedError where two changes at once could overwrite each other: for want of a lock."""
+        """Raise NotSupportedError where two concurrent changes could overwrite each other, because there is no lock."""
         if self.environment.lock is None and self.environment.publisher is None:
             check_exclusive(self.file_io, self.location)
 
     def check_here(self) -> None:
-        """Raise CommitFailedError when the table was dropped since it was opened, and perhaps another one made.
+        """Raise CommitFailedError when the table was dropped since it was opened, and perhaps recreated.
 
-        For changes that would do as well to the table that has its name now.
+        This is for changes that would otherwise apply to the table that has its name now.
         """
         if self.schemas.is_another(self.schema):
             raise CommitFailedError(was_dropped(self.location))
 
     def newest_snapshot(self) -> "Snapshot | None":
-        """The newest snapshot; None when the table has none yet.
+        """Return the newest snapshot; None when the table has none yet.
 
         Raises SnapshotNotFoundError when the table was dropped or renamed since it was opened: it must not be read as
         an empty one.
@@ -168,14 +168,14 @@ class TableStore:
             raise CommitFailedError(was_dropped(self.location)) from error
 
     def is_gone(self) -> bool:
-        """Whether the table was dropped or renamed since it was opened; False when that can't be found out."""
+        """Return whether the table was dropped or renamed since it was opened; False when that is unknown."""
         try:
             return self.schemas.is_gone(self.schema)
         except (InterbedError, OSError):
             return False
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
-        """Make the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
+        """Create the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
         if self.environment.alter is not None:
             self.check_here()
             self.environment.alter(changes)
@@ -184,19 +184,19 @@ class TableStore:
             self.schemas.change(changes, of=self.schema)
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
-        """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
+        """Return the same table with a fixed number of buckets, and other options, for writers that move rows."""
         changed = {**options, BUCKET: str(buckets)}
-        # What is null in a row that exists stays so, whatever default its column has by now.
+        # A null in an existing row stays null, whatever the default of its column now.
         fields = tuple(replace(f, default_value=None) for f in self.schema.fields)
         schema = replace(self.schema, fields=fields, options={**self.schema.options, **changed})
         return replace(self, schema=schema, options=CoreOptions({**self.options.raw, **changed}))
 
     def schema_of(self, schema_id: int) -> TableSchema:
-        """The schema by which files of that id were written; mostly it is the table's own, which is not read again."""
+        """Return the schema with which files of that id were written; the table's own is not read again."""
         return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
 
     def index_path(self, bucket_id: BucketId, file: "IndexFileMeta") -> str:
-        """Where an index file of a bucket lives; raises CorruptFileError for a name with directories."""
+        """Return the path of an index file of a bucket; raises CorruptFileError for a name with directories."""
         if file.external_path is not None:
             return normalize_path(file.external_path)
         if self._indexes_beside_data:
@@ -205,9 +205,9 @@ class TableStore:
         return self.paths.index(file.file_name)
 
     def new_index_file(self, bucket_id: BucketId) -> "NewFile":
-        """Where a new index file goes: beside the data files with `index-file-in-data-file-dir`.
+        """Return the path of a new index file: beside the data files with `index-file-in-data-file-dir`.
 
-        Raises what `new_files` raises.
+        Errors are those of `new_files`.
         """
         from interbed.storage.meta.data_file_place import NewFile
 
@@ -217,9 +217,9 @@ class TableStore:
         return NewFile(path=self.paths.index(name))
 
     def new_files(self, bucket_id: BucketId) -> "DataFilePlace":
-        """Where new data files of a bucket go: below one of `data-file.external-paths`, if there are such.
+        """Return the source of paths of new data files of a bucket, below `data-file.external-paths` if there are any.
 
-        Raises InvalidOptionError, and NotSupportedError for external paths in another store than the table.
+        Raises InvalidOptionError, and NotSupportedError for external paths in another file system than the table.
         """
         from interbed.storage.meta.data_file_place import DataFilePlace
         from interbed.storage.meta.options.format import EXTERNAL_PATHS
@@ -237,7 +237,7 @@ class TableStore:
 
     @property
     def data_roots(self) -> list[str]:
-        """The table's directory, and the external paths below which new data files go."""
+        """Directory of the table, and the external paths below which new data files go."""
         external = self.options.external_paths
         roots = () if external is None else external.roots
         return [self.location.rstrip("/"), *map(normalize_path, roots)]
@@ -247,11 +247,11 @@ class TableStore:
         return self.options.boolean("index-file-in-data-file-dir", False)
 
     def on_branch(self, name: str) -> "TableStore":
-        """A branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
+        """Return a branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
         return self._opened(None, {**self.dynamic_options, _BRANCH: name})
 
     def new_index_name(self) -> str:
-        """A name that no index file has; it contains the prefix of data files where that is not the default.
+        """Return a unique name of an index file; it contains the prefix of data files where that is not the default.
 
         So the files of a job that gives its data files a prefix of its own can all be found.
         """
@@ -259,19 +259,19 @@ class TableStore:
         return f"index-{prefix if prefix != DATA_FILE_PREFIX else ''}{uuid.uuid4()}-0"
 
     def refreshed(self) -> "TableStore":
-        """The same table with the newest schema."""
+        """Return the same table with the newest schema."""
         return self._opened(None, self.dynamic_options)
 
     def plain_branch(self, name: str) -> "TableStore":
-        """A branch of the same table without this one's dynamic options; raises BranchNotFoundError."""
+        """Return a branch of the same table without this one's dynamic options; raises BranchNotFoundError."""
         return self._opened(None, {_BRANCH: name})
 
     def read_only(self) -> "TableStore":
-        """The same table without what a catalog adds to it, for reading splits in other processes."""
+        """Return the same table without the additions of a catalog, for reading splits in other processes."""
         return replace(self, environment=StoreEnvironment())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is cached, and what holds locks, is made anew where it is unpickled.
+        # Caches and objects with locks are recreated on unpickling.
         if self.environment != StoreEnvironment():
             raise NotSupportedError(
                 f"The table at {self.location} commits through its catalog, which can't be pickled. Open it by its "
@@ -291,7 +291,7 @@ class TableStore:
 
 
 def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BRANCH) -> TablePaths:
-    """The paths of a table, or of a branch of it; without a schema only those of metadata are right."""
+    """Return the paths of a table, or of a branch of it; without a schema only those of metadata are right."""
     options = CoreOptions({} if schema is None else schema.options)
     return TablePaths(
         location,
@@ -305,7 +305,7 @@ def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BR
 
 
 def schema_manager(location: str, file_io: FileIO | None = None, *, rules: OptionRules) -> SchemaManager:
-    """The schema manager of a location, whether or not there is a table."""
+    """Return the schema manager of a location, whether or not there is a table."""
     io, path = _resolved(location, file_io, None)
     return SchemaManager(io, table_paths(path, None), rules)
 
@@ -319,12 +319,12 @@ def open_store(
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
 ) -> TableStore:
-    """Open the table at the location; `schema` saves reading the newest one. Callers above storage leave `hooks` to
-    `interbed.storage.table.opening`.
+    """Open the table at the location; `schema` saves reading the newest one.
 
-    The dynamic option `branch` opens a branch of it, with its own schema and snapshots. Raises InvalidInputError when
-    there is no table, BranchNotFoundError, InvalidOptionError for a dynamic option that changes how existing files are
-    laid out, StorageAccessError and CorruptFileError.
+    Callers above storage leave `hooks` to `interbed.storage.table.opening`. The dynamic option `branch` opens a branch
+    of it, with its own schema and snapshots. Raises InvalidInputError when there is no table, BranchNotFoundError,
+    InvalidOptionError for a dynamic option that changes the layout of existing files, StorageAccessError and
+    CorruptFileError.
     """
     found = find_store(
         location, file_io, hooks=hooks, schema=schema, dynamic_options=dynamic_options, environment=environment
@@ -347,7 +347,7 @@ def find_store(
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
 ) -> TableStore | None:
-    """What open_store opens; None where there is no table, or no such branch."""
+    """Open the table like open_store; None where there is no table, or no such branch."""
     dynamic = dict(dynamic_options or {})
     given = location
     file_io, location = _resolved(given, file_io, dynamic)
@@ -355,22 +355,22 @@ def find_store(
     schemas = SchemaManager(file_io, table_paths(location, None, branch), hooks.check_options)
     noted: int | None = None
     if schema is None:
-        # Whoever opens a table wants a snapshot of it next: in a store the hint comes along with the schemas.
+        # The next step is usually to read a snapshot: in an object store read the hint together with the schemas.
         hints = SnapshotManager(file_io, table_paths(location, None, branch))
-        look = hints.noted_latest if is_remote(file_io) else _nothing
-        schema, noted = both(file_io, schemas.latest, look)
+        read_hint = hints.noted_latest if is_remote(file_io) else _nothing
+        schema, noted = both(file_io, schemas.latest, read_hint)
     if schema is None:
         return None
     if dynamic:
         from interbed.storage.meta.schema.option_changes import check_dynamic_options
 
         check_dynamic_options(schema, dynamic)
-        # Values of the table's own options are left alone, so that it can be opened to mend them.
+        # Invalid values of the table's own options are tolerated, so that it can be opened to mend them.
         CoreOptions(dynamic).check()
     environment = environment or StoreEnvironment()
     merged = {**schema.options, **dynamic}
     if isinstance(file_io, LocalFileIO):
-        # Whoever only reads is not bothered with a value that the option does not take.
+        # Readers must not fail because of an invalid value of this option.
         file_io = file_io.with_sync(merged.get(COMMIT_SYNC, "").lower() != CommitSync.NONE)
     effective = replace(schema, options=merged) if dynamic else schema
     paths = table_paths(location, effective, branch)
@@ -387,7 +387,7 @@ def find_store(
         options=CoreOptions(merged, _sources(paths, schema, dynamic)),
         paths=paths,
         schemas=schemas,
-        # What a catalog keeps of a table it keeps of the main branch.
+        # A catalog's data on a table are those of the main branch.
         snapshots=SnapshotManager(
             file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None, noted=noted
         ),
@@ -403,7 +403,7 @@ def _nothing() -> None:
 
 
 def _sources(paths: TablePaths, schema: TableSchema, dynamic: Mapping[str, str]) -> dict[str, str]:
-    """The file in which each option stands that the caller did not give."""
+    """Return the file of each option that the caller did not give."""
     return dict.fromkeys(schema.options.keys() - dynamic.keys(), paths.schema(schema.id))
 
 

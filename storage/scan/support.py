@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.meta.further_hook import further_hooks
-from interbed.storage.meta.options.known.check import Judgement, judged
+from interbed.storage.meta.options.known.check import OptionSupport, judged
 from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def _check_kind(store: TableStore) -> None:
         )
 
 
-def _log_notes(store: TableStore, judgement: Judgement) -> None:
+def _log_notes(store: TableStore, judgement: OptionSupport) -> None:
     for note in judgement.notes:
         _log_once(store.location, note)
 

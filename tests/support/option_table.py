@@ -9,7 +9,7 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.meanings import READ_ELSEWHERE
-from interbed.storage.meta.options.known.refused import REFUSED, Blocks
+from interbed.storage.meta.options.known.refused import REFUSED, BlockedUse
 from interbed.storage.meta.options.reader import OptionReader
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -65,9 +65,9 @@ _KINDS = {"scan.timestamp-millis": "integer", "self-optimizing.max-read-amplific
 """Types that the reading does not show."""
 
 _BLOCKED = {
-    Blocks.READING: " (a table that has it is neither read nor written)",
-    Blocks.WRITING: " (a table that has it is only read)",
-    Blocks.NOTHING: "",
+    BlockedUse.READING: " (a table that has it is neither read nor written)",
+    BlockedUse.WRITING: " (a table that has it is only read)",
+    BlockedUse.NOTHING: "",
 }
 
 _OPTIONAL = "optional"

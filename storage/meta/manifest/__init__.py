@@ -1,5 +1,5 @@
-"""Manifests and manifest lists: which data files a snapshot consists of.
+"""Manifests and manifest lists: the data files of a snapshot.
 
-Read `entry` (what a manifest says of a file) first; `manifest_file` and `index_manifest` write and read
-the files, in the three formats of `layout`; `entry_decoder` is the quick way to decode them.
+Read `entry` (a file in a manifest) first; `manifest_file` and `index_manifest` write and read the files, in the three
+formats of `layout`; `entry_decoder` decodes them fast.
 """

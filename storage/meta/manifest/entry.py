@@ -1,7 +1,7 @@
-"""What manifests say of data files: a file's metadata with the statistics of its columns, and entries of manifests.
+"""Data files in manifests: a file's metadata with the statistics of its columns, and entries of manifests.
 
 Specification page `spec/manifest`: data file meta, SimpleStats, manifest entry, manifest file meta. The JSON form of a
-data file's metadata is our own: commit messages and splits carry it between processes.
+data file's metadata is interbed's own: commit messages and splits carry it between processes.
 """
 
 from base64 import b64decode, b64encode
@@ -17,7 +17,7 @@ from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import entry_name
 
 EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
-"""A serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""
+"""Serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ EMPTY_STATS = SimpleStats(min_values=EMPTY_ROW, max_values=EMPTY_ROW, null_count
 
 
 class FileSource(IntEnum):
-    """Whether a data file came from writing or from compaction."""
+    """Origin of a data file: a write or a compaction."""
 
     APPEND = 0
     COMPACT = 1
@@ -75,23 +75,26 @@ class DataFileMeta:
 
     @property
     def format(self) -> str:
-        """The file's format by its name's suffix: parquet, orc or avro."""
+        """Format of the file by its name's suffix: parquet, orc or avro."""
         return self.file_name.rsplit(".", 1)[-1]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The file's name and those of the files that belong to it, in the same directory (file indexes)."""
+        """Names of the file and of its extra files in the same directory (file indexes)."""
         return (self.file_name, *self.extra_files)
 
     def path_in(self, directory: str) -> str:
-        """Where the file is; `directory` is its bucket's. Raises CorruptFileError for a name with directories."""
+        """Return the path of the file; `directory` is its bucket's.
+
+        Raises CorruptFileError for a name with directories.
+        """
         if self.external_path is not None:
-            # As its writer spells it, most often with `file:`.
+            # The spelling is that of the writer, most often with `file:`.
             return normalize_path(self.external_path)
         return f"{directory}/{entry_name(self.file_name, directory)}"
 
     def paths_in(self, directory: str) -> list[str]:
-        """Where the file is, and those that belong to it; raises CorruptFileError for a name with directories."""
+        """Return the paths of the file and of its extra files; raises CorruptFileError for a name with directories."""
         path = self.path_in(directory)
         if not self.extra_files:
             return [path]
@@ -99,12 +102,12 @@ class DataFileMeta:
         return [path, *(f"{beside}/{entry_name(name, beside)}" for name in self.extra_files)]
 
     def upgraded(self, level: int) -> "DataFileMeta":
-        """The same file moved to another level without a rewrite."""
+        """Return the same file moved to another level without a rewrite."""
         return replace(self, level=level)
 
 
 def data_file_to_json(file: DataFileMeta) -> dict[str, Any]:
-    """A data file's metadata as a JSON object."""
+    """Return a data file's metadata as a JSON object."""
     return {
         "name": file.file_name,
         "size": file.file_size,
@@ -130,7 +133,7 @@ def data_file_to_json(file: DataFileMeta) -> dict[str, Any]:
 
 
 def data_file_from_json(value: dict[str, Any]) -> DataFileMeta:
-    """A data file's metadata from a JSON object made by data_file_to_json."""
+    """Return a data file's metadata from a JSON object made by data_file_to_json."""
     return DataFileMeta(
         file_name=value["name"],
         file_size=value["size"],
@@ -175,9 +178,9 @@ class FileKind(IntEnum):
 
 
 class FileIdentifier(NamedTuple):
-    """What makes two entries speak of the same file.
+    """Identity of the file of an entry.
 
-    The level is part of it, because files move between levels, and so are the file's indexes, which may be made anew.
+    It includes the level, because files move between levels, and the file's indexes, which may be rewritten.
     """
 
     partition: bytes
@@ -201,12 +204,12 @@ class ManifestEntry:
 
     @property
     def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
+        """Bucket of the file, with its partition."""
         return BucketId(self.partition, self.bucket)
 
     @property
     def identifier(self) -> FileIdentifier:
-        """The identity of the entry's file."""
+        """Identity of the file of this entry."""
         f = self.file
         return FileIdentifier(
             self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.external_path, f.embedded_file_index
@@ -215,7 +218,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFileMeta:
-    """One manifest, as a manifest list names it; the bucket and level ranges are None for older writers."""
+    """One manifest in a manifest list; the bucket and level ranges are None for older writers."""
 
     file_name: str
     file_size: int
@@ -232,15 +235,15 @@ class ManifestFileMeta:
 
 
 def merge_entries(entries: Iterable[ManifestEntry], *, keep_deletes: bool = False) -> list[ManifestEntry]:
-    """The entries that remain when deletions have cancelled additions, in order of first appearance.
+    """Return the entries that remain when deletions have cancelled additions, in order of first appearance.
 
-    A deletion whose addition is not among the entries is kept with `keep_deletes` (when merging some of the manifests)
-    and raises CorruptFileError without, because a whole snapshot never deletes what it did not add.
+    A deletion without its addition is kept with `keep_deletes` (when merging some of the manifests); otherwise it
+    raises CorruptFileError, because a whole snapshot only deletes files that it added.
     """
     entries = list(entries)
     names = {e.file.file_name for e in entries if e.kind is FileKind.ADD}
     if len(names) == len(entries):
-        # Only additions, no two of them alike in name: nothing cancels anything.
+        # There are only additions with different names: nothing cancels anything.
         return entries
     remaining: dict[FileIdentifier, ManifestEntry] = {}
     for entry in entries:
@@ -252,7 +255,7 @@ def merge_entries(entries: Iterable[ManifestEntry], *, keep_deletes: bool = Fals
             elif known.kind is FileKind.ADD:
                 raise CorruptFileError(f"The data file {entry.file.file_name} is added twice.")
             else:
-                # What earlier manifests added, these deleted and added again (a rollback): it is there as before.
+                # Earlier manifests added it, and these deleted it and added it again (a rollback): it exists as before.
                 del remaining[identifier]
         elif known is not None and known.kind is FileKind.ADD:
             del remaining[identifier]

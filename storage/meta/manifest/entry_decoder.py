@@ -1,8 +1,8 @@
-"""Decode the entries of manifests: straight from Avro's bytes, or from the columns of Parquet and ORC files.
+"""Decoder of manifest entries: from Avro's bytes, or from the columns of Parquet and ORC files.
 
 An entry has some forty small values, and a table thousands of entries, which a process has to decode before its first
 plan; fastavro's dictionaries take several times as long. So Avro files that have the fields of Paimon 1.4 and interbed
-are decoded here. Many values are those of the entry before, and their bytes say where they end, so that equal bytes are
+are decoded here. Many values equal those of the previous entry; their bytes are self-delimiting, so equal bytes are
 decoded once. Source: Avro specification 1.11, binary encoding; specification page `spec/manifest`.
 
 In Parquet and ORC files, fields that a file of an older writer lacks are null.
@@ -32,16 +32,16 @@ _LONG_BITS = 64
 
 
 def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> list[ManifestEntry] | None:
-    """The entries of a manifest; None when its fields are others than those of `schema`, which is in JSON.
+    """Return the entries of a manifest; None when its fields differ from those of `schema`, which is in JSON.
 
-    Names of records and logical types do not matter. Raises ValueError, IndexError and KeyError for bytes that are no
-    such entries, what `check_version` raises, and what the codec's library raises.
+    Names of records and logical types do not matter. Raises ValueError, IndexError and KeyError for other bytes, errors
+    of `check_version`, and errors of the codec's library.
     """
     try:
         blocks = PlainBlocks(io.BytesIO(content))
     except pa.ArrowNotImplementedError:
         return None
-    if _shape_of(blocks.schema_text) != _shape_of(schema):
+    if _layout_of(blocks.schema_text) != _layout_of(schema):
         return None
     entries: list[ManifestEntry] = []
     for count, block in blocks:
@@ -52,25 +52,25 @@ def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> 
 
 
 @lru_cache(maxsize=64)
-def _shape_of(schema: str) -> Any:
-    return _shape(json.loads(schema))
+def _layout_of(schema: str) -> Any:
+    return _layout(json.loads(schema))
 
 
-def _shape(of: Any) -> Any:
-    """A type without what its bytes do not depend on."""
+def _layout(of: Any) -> Any:
+    """Return the parts of a type that its binary encoding depends on."""
     if isinstance(of, list):
-        return [_shape(branch) for branch in of]
+        return [_layout(branch) for branch in of]
     if not isinstance(of, dict):
         return of
     match of["type"]:
         case "record":
-            return {"fields": [(f["name"], _shape(f["type"])) for f in of["fields"]]}
+            return {"fields": [(f["name"], _layout(f["type"])) for f in of["fields"]]}
         case "array":
-            return {"items": _shape(of["items"])}
+            return {"items": _layout(of["items"])}
         case "map":
-            return {"values": _shape(of["values"])}
+            return {"values": _layout(of["values"])}
         case other:
-            return _shape(other)
+            return _layout(other)
 
 
 def _decode_block(data: bytes, count: int, check_version: CheckVersion, entries: list[ManifestEntry]) -> None:
@@ -122,7 +122,7 @@ def _decode_block(data: bytes, count: int, check_version: CheckVersion, entries:
         found: list[T] = []
         while size := long():
             if size < 0:
-                # The bytes of the items follow, for those who skip them.
+                # The size of the items in bytes follows, for readers that skip them.
                 size = -size
                 long()
             found.extend(read() for _ in range(size))
@@ -135,7 +135,7 @@ def _decode_block(data: bytes, count: int, check_version: CheckVersion, entries:
         return items(lambda: optional(long))
 
     def repeated(read: Callable[[], T]) -> Callable[[], T]:
-        """The reader of values that are mostly like the one before."""
+        """Return a reader for values that mostly equal the previous one."""
         seen = b""
         value: T | None = None
 
@@ -168,7 +168,7 @@ def _decode_block(data: bytes, count: int, check_version: CheckVersion, entries:
 
     read_head, read_place, read_tail = repeated(head), repeated(place), repeated(tail)
     key_counts, value_counts = (repeated(lambda: optional(counts) or ()) for _ in range(2))
-    # Each entry's values have types of their own, so that there is nothing to do by the column.
+    # Loop over entries: each of them has values of several types, so columns do not help.
     for _ in range(count):
         kind, partition = read_head()
         bucket, total_buckets = long(), long()
@@ -212,10 +212,9 @@ _OPTIONAL_SOURCES: dict[int | None, FileSource | None] = {None: None, **{int(sou
 
 
 def entries_of_columns(content: bytes, check_version: Callable[[int], None]) -> list[ManifestEntry]:
-    """The entries of a manifest in Parquet or ORC.
+    """Return the entries of a manifest in Parquet or ORC.
 
-    Raises ValueError, KeyError and what Arrow raises for bytes that are no such entries, and what `check_version`
-    raises.
+    Raises ValueError, KeyError and errors of Arrow for other bytes, and errors of `check_version`.
     """
     table = read_columns(content).combine_chunks()
     if not table.num_rows:
@@ -228,7 +227,7 @@ def entries_of_columns(content: bytes, check_version: Callable[[int], None]) -> 
     buckets = top.required("_BUCKET", pa.int64())
     totals = top.required("_TOTAL_BUCKETS", pa.int64())
     files = _files(top.struct("_FILE"))
-    # Each entry is an object of its own, so there is nothing left to do by the column.
+    # Loop over entries, because each of them is an object of its own.
     return [
         ManifestEntry(kind=kind, partition=partition, bucket=bucket, total_buckets=total, file=file)
         for kind, partition, bucket, total, file in zip(kinds, partitions, buckets, totals, files, strict=True)
@@ -300,7 +299,7 @@ def _stats(of: "_Struct") -> list[SimpleStats]:
 
 
 class _Struct:
-    """The fields of a column of structs without nulls, as lists of Python's values."""
+    """Fields of a column of structs without nulls, as lists of Python values."""
 
     def __init__(self, array: Any) -> None:
         if array.null_count:
@@ -309,25 +308,25 @@ class _Struct:
         self._names = {field.name for field in array.type}
 
     def struct(self, name: str) -> "_Struct":
-        """A field of structs."""
+        """Return the field, which has structs."""
         return _Struct(self._array.field(name))
 
     def required(self, name: str, of: pa.DataType) -> list[Any]:
-        """The values of a field that has no nulls."""
+        """Return the values of a field that has no nulls."""
         column = self._array.field(name)
         if column.null_count:
             raise ValueError(f"{name} is null")
         return _values(column, of)
 
     def optional(self, name: str, of: pa.DataType) -> Sequence[Any]:
-        """The values of a field that may be null or absent."""
+        """Return the values of a field that may be null or absent."""
         if name not in self._names:
             return [None] * len(self._array)
         column = self._array.field(name)
         return [None] * len(column) if column.null_count == len(column) else _values(column, of)
 
     def lists(self, name: str, of: pa.DataType) -> Sequence[tuple[Any, ...] | None]:
-        """Lists as tuples; equal ones are one object, for most are."""
+        """Return lists as tuples; equal ones share one object."""
         if name not in self._names or (column := self._array.field(name)).null_count == len(column):
             return [None] * len(self._array)
         values = _values(column.values, of)
@@ -340,18 +339,18 @@ class _Struct:
         return found
 
     def millis(self, name: str) -> Sequence[int | None]:
-        """Times as milliseconds since the epoch."""
+        """Return times as milliseconds since the epoch."""
         if name not in self._names:
             return [None] * len(self._array)
         times = self._array.field(name)
         if times.type != _MILLIS:
-            # ORC has nanoseconds, of which the file has whole milliseconds.
+            # ORC has nanoseconds, but the values are whole milliseconds.
             times = times.cast(_MILLIS, safe=False)
         return _values(times.view(pa.int64()), pa.int64())
 
 
 def _values(column: Any, of: pa.DataType) -> list[Any]:
-    # Integers of all widths are the same to Python; a cast costs more than all the rest where a file has few entries.
+    # Python does not distinguish integer widths, and a cast costs more than all the rest in a file with few entries.
     alike = column.type.id == of.id or (pa.types.is_integer(column.type) and pa.types.is_integer(of))
     values: list[Any] = (column if alike else column.cast(of)).to_pylist()
     return values

@@ -1,7 +1,7 @@
 """Index manifests: files that list the index files of a snapshot, such as deletion vectors and hash indexes.
 
-Specification page `spec/manifest`, index manifest. Version 1. The JSON form of an index file's metadata is our own:
-commit messages carry it between processes.
+Specification page `spec/manifest`, index manifest. Version 1. The JSON form of an index file's metadata is interbed's
+own: commit messages carry it between processes.
 """
 
 from base64 import b64decode, b64encode
@@ -21,7 +21,7 @@ HASH_INDEX = "HASH"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorRange:
-    """Where in an index file the deletion vector of one data file lies; `cardinality` counts the deleted rows."""
+    """Location of a data file's deletion vector in an index file; `cardinality` counts the deleted rows."""
 
     data_file_name: str
     offset: int
@@ -31,7 +31,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalIndexMeta:
-    """What a global index covers: a range of row ids, both ends included, and the columns' field ids."""
+    """Extent of a global index: a range of row ids, both ends included, and the columns' field ids."""
 
     row_range_start: int
     row_range_end: int
@@ -55,7 +55,7 @@ class IndexFileMeta:
 
 
 def index_file_to_json(file: IndexFileMeta) -> dict[str, Any]:
-    """An index file's metadata as a JSON object."""
+    """Return an index file's metadata as a JSON object."""
     vectors, index = file.deletion_vectors, file.global_index
     return {
         "type": file.index_type,
@@ -80,7 +80,7 @@ def index_file_to_json(file: IndexFileMeta) -> dict[str, Any]:
 
 
 def index_file_from_json(value: dict[str, Any]) -> IndexFileMeta:
-    """An index file's metadata from a JSON object made by index_file_to_json."""
+    """Return an index file's metadata from a JSON object made by index_file_to_json."""
     vectors, index = value["vectors"], value["global"]
     return IndexFileMeta(
         index_type=value["type"],
@@ -129,7 +129,7 @@ class IndexManifestEntry:
 
     @property
     def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
+        """Bucket of the file, with its partition."""
         return BucketId(self.partition, self.bucket)
 
 
@@ -186,20 +186,20 @@ LAYOUT = RecordLayout(SCHEMA)
 
 
 def write_index_manifest(entries: Sequence[IndexManifestEntry], codec: str, file_format: str = AVRO) -> bytes:
-    """The content of an index manifest, in order; `codec` and `file_format` as of `write_manifest`."""
+    """Return the content of an index manifest, in order; `codec` and `file_format` as of `write_manifest`."""
     return LAYOUT.write((index_record(e) for e in entries), codec, file_format)
 
 
 def read_index_manifest(content: bytes, *, source: str) -> list[IndexManifestEntry]:
-    """The entries of an index manifest, in order.
+    """Return the entries of an index manifest, in order.
 
-    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for an unknown version.
     """
     return LAYOUT.read(content, lambda r: index_entry(r, source), source=source)
 
 
 def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
-    """An entry as a record of SCHEMA."""
+    """Return an entry as a record of SCHEMA."""
     file = entry.file
     vectors, index = file.deletion_vectors, file.global_index
     return {
@@ -229,7 +229,7 @@ def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
 
 
 def index_entry(value: dict[str, Any], source: str) -> IndexManifestEntry:
-    """The entry of a record; UnsupportedVersionError naming `source` for a version that is not known."""
+    """Return the entry of a record; UnsupportedVersionError naming `source` for an unknown version."""
     check_version(value["_VERSION"], VERSION, source)
     vectors = value.get("_DELETIONS_VECTORS_RANGES")
     index = value.get("_GLOBAL_INDEX")

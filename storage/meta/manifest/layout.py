@@ -1,7 +1,7 @@
-"""How the records of a kind of metadata file lie in files of the three formats of `manifest.format`.
+"""Layout of the records of metadata files in the three formats of `manifest.format`.
 
-Names of these files have no suffix: Java Paimon reads all of a table in the format that the option says, and interbed
-each in the format that its first bytes show.
+Names of these files have no suffix: Java Paimon reads all of a table in the format of the option, interbed each in the
+format that its first bytes show.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ _TINY = frozenset({"_KIND", "_FILE_SOURCE"})
 
 
 class RecordLayout:
-    """The schemas of one kind of metadata file; `schema` is the one in Avro."""
+    """Schemas of one kind of metadata file; `schema` is the one in Avro."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
@@ -36,19 +36,19 @@ class RecordLayout:
 
     @cached_property
     def parquet(self) -> pa.Schema:
-        """The schema in Parquet."""
+        """Schema of the file in Parquet."""
         return parquet_schema(self.schema, _TINY)
 
     @cached_property
     def orc(self) -> pa.Schema:
-        """The schema in ORC."""
+        """Schema of the file in ORC."""
         return orc_schema(self.schema, _TINY)
 
     def write(self, records: Iterable[Mapping[str, Any]], compression: str, file_format: str) -> bytes:
-        """The content of a file of the records.
+        """Return the content of a file of the records.
 
         `compression` is a value of `manifest.compression`, `file_format` of `manifest.format`. Raises
-        InvalidOptionError for a codec that the format has not.
+        InvalidOptionError for a codec that the format lacks.
         """
         if file_format == AVRO:
             return write_records(self.schema, records, compression)
@@ -56,9 +56,9 @@ class RecordLayout:
         return write_columns(schema, records, file_format, columnar_codec(file_format, compression))
 
     def read(self, content: bytes, make: Callable[[dict[str, Any]], T], *, source: str) -> list[T]:
-        """The records of a file's content, made into values by `make`; a field that the file lacks is absent.
+        """Return the records of a file's content, converted by `make`; a field that the file lacks is absent.
 
-        Raises CorruptFileError naming `source` for anything that is not such a file, or that `make` can't take.
+        Raises CorruptFileError naming `source` for other content, and for records that `make` does not accept.
         """
         if format_of(content) is None:
             return read_records(content, self._known, make, source=source)
@@ -66,7 +66,7 @@ class RecordLayout:
             return [make(record) for record in read_columns(content).to_pylist()]
 
     def new_file(self, compression: str, file_format: str) -> RecordFile | ColumnFile:
-        """A file without records."""
+        """Return a new file without records."""
         if file_format == AVRO:
             return RecordFile(records=[], schema=self.schema, codec=codec_of(compression))
         schema = self.orc if file_format == ORC else self.parquet
@@ -74,12 +74,12 @@ class RecordLayout:
         return ColumnFile(records=[], schema=schema, file_format=file_format, codec=codec)
 
     def is_wider(self, file: RecordFile | ColumnFile) -> bool:
-        """Whether the file has all fields of today; it may have more."""
+        """Return whether the file has all current fields; it may have more."""
         return self._known <= (field_names(file.schema) if isinstance(file, RecordFile) else file.names)
 
 
 def check_codec(compression: str, file_format: str) -> None:
-    """Raise InvalidOptionError for a value of `manifest.compression` that the format of manifests has not."""
+    """Raise InvalidOptionError for a value of `manifest.compression` that the format of manifests lacks."""
     if file_format == AVRO:
         codec_of(compression)
     else:
@@ -87,10 +87,10 @@ def check_codec(compression: str, file_format: str) -> None:
 
 
 def read_file(content: bytes, compression: str, *, source: str) -> RecordFile | ColumnFile:
-    """The records of a file with all of their fields, in the format that it has.
+    """Return the records of a file with all of their fields, in its format.
 
-    Files of Avro are written again with the codec that they have, others with `compression`. Raises CorruptFileError
-    naming `source`, and InvalidOptionError.
+    Avro files are rewritten with their codec, others with `compression`. Raises CorruptFileError naming `source`, and
+    InvalidOptionError.
     """
     found = format_of(content)
     if found is None:

@@ -35,7 +35,7 @@ VERSION = 2
 
 
 def stats_schema(path: str) -> dict[str, Any]:
-    """The Avro schema of SimpleStats."""
+    """Return the Avro schema of SimpleStats."""
     return record(
         path,
         [
@@ -87,7 +87,7 @@ _SCHEMA_TEXT = json.dumps(SCHEMA)
 
 
 def write_manifest(entries: Sequence[ManifestEntry], codec: str, file_format: str = AVRO) -> bytes:
-    """The content of a manifest with the entries, in order.
+    """Return the content of a manifest with the entries, in order.
 
     `codec` is a value of `manifest.compression`, `file_format` of `manifest.format`. Raises InvalidOptionError.
     """
@@ -95,9 +95,9 @@ def write_manifest(entries: Sequence[ManifestEntry], codec: str, file_format: st
 
 
 def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
-    """The entries of a manifest, in order.
+    """Return the entries of a manifest, in order.
 
-    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for an unknown version.
     """
 
     def check(version: int) -> None:
@@ -115,7 +115,7 @@ def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
 def make_meta(
     name: str, size: int, entries: Sequence[ManifestEntry], schema_id: int, partition_types: Sequence[DataType]
 ) -> ManifestFileMeta:
-    """What a manifest list says about a manifest of `size` bytes with those entries; there is at least one."""
+    """Return the manifest list's entry for a manifest of `size` bytes with at least one entry."""
     buckets = [e.bucket for e in entries]
     levels = [e.file.level for e in entries]
     rows = [
@@ -155,7 +155,7 @@ def _partition_stats(partitions: Sequence[bytes], types: Sequence[DataType]) -> 
 
 
 def _extreme(column: Array, *, least: bool) -> Array:
-    """The least or greatest value as an array of one; null when there is none."""
+    """Return the least or greatest value as an array of one; null when there is none."""
     import pyarrow.compute as pc
 
     present: Array = column.drop_null()
@@ -163,7 +163,7 @@ def _extreme(column: Array, *, least: bool) -> Array:
         nothing: Array = array_of([None], column.type)
         return nothing
     if pa.types.is_floating(column.type):
-        # NaN is the greatest for Paimon, and -0.0 less than 0.0; Arrow knows neither.
+        # Paimon orders NaN as the greatest value, and -0.0 before 0.0; Arrow does neither.
         values = to_numpy(present)
         order = np.lexsort((~np.signbit(values), values))
         index = int(order[0] if least else order[-1])
@@ -246,7 +246,7 @@ def _names(value: list[str] | None) -> tuple[str, ...] | None:
 
 
 def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
-    """SimpleStats as a record."""
+    """Return the record of SimpleStats."""
     return {
         "_MIN_VALUES": stats.min_values,
         "_MAX_VALUES": stats.max_values,
@@ -255,7 +255,7 @@ def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
 
 
 def stats_from_record(value: dict[str, Any]) -> SimpleStats:
-    """SimpleStats of a record; absent null counts become an empty tuple."""
+    """Return SimpleStats from a record; absent null counts become an empty tuple."""
     return SimpleStats(
         min_values=value["_MIN_VALUES"],
         max_values=value["_MAX_VALUES"],
@@ -295,14 +295,14 @@ _LIST_LAYOUT = RecordLayout(LIST_SCHEMA)
 
 
 def write_manifest_list(metas: Sequence[ManifestFileMeta], codec: str, file_format: str = AVRO) -> bytes:
-    """The content of a manifest list, in order; `codec` and `file_format` as of `write_manifest`."""
+    """Return the content of a manifest list, in order; `codec` and `file_format` as of `write_manifest`."""
     return _LIST_LAYOUT.write((_meta_to_record(m) for m in metas), codec, file_format)
 
 
 def read_manifest_list(content: bytes, *, source: str) -> list[ManifestFileMeta]:
-    """The manifests of a manifest list, in order.
+    """Return the manifests of a manifest list, in order.
 
-    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for an unknown version.
     """
     return _LIST_LAYOUT.read(content, lambda r: _meta_from_record(r, source), source=source)
 

@@ -1,6 +1,6 @@
 """Typed access to table options, with Paimon's names and defaults (documentation: maintenance/configurations).
 
-Each property parses one option and raises InvalidOptionError naming the key, the value and what it takes.
+Each property parses one option and raises InvalidOptionError naming the key, the value and the valid values.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BUCKET = "bucket"
 BUCKET_KEY = "bucket-key"
 DELETION_VECTORS = "deletion-vectors.enabled"
 DATA_FILE_PREFIX = "data-"
-"""What names of data files begin with by default."""
+"""Default prefix of the names of data files."""
 PATH = "path"
 PRIMARY_KEY = "primary-key"
 PARTITION = "partition"
@@ -30,7 +30,7 @@ _SWITCHES = ("deletion-vectors.merge-on-read", "force-lookup", "lookup-wait", "c
 
 
 def option_text(value: object) -> str:
-    """An option's value as it is stored; booleans are spelled as in option files."""
+    """Return an option's value as it is stored; booleans are spelled as in option files."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -47,13 +47,13 @@ class CoreOptions(
     LogOptions,
     OptimizingOptions,
 ):
-    """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
+    """Options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 
     def __repr__(self) -> str:
         return f"CoreOptions(raw={all_masked(self.raw)!r})"
 
     def check(self) -> None:
-        """Raise InvalidOptionError for the first option that has a value which it does not take."""
+        """Raise InvalidOptionError for the first option with an invalid value."""
         for owner in (*CoreOptions.__bases__, CoreOptions):
             for name, member in vars(owner).items():
                 if isinstance(member, property):
@@ -81,32 +81,32 @@ class CoreOptions(
 
     @property
     def bucket_key(self) -> tuple[str, ...]:
-        """The columns whose hash picks the bucket; empty means the primary key without partition columns."""
+        """Columns whose hash selects the bucket; empty means the primary key without partition columns."""
         return self.names(BUCKET_KEY)
 
     @property
     def manifest_compression(self) -> str:
-        """Codec of manifests."""
+        """Compression codec of manifest files."""
         return self.text("manifest.compression", "zstd").lower()
 
     @property
     def partition_default_name(self) -> str:
-        """The directory name that stands for a null or blank partition value; no new row has it as a text."""
+        """Directory name of a null or blank partition value; no new row has it as a text."""
         return self.text("partition.default-name", "__DEFAULT_PARTITION__")
 
     @property
     def partition_legacy_name(self) -> bool:
-        """Whether partition values are rendered as Paimon's old versions do (dates as days, for instance)."""
+        """Whether partition values are rendered as in old versions of Paimon (dates as days, for instance)."""
         return self.boolean("partition.legacy-name", True)
 
     @property
     def data_file_prefix(self) -> str:
-        """What names of data files begin with."""
+        """Prefix of the names of data files."""
         return self.name_prefix("data-file.prefix", DATA_FILE_PREFIX)
 
     @property
     def data_file_directory(self) -> str | None:
-        """The directory below the table's that holds partitions and buckets; None for the table's own."""
+        """Directory below the table's that holds partitions and buckets; None for the table's own."""
         return self.inner_directory("data-file.path-directory")
 
     @property
@@ -123,11 +123,11 @@ class CoreOptions(
 
     @property
     def target_file_size(self) -> int:
-        """Bytes at which a data file is rolled; target_file_size_for knows the default of append tables."""
+        """Bytes at which a data file is rolled; target_file_size_for has the default of append tables."""
         return self.memory("target-file-size", 128 << 20)
 
     def target_file_size_for(self, *, primary_key: bool) -> int:
-        """Bytes at which a data file is rolled: 128 MB with a primary key, 256 MB without, unless set."""
+        """Return the bytes at which a data file is rolled: 128 MB with a primary key, 256 MB without, unless set."""
         return self.memory("target-file-size", (128 if primary_key else 256) << 20)
 
     @property

@@ -19,12 +19,12 @@ COMPRESSIONS = frozenset(
         *("deflate", "bzip2", "xz", "zstandard"),
     }
 )
-"""Codecs of Parquet, ORC and Avro files; which of them a format has is known to `format.file_kind`."""
+"""Codecs of Parquet, ORC and Avro files; `format.file_kind` has those of each format."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions(OptionReader):
-    """The options of files. Sizes in bytes."""
+    """Options of data files. Sizes in bytes."""
 
     @property
     def file_format(self) -> str:
@@ -77,7 +77,7 @@ class FormatOptions(OptionReader):
 
     @property
     def changelog_stats_mode(self) -> str | None:
-        """Which statistics manifests keep of changelog files; None for the same as of data files."""
+        """Mode of the statistics of changelog files in manifests; None for that of data files."""
         return self.text("changelog-file.stats-mode", "").lower() or None
 
     @property
@@ -93,12 +93,12 @@ class FormatOptions(OptionReader):
 
     @property
     def parquet_page_size(self) -> int:
-        """Plain bytes at which a page of a Parquet file is closed."""
+        """Uncompressed bytes at which a page of a Parquet file is closed."""
         return self.memory("parquet.page.size", 1 << 20)
 
     @property
     def parquet_page_rows(self) -> int | None:
-        """Rows at which a page of a Parquet file is closed; unset means 8192 for files of level 0, else 20000."""
+        """Rows at which a page of a Parquet file is closed; unset means 8192 for files of level 0, otherwise 20000."""
         return self.optional_integer("parquet.page.row.count.limit")
 
     @property
@@ -124,12 +124,12 @@ class FormatOptions(OptionReader):
 
     @property
     def orc_block_size(self) -> int:
-        """Plain bytes that are compressed at once in ORC files."""
+        """Uncompressed bytes that are compressed at once in ORC files."""
         return self.memory("orc.compress.size", 256 << 10)
 
     @property
     def orc_row_index_stride(self) -> int:
-        """Rows of which an ORC file keeps statistics together."""
+        """Number of rows that share statistics in an ORC file."""
         return self.integer("orc.row.index.stride", 10_000)
 
     @property
@@ -144,7 +144,7 @@ class FormatOptions(OptionReader):
 
     @property
     def orc_bloom_filter_fpp(self) -> float:
-        """How often those Bloom filters may say yes for values that are not there."""
+        """False-positive rate of those Bloom filters."""
         return self.number("orc.bloom.filter.fpp", 0.01)
 
     @property
@@ -159,7 +159,7 @@ class FormatOptions(OptionReader):
 
     @property
     def target_file_rows(self) -> int | None:
-        """Rows at which a newly written data file is rolled; None for no such bound. Compaction does not heed it."""
+        """Rows at which a newly written data file is rolled; None for no such bound. Compaction ignores it."""
         rows = self.optional_integer("target-file-row-num")
         if rows is not None and rows < 1:
             raise InvalidOptionError(f"Option 'target-file-row-num' is {rows}; a file has at least 1 row.")
@@ -167,7 +167,7 @@ class FormatOptions(OptionReader):
 
     @property
     def stats_mode(self) -> str:
-        """Which statistics go into manifests: none, counts, truncate(n) or full."""
+        """Statistics in manifests: none, counts, truncate(n) or full."""
         return self.text("metadata.stats-mode", "truncate(16)").lower()
 
 
@@ -179,7 +179,7 @@ _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/]*))?(/.*)$", re.DOTALL
 
 
 class ExternalPathStrategy(StrEnum):
-    """How the external path of a new file is chosen."""
+    """Strategy for choosing the external path of a new file."""
 
     NONE = "none"
     SPECIFIC_FS = "specific-fs"
@@ -190,7 +190,7 @@ class ExternalPathStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPaths:
-    """The directories outside, as URIs in the spelling of Java's; `weights` are those of a weighted choice."""
+    """Directories outside of the table, as URIs in Java's spelling; `weights` are those of a weighted choice."""
 
     roots: tuple[str, ...]
     strategy: ExternalPathStrategy
@@ -199,16 +199,16 @@ class ExternalPaths:
 
 @dataclass(frozen=True, slots=True)
 class ExternalPathOptions(OptionReader):
-    """The options of data files outside of the table's directory."""
+    """Options of data files outside of the table's directory."""
 
     @property
     def external_roots(self) -> tuple[str, ...]:
-        """URIs of directories outside of the table's, in the same store, below which the strategy puts data files."""
+        """URIs of external directories, in the table's file system, below which the strategy puts data files."""
         return tuple(_root(text) for text in self.names(EXTERNAL_PATHS))
 
     @property
     def external_paths(self) -> ExternalPaths | None:
-        """How the path outside is chosen for a new data file; None for the table's own directory."""
+        """Strategy and directories for the external paths of new data files; None for the table's own directory."""
         strategy = self.choice(_STRATEGY, ExternalPathStrategy.NONE)
         roots = self.external_roots
         if strategy is ExternalPathStrategy.NONE or not roots:
@@ -247,5 +247,5 @@ def _root(text: str) -> str:
             f"Option '{EXTERNAL_PATHS}' takes URIs such as 'file:///data/t' or 's3://bucket/t', not '{text}'."
         )
     authority = f"//{match[2]}" if match[2] else ""
-    # Java's Path leaves an empty authority out, and what it says is what stands in manifests.
+    # Java's Path drops an empty authority, and manifests have its spelling.
     return f"{match[1]}:{authority}{re.sub('/+', '/', match[3]).rstrip('/')}"

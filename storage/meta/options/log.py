@@ -1,8 +1,8 @@
 """Options of a table's log: the changes of the table in a topic of Apache Kafka, beside its files.
 
 Names, values and defaults are those of FLIP-188 and Flink Table Store 0.3. A log is transactional or eventual: see
-docs/log-store.md. Options that begin with `kafka.` are settings of librdkafka, which
-https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md lists.
+docs/log-store.md. Options that begin with `kafka.` are settings of librdkafka, listed in
+https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md.
 """
 
 from collections.abc import Mapping
@@ -25,21 +25,21 @@ KAFKA_TOPIC = "kafka.topic"
 
 
 class LogSystem(StrEnum):
-    """Where the log of a table is."""
+    """System that has the log of a table."""
 
     NONE = "none"
     KAFKA = "kafka"
 
 
 class LogConsistency(StrEnum):
-    """When a change is seen in the log: with its snapshot, or as soon as it is written."""
+    """Visibility of changes in the log: with their snapshot, or as soon as they are written."""
 
     TRANSACTIONAL = "transactional"
     EVENTUAL = "eventual"
 
 
 class LogChangelogMode(StrEnum):
-    """Which changes the log has: all with their kinds, or of each key what became of it."""
+    """Changes in the log: all with their kinds, or the last value of each key."""
 
     AUTO = "auto"
     ALL = "all"
@@ -47,34 +47,34 @@ class LogChangelogMode(StrEnum):
 
 
 class LogKeyFormat(StrEnum):
-    """How the keys of messages are written."""
+    """Format of the keys of messages."""
 
     JSON = "json"
 
 
 class LogFormat(StrEnum):
-    """How the values of messages are written."""
+    """Format of the values of messages."""
 
     DEBEZIUM_JSON = "debezium-json"
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions(OptionReader):
-    """The options of a table's log."""
+    """Options of the log of a table."""
 
     @property
     def log_system(self) -> LogSystem:
-        """Where the log is; `none` for a table without one."""
+        """System that has the log; `none` for a table without one."""
         return self.choice(LOG_SYSTEM, LogSystem.NONE)
 
     @property
     def log_consistency(self) -> LogConsistency:
-        """When a change is seen in the log."""
+        """Visibility of changes in the log."""
         return self.choice(LOG_CONSISTENCY, LogConsistency.TRANSACTIONAL)
 
     @property
     def log_changelog_mode(self) -> LogChangelogMode:
-        """Which changes the log has; never `auto`, which is `all` of a transactional log and `upsert` of another."""
+        """Changes in the log; never `auto`, which is `all` of a transactional log and `upsert` of an eventual one."""
         mode = self.choice(LOG_CHANGELOG_MODE, LogChangelogMode.AUTO)
         if mode is not LogChangelogMode.AUTO:
             return mode
@@ -83,22 +83,22 @@ class LogOptions(OptionReader):
 
     @property
     def log_key_format(self) -> LogKeyFormat:
-        """How the keys of messages are written."""
+        """Format of the keys of messages."""
         return self.choice(LOG_KEY_FORMAT, LogKeyFormat.JSON)
 
     @property
     def log_format(self) -> LogFormat:
-        """How the values of messages are written."""
+        """Format of the values of messages."""
         return self.choice(LOG_FORMAT, LogFormat.DEBEZIUM_JSON)
 
     @property
     def log_retention_millis(self) -> int | None:
-        """How long messages are kept; None leaves it to the broker."""
+        """Retention time of messages; None leaves it to the broker."""
         return self.optional_duration_millis(LOG_RETENTION)
 
     @property
     def reads_raw_log(self) -> bool:
-        """Whether readers of an eventual log get what was written, without their work on it."""
+        """Whether readers of an eventual log get the records as they were written."""
         return self.boolean(self.first(LOG_SCAN_REMOVE_NORMALIZE, "scan.remove-normalize"), False)
 
     @property
@@ -108,17 +108,17 @@ class LogOptions(OptionReader):
 
     @property
     def kafka_servers(self) -> str:
-        """Where Kafka is, empty when that is not said."""
+        """Bootstrap servers of Kafka, empty when not set."""
         return self.text(KAFKA_SERVERS, "").strip()
 
     @property
     def kafka_topic(self) -> str:
-        """The topic of the log, empty when it has none."""
+        """Topic of the log, empty when it has none."""
         return self.text(KAFKA_TOPIC, "").strip()
 
     @property
     def kafka_settings(self) -> Mapping[str, str]:
-        """Settings of librdkafka by its own names: those options that begin with `kafka.`, but for the topic."""
+        """Settings of librdkafka by its own names: the options that begin with `kafka.`, except the topic."""
         return {
             key.removeprefix(KAFKA): value
             for key, value in self.raw.items()

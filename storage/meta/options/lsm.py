@@ -11,7 +11,7 @@ from interbed.storage.meta.options.reader import OptionReader
 
 
 class MergeEngine(StrEnum):
-    """What becomes of several records of one key."""
+    """Treatment of several records of one key."""
 
     DEDUPLICATE = "deduplicate"
     PARTIAL_UPDATE = "partial-update"
@@ -20,7 +20,7 @@ class MergeEngine(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Where the changelog of a primary-key table comes from."""
+    """Source of the changelog of a primary-key table."""
 
     NONE = "none"
     INPUT = "input"
@@ -29,14 +29,14 @@ class ChangelogProducer(StrEnum):
 
 
 class LookupCompact(StrEnum):
-    """When level 0 is compacted upward for a lookup: at every compaction, or every so many."""
+    """Time at which level 0 is compacted upward for a lookup: at every compaction, or every so many."""
 
     RADICAL = "radical"
     GENTLE = "gentle"
 
 
 class SpillCompression(StrEnum):
-    """How rows on local disk are compressed."""
+    """Codec of rows that are spilled to local disk."""
 
     ZSTD = "zstd"
     LZ4 = "lz4"
@@ -53,23 +53,23 @@ class SequenceOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LsmOptions(OptionReader):
-    """The options of primary-key tables. Sizes in bytes, durations in milliseconds."""
+    """Options of primary-key tables. Sizes in bytes, durations in milliseconds."""
 
     # -- merge -----------------------------------------------------------------------------------------------------
 
     @property
     def merge_engine(self) -> MergeEngine:
-        """The merge engine."""
+        """Merge engine of the table."""
         return self.choice("merge-engine", MergeEngine.DEDUPLICATE)
 
     @property
     def changelog_producer(self) -> ChangelogProducer:
-        """The changelog producer."""
+        """Changelog producer of the table."""
         return self.choice("changelog-producer", ChangelogProducer.NONE)
 
     @property
     def sequence_fields(self) -> tuple[str, ...]:
-        """User-defined sequence columns."""
+        """Sequence columns that the user defined."""
         return self.names("sequence.field")
 
     @property
@@ -87,7 +87,7 @@ class LsmOptions(OptionReader):
 
     @property
     def deletes_remove_rows(self) -> bool:
-        """Whether -D rows of a table that merges values remove the row, so that later rows begin a new one."""
+        """Whether -D rows of a table that merges values delete the row, so that later rows begin a new one."""
         if self.merge_engine is MergeEngine.PARTIAL_UPDATE:
             by_group = self.names("partial-update.remove-record-on-sequence-group")
             return bool(by_group) or self.boolean("partial-update.remove-record-on-delete", False)
@@ -101,17 +101,17 @@ class LsmOptions(OptionReader):
 
     @property
     def sequence_order(self) -> SequenceOrder:
-        """Which end of the sequence fields' order is the newest."""
+        """Order of the sequence fields in which the last value is the newest."""
         return self.choice("sequence.field.sort-order", SequenceOrder.ASCENDING)
 
     @property
     def descending_sequence_fields(self) -> int:
-        """How many of the sequence fields order from the greatest value to the least: all or none."""
+        """Number of sequence fields in descending order: all or none."""
         return len(self.sequence_fields) if self.sequence_order is SequenceOrder.DESCENDING else 0
 
     @property
     def rowkind_field(self) -> str | None:
-        """The column that holds each row's kind as text (+I, -U, +U, -D), None when there is none."""
+        """Column that holds each row's kind as text (+I, -U, +U, -D), None when there is none."""
         return self.text("rowkind.field", "") or None
 
     @property
@@ -141,32 +141,32 @@ class LsmOptions(OptionReader):
 
     @property
     def size_ratio(self) -> int:
-        """By how many percent a run may be larger than the newer ones together to be compacted with them."""
+        """Percentage by which a run may be larger than the newer ones together to be compacted with them."""
         return self.integer("compaction.size-ratio", 1)
 
     @property
     def max_size_amplification_percent(self) -> int:
-        """How much larger than the oldest run the newer ones together may be."""
+        """Percentage of the oldest run's size that the newer ones together may have."""
         return self.integer("compaction.max-size-amplification-percent", 200)
 
     @property
     def optimization_interval_millis(self) -> int | None:
-        """How often a full compaction is made whatever the sizes."""
+        """Interval after which a full compaction is made whatever the sizes."""
         return self.optional_duration_millis("compaction.optimization-interval")
 
     @property
     def compaction_total_size_threshold(self) -> int | None:
-        """Buckets smaller than this are always compacted fully."""
+        """Size below which a bucket is always compacted fully."""
         return self.optional_memory("compaction.total-size-threshold")
 
     @property
     def compaction_incremental_size_threshold(self) -> int | None:
-        """A bucket with more than this outside of its highest level is compacted fully."""
+        """Size outside of its highest level above which a bucket is compacted fully."""
         return self.optional_memory("compaction.incremental-size-threshold")
 
     @property
     def off_peak(self) -> tuple[int, int, int]:
-        """First hour and hour after the last of the off-peak time (-1 and -1 for none), percent to add to the ratio."""
+        """First and last hour (exclusive) of the off-peak time (-1 and -1 for none), percent to add to the ratio."""
         return (
             self.integer("compaction.offpeak.start.hour", -1),
             self.integer("compaction.offpeak.end.hour", -1),
@@ -185,27 +185,27 @@ class LsmOptions(OptionReader):
 
     @property
     def small_file_ratio(self) -> float:
-        """Files smaller than this part of the target size are rewritten with their neighbours."""
+        """Share of the target size below which files are rewritten with their neighbours."""
         return self.number("compaction.small-file-ratio", 0.7)
 
     @property
     def compaction_min_file_num(self) -> int:
-        """How many small files of an append table are waited for before a compaction that is not full joins them."""
+        """Number of small files of an append table from which on a compaction that is not full joins them."""
         return self.integer("compaction.min.file-num", 5)
 
     @property
     def compaction_delete_ratio_threshold(self) -> float:
-        """From which part of its rows on, deleted, a file of an append table is written anew."""
+        """Share of deleted rows from which on a file of an append table is rewritten."""
         return self.number("compaction.delete-ratio-threshold", 0.2)
 
     @property
     def record_expire_millis(self) -> int | None:
-        """How old rows get before a compaction leaves them out; None for any age."""
+        """Age at which a compaction leaves rows out; None for never."""
         return self.optional_duration_millis("record-level.expire-time")
 
     @property
     def record_time_field(self) -> str | None:
-        """The column with the time from which a row's age counts, None when there is none."""
+        """Column with the time from which a row's age counts, None when there is none."""
         return self.raw.get("record-level.time-field")
 
     @property
@@ -237,32 +237,32 @@ class LsmOptions(OptionReader):
 
     @property
     def lookup_compact(self) -> LookupCompact:
-        """When level 0 is compacted upward."""
+        """Time at which level 0 is compacted upward."""
         return self.choice("lookup-compact", LookupCompact.RADICAL)
 
     @property
     def lookup_compact_max_interval(self) -> int:
-        """After how many compactions that were not needed `gentle` compacts level 0 upward."""
+        """Number of compactions without need after which `gentle` compacts level 0 upward."""
         interval = self.integer("lookup-compact.max-interval", 2 * self.compaction_trigger)
         return max(self.compaction_trigger, interval)
 
     @property
     def full_compaction_delta_commits(self) -> int | None:
-        """After how many commits a full compaction is made; each is one where full compactions write the changelog."""
+        """Number of commits after which a full compaction is made; 1 by default where these write the changelog."""
         commits = self.optional_integer("full-compaction.delta-commits")
         if self.changelog_producer is ChangelogProducer.FULL_COMPACTION:
-            # Without any there would be no changelog.
+            # Without full compactions there would be no changelog.
             return max(1, 1 if commits is None else commits)
         return commits
 
     @property
     def flush_keeps_last(self) -> bool:
-        """Whether of rows of one key that are written together only the newest counts."""
+        """Whether only the newest of several rows of one key that are written together counts."""
         return self.merge_engine is MergeEngine.DEDUPLICATE and self.changelog_producer is not ChangelogProducer.INPUT
 
     @property
     def changelog_row_deduplicate(self) -> bool:
-        """Whether changes that change nothing are left out of the changelog."""
+        """Whether changes without effect are left out of the changelog."""
         return self.boolean("changelog-producer.row-deduplicate", False)
 
     @property
@@ -272,12 +272,12 @@ class LsmOptions(OptionReader):
 
     @property
     def changelog_file_prefix(self) -> str:
-        """What names of changelog files begin with."""
+        """Prefix of the names of changelog files."""
         return self.name_prefix("changelog-file.prefix", "changelog-")
 
     @property
     def lookup_cache_file_retention_millis(self) -> int:
-        """How long a local lookup file that nobody uses is kept."""
+        """Time for which an unused local lookup file is kept."""
         return self.duration_millis("lookup.cache-file-retention", 3_600_000)
 
     @property
@@ -294,7 +294,7 @@ class LsmOptions(OptionReader):
 
     @property
     def scans_skip_level_0(self) -> bool:
-        """Whether reads leave level 0 out, because only compaction makes its rows fit those of the other levels."""
+        """Whether reads skip level 0, because only compaction makes its rows fit those of the other levels."""
         if self.deletion_vectors_enabled:
             return not self.boolean("deletion-vectors.merge-on-read", False)
         return self.merge_engine is MergeEngine.FIRST_ROW
@@ -308,32 +308,32 @@ class LsmOptions(OptionReader):
 
     @property
     def dynamic_bucket_target_rows(self) -> int:
-        """How many keys a dynamic bucket is filled with before another one is begun."""
+        """Number of keys in a dynamic bucket before another one is begun."""
         return self.integer("dynamic-bucket.target-row-num", 2_000_000)
 
     @property
     def dynamic_bucket_initial_buckets(self) -> int:
-        """Over how many buckets a new partition's keys are spread from the start."""
+        """Number of buckets over which a new partition's keys are distributed from the start."""
         return self.integer("dynamic-bucket.initial-buckets", 1)
 
     @property
     def dynamic_bucket_max_buckets(self) -> int:
-        """How many dynamic buckets a partition may have; -1 for no limit."""
+        """Greatest number of dynamic buckets of a partition; -1 for no limit."""
         return self.integer("dynamic-bucket.max-buckets", -1)
 
     @property
     def cross_partition_index_ttl_millis(self) -> int | None:
-        """How old data files may be whose keys are still looked for in other partitions; None for any age."""
+        """Age of data files whose keys are still looked up in other partitions; None for any age."""
         return self.optional_duration_millis("cross-partition-upsert.index-ttl")
 
     @property
     def postpone_batch_write_fixed_bucket(self) -> bool:
-        """Whether rows of batches go to real buckets at once, unless older ones wait; those of streams always wait."""
+        """Whether rows of batches go to real buckets at once, unless older rows wait; rows of streams always wait."""
         return self.boolean("postpone.batch-write-fixed-bucket", True)
 
     @property
     def postpone_default_bucket_num(self) -> int:
-        """Into how many buckets a partition's postponed rows are taken when it has none yet."""
+        """Number of buckets for a partition's postponed rows when it has none yet."""
         return self.integer("postpone.default-bucket-num", 1)
 
     # -- write buffer ----------------------------------------------------------------------------------------------
@@ -355,14 +355,14 @@ class LsmOptions(OptionReader):
 
     @property
     def write_max_writers_to_spill(self) -> int:
-        """How many buckets of an append table are written to open files at once; with more, rows are spilled."""
+        """Number of buckets of an append table that are written to open files at once; with more, rows are spilled."""
         return self.integer("write-max-writers-to-spill", 10)
 
     @property
     def spill_codec(self) -> str | None:
-        """Codec of spilled rows, by Arrow's name; None for none."""
+        """Codec of spilled rows, by Arrow's name; None for no compression."""
         codec = self.choice("spill-compression", SpillCompression.ZSTD)
-        # Nobody else reads these files, so lzo, which Arrow lacks, may as well be its sibling.
+        # Only this process reads these files, so lzo, which Arrow lacks, may be replaced by lz4.
         named = {SpillCompression.NONE: None, SpillCompression.LZO: "lz4"}
         return named.get(codec, codec.value)
 
@@ -373,5 +373,5 @@ class LsmOptions(OptionReader):
 
     @property
     def local_sort_fan_in(self) -> int:
-        """How many spilled runs are merged at once at most."""
+        """Greatest number of spilled runs that are merged at once."""
         return max(2, self.integer("local-sort.max-num-file-handles", 128))

@@ -1,8 +1,8 @@
-"""Options of self-optimizing: whether and when a service that looks after the tables of a catalog works on a table.
+"""Options of self-optimizing: whether and when the optimizer service of a catalog works on a table.
 
-Names and defaults are Apache Amoro's (documentation: user-guides/configurations), so that a table that Amoro looks
-after needs no others. Its times are milliseconds; here they may also have a unit. Beside them stand three of our own:
-the read amplification that a table is kept below, and the order that its rows are kept in.
+Names and defaults are Apache Amoro's (documentation: user-guides/configurations), so that a table that Amoro optimizes
+needs no others. Its times are milliseconds; here they may also have a unit. Three options are interbed's own: the
+greatest read amplification of a table, and the order of its rows with its strategy.
 """
 
 import math
@@ -28,7 +28,7 @@ OPTIMIZING_ORDER_STRATEGY = "self-optimizing.order-strategy"
 
 
 class OptimizingOrder(StrEnum):
-    """How several columns make one order: one after the other, or by a curve through all of them."""
+    """Combination of several columns to one order: one after the other, or by a curve through all of them."""
 
     ORDER = "order"
     ZORDER = "zorder"
@@ -37,16 +37,16 @@ class OptimizingOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OptimizingOptions(OptionReader):
-    """The options of self-optimizing. Sizes in bytes, durations in milliseconds."""
+    """Options of self-optimizing. Sizes in bytes, durations in milliseconds."""
 
     @property
     def optimizing_enabled(self) -> bool:
-        """Whether the optimizer looks after the table."""
+        """Whether the optimizer maintains the table."""
         return self.boolean(OPTIMIZING_ENABLED, True)
 
     @property
     def optimizing_group(self) -> str:
-        """The group of the optimizer that works on the table."""
+        """Group of the optimizer that works on the table."""
         group = self.text(OPTIMIZING_GROUP, "default").strip()
         if not group:
             raise self._refused(OPTIMIZING_GROUP, f"Option '{OPTIMIZING_GROUP}' takes the name of a group, not ''.")
@@ -54,81 +54,84 @@ class OptimizingOptions(OptionReader):
 
     @property
     def optimizing_quota(self) -> float:
-        """Which share of its group's time the table may take, at most 1."""
+        """Share of its group's time that the table may take, at most 1."""
         quota = self.number(OPTIMIZING_QUOTA, 0.5)
-        # Amoro takes numbers of threads as well; a share of time is what there is here. NaN is refused, too.
+        # Amoro also accepts numbers of threads; here only a share of time. NaN is refused, too.
         if not 0 < quota <= 1:
-            raise self._bad(OPTIMIZING_QUOTA, "a share of its group's time, more than 0 and at most 1")
+            raise self._invalid(OPTIMIZING_QUOTA, "a share of its group's time, more than 0 and at most 1")
         return quota
 
     @property
     def optimizing_target_size(self) -> int | None:
-        """Bytes that files are made of; None for the target size of the table's files."""
+        """Target size of files in bytes; None for the target size of the table's files."""
         size = self.optional_memory(OPTIMIZING_TARGET_SIZE)
         if size is not None and size < 1:
-            raise self._bad(OPTIMIZING_TARGET_SIZE, "a size of at least 1 byte")
+            raise self._invalid(OPTIMIZING_TARGET_SIZE, "a size of at least 1 byte")
         return size
 
     @property
     def optimizing_file_count(self) -> int:
-        """How many small files make a minor compaction due."""
+        """Number of small files that makes a minor compaction due."""
         count = self.integer(OPTIMIZING_FILE_COUNT, 12)
         if count < 1:
-            raise self._bad(OPTIMIZING_FILE_COUNT, "a number of at least 1")
+            raise self._invalid(OPTIMIZING_FILE_COUNT, "a number of at least 1")
         return count
 
     @property
     def optimizing_minor_interval_millis(self) -> int | None:
-        """After which time fewer small files make a minor compaction due; -1 for never."""
+        """Time after which fewer small files make a minor compaction due; -1 for never."""
         return self.interval_millis(OPTIMIZING_MINOR_INTERVAL, 3_600_000)
 
     @property
     def optimizing_duplicate_ratio(self) -> float:
-        """From which part of a bucket's records on, that delete or are deleted, a major compaction is due."""
+        """Share of a bucket's records that delete or are deleted, from which on a major compaction is due."""
         ratio = self.number(OPTIMIZING_DUPLICATE_RATIO, 0.1)
         if not 0 <= ratio <= 1:
-            raise self._bad(OPTIMIZING_DUPLICATE_RATIO, "a number from 0 to 1")
+            raise self._invalid(OPTIMIZING_DUPLICATE_RATIO, "a number from 0 to 1")
         return ratio
 
     @property
     def optimizing_full_interval_millis(self) -> int | None:
-        """How often a full compaction is due whatever the files are; -1 for never."""
+        """Interval at which a full compaction is due whatever the files are; -1 for never."""
         return self.interval_millis(OPTIMIZING_FULL_INTERVAL, None)
 
     @property
     def optimizing_rewrites_all(self) -> bool:
-        """Whether a full compaction that is due by time writes every file anew, or those only that need it."""
+        """Whether a full compaction that is due by time rewrites every file, or only those that need it."""
         return self.boolean(OPTIMIZING_REWRITES_ALL, True)
 
     @property
     def optimizing_read_amplification(self) -> float | None:
-        """How many sorted runs a read may have to merge on average before a compaction is due; None for any number."""
+        """Average number of sorted runs that a read merges, above which a compaction is due; None for any number."""
         if OPTIMIZING_READ_AMPLIFICATION not in self.raw:
             return None
         most = self.number(OPTIMIZING_READ_AMPLIFICATION, 1.0)
         if not (most >= 1 and math.isfinite(most)):
-            raise self._bad(OPTIMIZING_READ_AMPLIFICATION, "a number of at least 1, which is that of one sorted run")
+            raise self._invalid(
+                OPTIMIZING_READ_AMPLIFICATION, "a number of at least 1, which is that of one sorted run"
+            )
         return most
 
     @property
     def optimizing_order_by(self) -> tuple[str, ...]:
-        """The columns in whose order the rows of an append table are kept."""
+        """Columns in whose order the rows of an append table are kept."""
         return self.names(OPTIMIZING_ORDER_BY)
 
     @property
     def optimizing_order_strategy(self) -> OptimizingOrder:
-        """How the columns of `self-optimizing.order-by` make one order."""
+        """Combination of the columns of `self-optimizing.order-by` to one order."""
         return self.choice(OPTIMIZING_ORDER_STRATEGY, OptimizingOrder.ORDER)
 
-    def _bad(self, key: str, takes: str) -> InvalidOptionError:
+    def _invalid(self, key: str, takes: str) -> InvalidOptionError:
         return self._refused(key, f"Option '{key}' takes {takes}, not '{self.raw.get(key)}'.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfOptimizing:
-    """What a table's options ask of the optimizer, as values. Sizes in bytes, times in milliseconds.
+    """A table's options for the optimizer, as values. Sizes in bytes, times in milliseconds.
 
-    None is: of `target_size` the table's own target, of the intervals never, of `max_read_amplification` no bound.
+    None means: the table's own target for `target_size`, never for the intervals, no bound for
+    `max_read_amplification`.
     """
 
     enabled: bool = True
@@ -146,7 +149,7 @@ class SelfOptimizing:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "SelfOptimizing":
-        """What the options ask for; raises InvalidOptionError for a value that one of them does not take."""
+        """Return the values of the options; raises InvalidOptionError for an invalid value."""
         read = OptimizingOptions(options)
         return SelfOptimizing(
             enabled=read.optimizing_enabled,

@@ -1,4 +1,4 @@
-"""The time that a partition's values name, and which partitions are too old by it.
+"""Time that a partition's values name, and the partitions that are too old by it.
 
 Options `partition.timestamp-pattern` and `-formatter`. Source: documentation page `maintenance/manage-partitions`,
 paimon-core's PartitionTimeExtractor and the two strategies `values-time` and `update-time`.
@@ -15,7 +15,7 @@ from interbed.storage.base.errors import InvalidOptionError
 
 
 class ExpirationStrategy(StrEnum):
-    """What a partition's age is counted from."""
+    """Time from which a partition's age counts."""
 
     VALUES_TIME = "values-time"
     UPDATE_TIME = "update-time"
@@ -29,18 +29,16 @@ _PLAIN_TIME = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):
 
 @dataclass(frozen=True, slots=True)
 class PartitionTime:
-    """How a partition's values name a time.
-
-    `pattern` puts them together: `$dt $hour:00:00`; without it the first value is taken. `formatter` says how the
-    result is to be read, in Java's letters: `yyyyMMdd`; without it `yyyy-MM-dd HH:mm:ss` and `yyyy-MM-dd` are
-    understood.
-    """
+    """Rule by which a partition's values name a time."""
 
     pattern: str | None = None
     formatter: str | None = None
 
     def of(self, spec: Mapping[str, str]) -> datetime | None:
-        """The time; None if the values name none. Raises InvalidOptionError for a formatter that is not understood."""
+        """Return the time; None if the values name none.
+
+        Raises InvalidOptionError for a formatter that is not understood.
+        """
         text = next(iter(spec.values())) if self.pattern is None else _filled_in(self.pattern, spec)
         if self.formatter is None:
             return _plain_time(text)
@@ -51,7 +49,7 @@ class PartitionTime:
 
 
 def strptime_format(formatter: str) -> str:
-    """A formatter of Java as Python has it; raises InvalidOptionError naming what is not understood."""
+    """Return a formatter of Java in Python's form; raises InvalidOptionError naming unknown parts."""
     parts = []
     for match in _FORMATTER_PARTS.finditer(formatter):
         part = match.group()
@@ -70,7 +68,7 @@ def strptime_format(formatter: str) -> str:
 
 
 def _filled_in(pattern: str, spec: Mapping[str, str]) -> str:
-    # Longer names first: `$dt` is not the beginning of `$dt1`.
+    # Replace longer names first: `$dt` is a prefix of `$dt1`.
     names = "|".join(re.escape(name) for name in sorted(spec, key=len, reverse=True))
     return re.sub(rf"\$({names})", lambda match: spec[match.group(1)], pattern)
 
@@ -100,8 +98,10 @@ def outdated(
     time: PartitionTime,
     most: int | None = None,
 ) -> list[dict[str, str]]:
-    """The partitions (values by column, and when they were last written) from before a time, in the order of their
-    values; `most` of them at the most. One whose values name no time is left alone, which is logged.
+    """Return at most `most` partitions from before a time, in the order of their values.
+
+    `partitions` have values by column, and the time of the last write. A partition whose values name no time is left
+    alone, which is logged.
     """
     found = []
     for spec, updated in partitions:

@@ -1,6 +1,6 @@
-"""Reading options: text of a table's option map as typed values.
+"""Parser of options: text of a table's option map as typed values.
 
-Every reader raises InvalidOptionError naming the key, the value and what the option takes.
+Every method raises InvalidOptionError naming the key, the value and the valid values.
 """
 
 import math
@@ -37,25 +37,25 @@ LONG_INTEGERS = frozenset(
         "target-file-row-num",
     )
 )
-"""Integers of 64 bits; all other ones have 32, in Java as well."""
+"""Integers of 64 bits; all others have 32, as in Java."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionReader:
-    """A map of options; `raw` is the map of the schema file with the caller's dynamic options on top.
+    """Map of options; `raw` is the map of the schema file with the caller's dynamic options on top.
 
-    `sources` has the file of those keys that stand in one: errors name it, for its text may be damaged.
+    `sources` has the file of the keys that come from one: errors name it, because its text may be damaged.
     """
 
     raw: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def text(self, key: str, default: str) -> str:
-        """The option as text."""
+        """Return the option as text."""
         return self.raw.get(key, default)
 
     def name_prefix(self, key: str, default: str) -> str:
-        """The option as what names of files begin with, which has no separator and no control character."""
+        """Return the option as a prefix of file names, without separators and control characters."""
         value = self.raw.get(key, default)
         if not is_name_part(value):
             raise self._refused(
@@ -64,7 +64,7 @@ class OptionReader:
         return value
 
     def inner_directory(self, key: str) -> str | None:
-        """The option as a directory below the table's, such as 'data/new'; None when it is not set."""
+        """Return the option as a directory below the table's, such as 'data/new'; None when it is not set."""
         value = self.raw.get(key)
         if value is None or not value.strip("/"):
             return None
@@ -75,7 +75,7 @@ class OptionReader:
         return value.strip("/")
 
     def integer(self, key: str, default: int) -> int:
-        """The option as an integer."""
+        """Return the option as an integer."""
         value = self.raw.get(key)
         if value is None:
             return default
@@ -88,7 +88,7 @@ class OptionReader:
         return number
 
     def boolean(self, key: str, default: bool) -> bool:
-        """The option as true or false."""
+        """Return the option as true or false."""
         value = self.raw.get(key)
         if value is None:
             return default
@@ -97,7 +97,7 @@ class OptionReader:
         return value.lower() == "true"
 
     def number(self, key: str, default: float) -> float:
-        """The option as a number with a fraction."""
+        """Return the option as a number with a fraction."""
         value = self.raw.get(key)
         if value is None:
             return default
@@ -106,23 +106,23 @@ class OptionReader:
         return float(value)
 
     def optional_integer(self, key: str) -> int | None:
-        """The option as an integer, None when it is not set."""
+        """Return the option as an integer, None when it is not set."""
         return self.integer(key, 0) if key in self.raw else None
 
     def optional_memory(self, key: str) -> int | None:
-        """The option as a size in bytes, None when it is not set."""
+        """Return the option as a size in bytes, None when it is not set."""
         return self.memory(key, 0) if key in self.raw else None
 
     def optional_duration_millis(self, key: str) -> int | None:
-        """The option as a duration in milliseconds, None when it is not set."""
+        """Return the option as a duration in milliseconds, None when it is not set."""
         return self.duration_millis(key, 0) if key in self.raw else None
 
     def first(self, *keys: str) -> str:
-        """The first of the keys that is set, else the first one: for options that had other names."""
+        """Return the first of the keys that is set, otherwise the first one: for options with older names."""
         return next((k for k in keys if k in self.raw), keys[0])
 
     def by_level(self, key: str) -> dict[int, str]:
-        """The option as a map from levels to values, written as `0:avro,5:parquet`."""
+        """Return the option as a map from levels to values, written as `0:avro,5:parquet`."""
         levels: dict[int, str] = {}
         for part in self.names(key):
             level, colon, value = part.partition(":")
@@ -132,7 +132,7 @@ class OptionReader:
         return levels
 
     def memory(self, key: str, default: int) -> int:
-        """The option as a size in bytes."""
+        """Return the option as a size in bytes."""
         value = self.raw.get(key)
         try:
             return default if value is None else parse_memory(key, value)
@@ -140,7 +140,7 @@ class OptionReader:
             raise self._refused(key, str(error)) from None
 
     def duration_millis(self, key: str, default: int) -> int:
-        """The option as a duration in milliseconds."""
+        """Return the option as a duration in milliseconds."""
         value = self.raw.get(key)
         try:
             return default if value is None else parse_duration_millis(key, value)
@@ -148,7 +148,7 @@ class OptionReader:
             raise self._refused(key, str(error)) from None
 
     def interval_millis(self, key: str, default: int | None) -> int | None:
-        """The option as a time between two turns in milliseconds; None, written -1, for never."""
+        """Return the option as an interval in milliseconds; None, written -1, for never."""
         value = self.raw.get(key)
         if value is None:
             return default
@@ -161,11 +161,11 @@ class OptionReader:
             raise self._refused(key, message) from None
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The option as a comma-separated list of names."""
+        """Return the option as a comma-separated list of names."""
         return tuple(n.strip() for n in self.raw.get(key, "").split(",") if n.strip())
 
     def choice(self, key: str, default: _E) -> _E:
-        """The option as one of the members of the default's enumeration."""
+        """Return the option as one of the members of the default's enumeration."""
         value = self.raw.get(key)
         if value is None:
             return default
@@ -196,4 +196,4 @@ class OptionReader:
 
     def _refused(self, key: str, message: str) -> InvalidOptionError:
         source = self.sources.get(key)
-        return InvalidOptionError(message if source is None else f"{message} It stands in {source}.")
+        return InvalidOptionError(message if source is None else f"{message} It is set in {source}.")

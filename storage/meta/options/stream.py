@@ -1,4 +1,4 @@
-"""Options of reads: where one starts, and how changes are read as a stream or between two points.
+"""Options of reads: the start of a read, and how changes are read as a stream or between two points.
 
 Names and defaults are Paimon's (documentation: maintenance/configurations).
 """
@@ -34,7 +34,7 @@ _INCREMENTS = (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP, INCREMENTAL_T
 
 
 class StartupMode(StrEnum):
-    """Where a read starts."""
+    """Mode that determines the start of a read."""
 
     DEFAULT = "default"
     LATEST_FULL = "latest-full"
@@ -50,11 +50,11 @@ class StartupMode(StrEnum):
 
 
 OF_ONE_SNAPSHOT = (StartupMode.LATEST_FULL, StartupMode.LATEST, StartupMode.COMPACTED_FULL)
-"""Modes in which a batch read sees one snapshot as it is."""
+"""Modes in which a batch read sees one whole snapshot."""
 
 
 class IncrementalScanMode(StrEnum):
-    """Where changes between snapshots are read from: new files, changelog files, a comparison, or what there is."""
+    """Source of the changes between snapshots: new files, changelog files, a comparison, or what is available."""
 
     AUTO = "auto"
     DELTA = "delta"
@@ -64,11 +64,11 @@ class IncrementalScanMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions(OptionReader):
-    """The options of reads. Times in milliseconds since the epoch, durations in milliseconds."""
+    """Options of reads. Times in milliseconds since the epoch, durations in milliseconds."""
 
     @property
     def startup_mode(self) -> StartupMode:
-        """The mode that `scan.mode` names, or else the one that the other options mean; raises InvalidOptionError."""
+        """Mode of `scan.mode`, or the one that the other options imply; raises InvalidOptionError."""
         mode = self.choice(self.first(SCAN_MODE, "log.scan"), StartupMode.DEFAULT)
         if mode is StartupMode.FULL:
             mode = StartupMode.LATEST_FULL
@@ -87,12 +87,12 @@ class StreamOptions(OptionReader):
 
     @property
     def scan_snapshot_id(self) -> int | None:
-        """The snapshot that a read starts from."""
+        """Snapshot that a read starts from."""
         return self.optional_integer(SCAN_SNAPSHOT_ID)
 
     @property
     def scan_time_millis(self) -> int | None:
-        """The time that a read starts from; `scan.timestamp` is in the local time zone."""
+        """Time that a read starts from; `scan.timestamp` is in the local time zone."""
         key = self.first(SCAN_TIMESTAMP_MILLIS, "log.scan.timestamp-millis")
         if key in self.raw:
             return self.integer(key, 0)
@@ -101,27 +101,27 @@ class StreamOptions(OptionReader):
 
     @property
     def scan_file_creation_millis(self) -> int | None:
-        """A read leaves files out that were made before, by their own clock."""
+        """Time before which files must not have been created, by their own clock."""
         return self.optional_integer(SCAN_FILE_CREATION_TIME)
 
     @property
     def scan_creation_millis(self) -> int | None:
-        """A read starts from the first snapshot that was made then or later; without one it goes by files."""
+        """Time of the first snapshot to read; without such a snapshot the creation time of files decides."""
         return self.optional_integer(SCAN_CREATION_TIME)
 
     @property
     def scan_watermark(self) -> int | None:
-        """A read is of the first snapshot whose watermark is at least this."""
+        """Watermark that the snapshot to read must have at least."""
         return self.optional_integer(SCAN_WATERMARK)
 
     @property
     def bounded_watermark(self) -> int | None:
-        """A stream ends at the first snapshot whose watermark is greater."""
+        """Watermark after which a stream ends: at the first snapshot with a greater one."""
         return self.optional_integer("scan.bounded.watermark")
 
     @property
     def streaming_read_overwrite(self) -> bool:
-        """Whether streams of a primary-key table contain what overwrites changed (`none` and `input` changelogs)."""
+        """Whether streams of a primary-key table contain the changes of overwrites (`none` and `input` changelogs)."""
         return self.boolean("streaming-read-overwrite", False)
 
     @property
@@ -131,52 +131,52 @@ class StreamOptions(OptionReader):
 
     @property
     def streaming_read_delay_millis(self) -> int | None:
-        """How old a snapshot must be before a stream reads it."""
+        """Age that a snapshot must have before a stream reads it."""
         return self.optional_duration_millis("streaming.read.snapshot.delay")
 
     @property
     def discovery_interval_millis(self) -> int:
-        """How often a stream looks for new snapshots."""
+        """Interval at which a stream looks for new snapshots."""
         return self.duration_millis("continuous.discovery-interval", 10_000)
 
     @property
     def epoch_note_retained_millis(self) -> int:
-        """For how long it is known what a stream into the table committed last; Paimon has no such notes."""
+        """Time for which the last commit of a stream into the table is recorded; Paimon has no such records."""
         return self.duration_millis("stream.epoch-note.time-retained", 30 * 24 * 3_600_000)
 
     @property
     def fallback_branch(self) -> str | None:
-        """The branch from which batch reads take partitions that the table lacks."""
+        """Branch from which batch reads take partitions that the table lacks."""
         return self.text(FALLBACK_BRANCH, "").strip() or None
 
     @property
     def consumer_id(self) -> str | None:
-        """Under which name a stream keeps its progress with the table."""
+        """Name under which a stream keeps its progress with the table."""
         return self.text("consumer-id", "") or None
 
     @property
     def consumer_ignore_progress(self) -> bool:
-        """Whether a stream starts anew although progress was kept."""
+        """Whether a stream ignores progress that was kept."""
         return self.boolean("consumer.ignore-progress", False)
 
     @property
     def max_files_per_trigger(self) -> int | None:
-        """The most files of a micro-batch."""
+        """Greatest number of files of a micro-batch."""
         return self.optional_integer("read.stream.maxFilesPerTrigger")
 
     @property
     def max_bytes_per_trigger(self) -> int | None:
-        """The most bytes of a micro-batch."""
+        """Greatest number of bytes of a micro-batch."""
         return self.optional_integer("read.stream.maxBytesPerTrigger")
 
     @property
     def max_rows_per_trigger(self) -> int | None:
-        """The most rows of a micro-batch, before merging."""
+        """Greatest number of rows of a micro-batch, before merging."""
         return self.optional_integer("read.stream.maxRowsPerTrigger")
 
     @property
     def min_rows_per_trigger(self) -> tuple[int, int] | None:
-        """The fewest rows of a micro-batch, and the milliseconds after which fewer will do."""
+        """Least number of rows of a micro-batch, and the milliseconds after which fewer are taken."""
         rows, delay = (self.optional_integer(key) for key in _MIN_ROWS)
         if rows is None or delay is None:
             if rows is not None or delay is not None:
@@ -186,17 +186,17 @@ class StreamOptions(OptionReader):
 
     @property
     def reads_changelog(self) -> bool:
-        """Whether Spark reads the audit log in place of the table."""
+        """Whether Spark reads the audit log instead of the table."""
         return self.boolean(READ_CHANGELOG, False)
 
     @property
     def incremental_between(self) -> tuple[str, str] | None:
-        """The snapshot after which the changes to read begin, and the last one: their ids, or two tags."""
+        """Snapshot after which the changes to read begin, and the last one: their ids, or two tags."""
         return self._pair(INCREMENTAL_BETWEEN, "two snapshot ids such as '5,10', or two tags")
 
     @property
     def incremental_between_millis(self) -> tuple[int, int] | None:
-        """The time after which the changes to read were committed, and the last time."""
+        """Time after which the changes to read were committed, and the last time."""
         key = INCREMENTAL_BETWEEN_TIMESTAMP
         pair = self._pair(key, "two times such as '2026-01-01 00:00:00,2026-01-02 00:00:00'")
         if pair is None:
@@ -209,7 +209,7 @@ class StreamOptions(OptionReader):
 
     @property
     def incremental_to_auto_tag(self) -> str | None:
-        """The automatic tag up to which changes are read, from the one before it on."""
+        """Automatic tag up to which changes are read, beginning with the tag before it."""
         return self.raw.get(INCREMENTAL_TO_AUTO_TAG)
 
     @property
@@ -219,7 +219,7 @@ class StreamOptions(OptionReader):
 
     @property
     def incremental_scan_mode(self) -> IncrementalScanMode:
-        """Where the changes between two snapshots are read from."""
+        """Source of the changes between two snapshots."""
         return self.choice("incremental-between-scan-mode", IncrementalScanMode.AUTO)
 
     @property
@@ -251,7 +251,7 @@ class StreamOptions(OptionReader):
             takes = (SCAN_FILE_CREATION_TIME,)
         elif mode is StartupMode.FROM_CREATION_TIMESTAMP:
             takes = (SCAN_CREATION_TIME,)
-        # A creation time beside another start is left alone, as Paimon leaves it.
+        # As in Paimon, a creation time is ignored beside another start.
         known = (*_TIMES, *_SNAPSHOTS, *_INCREMENTS, SCAN_FILE_CREATION_TIME)
         given = [k for k in dict.fromkeys((*known, *takes)) if k in self.raw]
         wrong = [k for k in given if k not in takes]
@@ -268,7 +268,7 @@ class StreamOptions(OptionReader):
 
 
 def parse_local_millis(key: str, text: str) -> int:
-    """A date, or date and time, of the local time zone in milliseconds since the epoch; raises InvalidOptionError."""
+    """Return a local date, or date and time, in milliseconds since the epoch; raises InvalidOptionError."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class TagCreation(StrEnum):
-    """What time tags are made by, if they are."""
+    """Time by which automatic tags are made, if at all."""
 
     NONE = "none"
     PROCESS_TIME = "process-time"
@@ -26,7 +26,7 @@ class TagCreation(StrEnum):
 
 
 class CreationPeriod(StrEnum):
-    """How often a tag is made."""
+    """Interval between automatic tags."""
 
     DAILY = "daily"
     HOURLY = "hourly"
@@ -34,7 +34,7 @@ class CreationPeriod(StrEnum):
 
 
 class PeriodFormatter(StrEnum):
-    """How times in names of tags are written."""
+    """Format of times in names of tags."""
 
     WITH_DASHES = "with_dashes"
     WITHOUT_DASHES = "without_dashes"
@@ -61,7 +61,7 @@ _MINUTES = "%Y%m%d%H%M"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagPeriod:
-    """How long a period is, and how its begin is written; `by_day` reads no more of a name than its day."""
+    """Length of a period, and the format of its begin; `by_day` reads only the day of a name."""
 
     length: timedelta
     letters: str
@@ -69,7 +69,7 @@ class TagPeriod:
 
     @staticmethod
     def of(period: CreationPeriod, formatter: PeriodFormatter, length: timedelta | None = None) -> "TagPeriod":
-        """The period that the options choose; a `length` of its own is the strongest."""
+        """Return the period that the options choose; `length` overrides the others."""
         if length is not None:
             return TagPeriod(length=length, letters=_MINUTES)
         if period is CreationPeriod.DAILY:
@@ -79,12 +79,12 @@ class TagPeriod:
         return TagPeriod(length=_LENGTHS[period], letters=_HOURS[chosen])
 
     def name_of(self, begin: datetime) -> str:
-        """The name of the tag of the period that begins then."""
+        """Return the name of the tag of the period that begins then."""
         # Some C libraries write the years before 1000 with fewer digits.
         return begin.strftime(self.letters.replace("%Y", f"{begin.year:04}"))
 
     def begin_of(self, name: str) -> datetime | None:
-        """The begin of the period in a tag's name; None when the tag was not made automatically."""
+        """Return the begin of the period in a tag's name; None when the tag was not made automatically."""
         text = name.split(" ")[0] if self.by_day else name
         try:
             begin = datetime.strptime(text, self.letters)
@@ -93,52 +93,52 @@ class TagPeriod:
         return begin if self.name_of(begin) == text else None
 
     def of_names(self, names: Iterable[str]) -> dict[str, datetime]:
-        """The begins of the periods, by tag name, of names that encode one."""
+        """Return the begins of the periods, by tag name, of names that encode one."""
         begins = {name: self.begin_of(name) for name in names}
         return {name: begin for name, begin in begins.items() if begin is not None}
 
     def last_closed(self, moment: datetime) -> datetime:
-        """The begin of the last period that is over."""
+        """Return the begin of the last period that is over."""
         return moment - (moment - _EPOCH) % self.length - self.length
 
 
 @dataclass(frozen=True, slots=True)
 class VersionOptions(OptionReader):
-    """The options of versions. Durations in milliseconds."""
+    """Options of versions. Durations in milliseconds."""
 
     @property
     def snapshot_retain_max(self) -> int:
-        """The most snapshots that an expiry leaves."""
+        """Greatest number of snapshots that an expiry leaves."""
         return self.integer("snapshot.num-retained.max", 2**31 - 1)
 
     @property
     def snapshot_retain_min(self) -> int:
-        """The least snapshots that an expiry leaves."""
+        """Least number of snapshots that an expiry leaves."""
         return self.integer("snapshot.num-retained.min", 10)
 
     @property
     def snapshot_time_retained_millis(self) -> int:
-        """How long a snapshot stays after it was followed by another."""
+        """Time for which a snapshot is kept after its successor was committed."""
         return self.duration_millis("snapshot.time-retained", 3_600_000)
 
     @property
     def snapshot_expire_limit(self) -> int:
-        """The most snapshots that one expiry deletes."""
+        """Greatest number of snapshots that one expiry deletes."""
         return self.integer("snapshot.expire.limit", 50)
 
     @property
     def changelog_retain_max(self) -> int:
-        """The most changelogs that an expiry leaves, counted with the snapshots."""
+        """Greatest number of changelogs that an expiry leaves, counted with the snapshots."""
         return self.integer("changelog.num-retained.max", self.snapshot_retain_max)
 
     @property
     def changelog_retain_min(self) -> int:
-        """The least changelogs that an expiry leaves, counted with the snapshots."""
+        """Least number of changelogs that an expiry leaves, counted with the snapshots."""
         return self.integer("changelog.num-retained.min", self.snapshot_retain_min)
 
     @property
     def changelog_time_retained_millis(self) -> int:
-        """How long a changelog stays after it was made."""
+        """Time for which a changelog is kept after its commit."""
         return self.duration_millis("changelog.time-retained", self.snapshot_time_retained_millis)
 
     @property
@@ -152,17 +152,17 @@ class VersionOptions(OptionReader):
 
     @property
     def tag_default_time_retained_millis(self) -> int | None:
-        """How long new tags stay; None for ever."""
+        """Time to live of new tags; None for ever."""
         return self.optional_duration_millis("tag.default-time-retained")
 
     @property
     def consumer_expire_millis(self) -> int | None:
-        """How long a consumer that does not come on is kept; None for ever."""
+        """Time for which a consumer without progress is kept; None for ever."""
         return self.optional_duration_millis("consumer.expiration-time")
 
     @property
     def tag_time_expire_enabled(self) -> bool:
-        """Whether tags whose time is over go."""
+        """Whether tags are deleted when their time to live is over."""
         return self.boolean("tag.time-expire-enabled", True)
 
     @property
@@ -172,33 +172,33 @@ class VersionOptions(OptionReader):
 
     @property
     def tag_automatic_creation(self) -> TagCreation:
-        """What time tags are made by automatically."""
+        """Time by which tags are made automatically."""
         return self.choice("tag.automatic-creation", TagCreation.NONE)
 
     @property
     def tag_creation_period(self) -> CreationPeriod:
-        """How often a tag is made automatically."""
+        """Interval at which a tag is made automatically."""
         return self.choice("tag.creation-period", CreationPeriod.DAILY)
 
     @property
     def tag_period_formatter(self) -> PeriodFormatter:
-        """How automatic tags are called."""
+        """Format of the names of automatic tags."""
         return self.choice("tag.period-formatter", PeriodFormatter.WITH_DASHES)
 
     @property
     def tag_period_length(self) -> timedelta | None:
-        """A length of periods of its own; None for what `tag.creation-period` says."""
+        """Length of a custom period; None for that of `tag.creation-period`."""
         millis = self.optional_duration_millis("tag.creation-period-duration")
         return None if millis is None else timedelta(milliseconds=millis)
 
     @property
     def tag_creation_delay_millis(self) -> int:
-        """How long after its end a period's tag waits for late rows."""
+        """Time for which a period's tag waits for late rows after its end."""
         return self.duration_millis("tag.creation-delay", 0)
 
     @property
     def tag_num_retained_max(self) -> int | None:
-        """The most automatic tags that stay; None for no bound."""
+        """Greatest number of automatic tags that are kept; None for no bound."""
         return self.optional_integer("tag.num-retained-max")
 
     @property
@@ -208,26 +208,26 @@ class VersionOptions(OptionReader):
 
     @property
     def tag_batch_name(self) -> str | None:
-        """What the tag of batch jobs is called; None for a name by the day."""
+        """Name of the tag of batch jobs; None for a name by the day."""
         return self.text("tag.batch.customized-name", "") or None
 
     @property
     def partition_expiration_millis(self) -> int | None:
-        """How old partitions get; None for no bound."""
+        """Age at which partitions expire; None for never."""
         return self.optional_duration_millis("partition.expiration-time")
 
     @property
     def partition_expiration_strategy(self) -> ExpirationStrategy:
-        """What a partition's age is counted from."""
+        """Time from which a partition's age counts."""
         return self.choice("partition.expiration-strategy", ExpirationStrategy.VALUES_TIME)
 
     @property
     def partition_expiration_max_num(self) -> int:
-        """The most partitions that expire at a time."""
+        """Greatest number of partitions that expire at a time."""
         return self.integer("partition.expiration-max-num", 100)
 
     @property
     def partition_time(self) -> PartitionTime:
-        """How a partition's values name a time."""
+        """Rule by which a partition's values name a time."""
         pattern = self.text("partition.timestamp-pattern", "") or None
         return PartitionTime(pattern, self.text("partition.timestamp-formatter", "") or None)

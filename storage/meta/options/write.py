@@ -17,7 +17,7 @@ COMMIT_SYNC = "commit.sync"
 
 
 class CommitSync(StrEnum):
-    """What is durable when a commit returns: all that its snapshot names, its own file alone, or nothing."""
+    """Files that are durable when a commit returns: all that its snapshot refers to, its own file alone, or none."""
 
     FULL = "full"
     SNAPSHOT = "snapshot"
@@ -26,19 +26,20 @@ class CommitSync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions(OptionReader):
-    """The options of writes that change the schema, and of how durable writes are."""
+    """Options of schema merges and of the durability of writes."""
 
     @property
     def commit_sync(self) -> CommitSync:
-        """What outlives a power cut once a commit to a local file system has returned: `full` all of it, `snapshot` the
-        file of the snapshot and small files of metadata but not the files that these name, `none` nothing but schemas.
-        Without effect on object stores, which keep what they have taken.
+        """Data that survives a power cut once a commit to a local file system has returned.
+
+        `full`: all of it. `snapshot`: the file of the snapshot and small files of metadata, but not the files that they
+        refer to. `none`: only schemas. Without effect on object stores, whose writes are durable.
         """
         return self.choice(COMMIT_SYNC, CommitSync.FULL)
 
     @property
     def merges_schema(self) -> bool:
-        """Whether the columns that rows have and the table has not are added to it."""
+        """Whether columns that only the rows have are added to the table."""
         return self.boolean(MERGE_SCHEMA, False)
 
     @property
@@ -48,12 +49,12 @@ class WriteOptions(OptionReader):
 
     @property
     def casts_types(self) -> bool:
-        """Whether merging also gives a column the rows' type where old values may lose something by that."""
+        """Whether merging also gives a column the rows' type where old values may lose precision."""
         return self.boolean(EXPLICIT_CAST, False)
 
 
 class RangeStrategy(StrEnum):
-    """What ranges of sorted rows have about the same of."""
+    """Quantity that is about equal in ranges of sorted rows."""
 
     SIZE = "size"
     QUANTITY = "quantity"
@@ -61,7 +62,7 @@ class RangeStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SortOptions(OptionReader):
-    """The options of sort compaction."""
+    """Options of the sort compaction."""
 
     @property
     def sort_range_strategy(self) -> RangeStrategy:
@@ -70,5 +71,5 @@ class SortOptions(OptionReader):
 
     @property
     def sort_sample_magnification(self) -> int:
-        """How many rows are sampled for each range of a sort; a sort takes 20 at least."""
+        """Number of rows that are sampled for each range of a sort; at least 20."""
         return self.integer("sort-compaction.local-sample.magnification", 1000)

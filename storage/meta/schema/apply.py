@@ -72,11 +72,11 @@ def apply_changes(
     has_snapshots: bool = True,
     schema_id: int | None = None,
 ) -> TableSchema:
-    """The next schema after the changes, its names, keys and types validated. Its options are not: see OptionRules.
+    """Return the next schema after the changes, with its names, keys and types validated; for options see OptionRules.
 
-    Raises InvalidInputError, InvalidOptionError for an option that can't be changed, and NotSupportedError.
-    Without snapshots there are no files that depend on options, so that any option may be changed. `schema_id` is the
-    next one unless it is given.
+    Raises InvalidInputError, InvalidOptionError for an option that can't be changed, and NotSupportedError. Without
+    snapshots there are no files that depend on options, so that any option may be changed. `schema_id` is the next one
+    unless it is given.
     """
     result = schema
     for change in changes:
@@ -89,7 +89,7 @@ def apply_changes(
         _with_keys_of_options(result),
         id=schema.id + 1 if schema_id is None else schema_id,
         time_millis=int(time.time() * 1000) if time_millis is None else time_millis,
-        # What is marked is one version, not those that come of it.
+        # A mark belongs to one version of a schema, not to its successors.
         unknown={k: v for k, v in result.unknown.items() if not k.startswith(_MARKS)},
     )
     validate_schema(result)
@@ -97,10 +97,10 @@ def apply_changes(
 
 
 def _with_keys_of_options(schema: TableSchema) -> TableSchema:
-    """The schema with the keys that its options name, as when a table is made."""
+    """Return the schema with the keys of its options, as on creation of a table."""
     if KEYS.isdisjoint(schema.options):
         return schema
-    made = Schema(
+    keyed = Schema(
         fields=schema.fields,
         partition_keys=() if PARTITION in schema.options else schema.partition_keys,
         primary_keys=() if PRIMARY_KEY in schema.options else schema.primary_keys,
@@ -108,10 +108,10 @@ def _with_keys_of_options(schema: TableSchema) -> TableSchema:
     ).to_table_schema()
     return replace(
         schema,
-        fields=made.fields,
-        partition_keys=made.partition_keys,
-        primary_keys=made.primary_keys,
-        options=made.options,
+        fields=keyed.fields,
+        partition_keys=keyed.partition_keys,
+        primary_keys=keyed.primary_keys,
+        options=keyed.options,
     )
 
 
@@ -285,7 +285,7 @@ def _check_default(column: DataField) -> None:
 
 
 def _column_name(path: ColumnPath) -> str | None:
-    """The name of a whole column; None for a nested field, which no key and no option names."""
+    """Return the name of a whole column; None for a nested field, which is in no key and no option."""
     parts = path_of(path)
     return parts[0] if len(parts) == 1 else None
 
@@ -306,7 +306,7 @@ def _placed(rest: Fields, column: DataField, position: Position | None) -> Field
 
 
 def numbered(data_type: DataType, highest: int) -> tuple[DataType, int]:
-    """The type with fresh ids for the fields of nested rows, and the highest id used."""
+    """Return the type with fresh ids for the fields of nested rows, and the highest id used."""
     match data_type:
         case RowType(fields=fields):
             fresh, highest = numbered_fields(fields, highest)
@@ -323,7 +323,7 @@ def numbered(data_type: DataType, highest: int) -> tuple[DataType, int]:
 
 
 def numbered_fields(fields: Iterable[DataField], highest: int) -> tuple[tuple[DataField, ...], int]:
-    """The fields, and those nested in them, with ids above `highest`; and the highest of these."""
+    """Return the fields, with nested ones, with ids above `highest`; and the highest of these."""
     result: list[DataField] = []
     for field in fields:
         field_id = highest + 1
@@ -353,7 +353,7 @@ _LISTS = frozenset(
 
 
 def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, str]:
-    """The options after a column was renamed."""
+    """Return the options after a column was renamed."""
 
     def in_list(names: str) -> str:
         return ",".join(_put(n, name, new_name) for n in names.split(","))
@@ -379,7 +379,7 @@ def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, s
 
 
 def naming(options: Mapping[str, str], name: str) -> Iterator[str]:
-    """The options that name the column."""
+    """Yield the options that name the column."""
     elsewhere = f"{name} "
     for key, value in options.items():
         if renamed({key: value}, name, elsewhere) != {key: value}:
@@ -387,22 +387,22 @@ def naming(options: Mapping[str, str], name: str) -> Iterator[str]:
 
 
 def _put(written: str, name: str, new_name: str) -> str:
-    """The name as it is written, with blanks or with the key of a map's value behind it, after the renaming."""
+    """Return the name after the renaming, with its blanks or the map key behind it."""
     column, bracket, rest = written.partition("[")
     return f"{new_name}{bracket}{rest}" if column.strip() == name else written
 
 
 def replacement_of(current: TableSchema, wanted: TableSchema, *, schema_id: int) -> TableSchema:
-    """The schema that replaces the current one by the wanted one, as number `schema_id`.
+    """Return the schema that replaces the current one by the wanted one, with the id `schema_id`.
 
-    A column that keeps its name and its type keeps its id, so that changes read across the replacement contain what it
-    was; others get ids that none ever had. Raises InvalidInputError for other partition columns: the manifests that
-    with both would be ambiguous.
+    A column that keeps its name and its type keeps its id, so that changes read across the replacement contain its
+    values; others get new ids. Raises InvalidInputError for other partition columns: manifests with both would be
+    ambiguous.
     """
     if _partitioning(current) != _partitioning(wanted):
         raise InvalidInputError(
             f"A replacement keeps the partition columns ({', '.join(current.partition_keys) or 'none'}) and their "
-            "types, because the table keeps its history. Drop the table and create it anew for "
+            "types, because the table keeps its history. Drop the table and create it again for "
             f"({', '.join(wanted.partition_keys) or 'none'})."
         )
     highest = current.highest_field_id

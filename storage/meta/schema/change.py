@@ -1,8 +1,8 @@
-"""Changes of a table's schema as values (Paimon's documentation: concepts/schema-evolution); `apply` carries them out.
+"""Changes of a table's schema as values (Paimon's documentation: concepts/schema-evolution); `apply` applies them.
 
-A column is named by its name, and a field inside of one by a path: `("address", "city")`. The element of an ARRAY is
-called `element`, the value of a MAP `value`, as in Spark and Paimon: `("orders", "element", "price")`. `edit_fields`
-and `edit_field` change the fields at a path.
+A column is named by its name, and a nested field by a path: `("address", "city")`. The element of an ARRAY is called
+`element`, the value of a MAP `value`, as in Spark and Paimon: `("orders", "element", "price")`. `edit_fields` and
+`edit_field` change the fields at a path.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from interbed.storage.base.types.parse import data_type as given_type
 from interbed.storage.meta.options.core import option_text
 
 ColumnPath: TypeAlias = str | tuple[str, ...]
-"""A column's name (dots in it are part of the name), or the path of a nested field."""
+"""Name of a column (dots in it are part of the name), or path of a nested field."""
 
 GivenPath: TypeAlias = str | Sequence[str]
 GivenType: TypeAlias = DataType | pa.DataType | str
@@ -26,9 +26,9 @@ GivenType: TypeAlias = DataType | pa.DataType | str
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a column goes among the columns of the same table or ROW.
+    """Position of a column among the columns of the same table or ROW.
 
-    First, unless one of `after` and `before` names another column or `last` is set.
+    It is the first, unless one of `after` and `before` names another column or `last` is set.
     """
 
     after: str | None = None
@@ -39,29 +39,29 @@ class Position:
 @plain_errors
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A column and where it goes, for `SchemaChange.update_column_position` and `add_column`."""
+    """Column with its new position, for `SchemaChange.update_column_position` and `add_column`."""
 
     field_name: "ColumnPath"
     position: Position
 
     @staticmethod
     def first(field_name: "GivenPath") -> "Move":
-        """To the front."""
+        """Move the column to the front."""
         return Move(_path(field_name), Position())
 
     @staticmethod
     def last(field_name: "GivenPath") -> "Move":
-        """To the end."""
+        """Move the column to the end."""
         return Move(_path(field_name), Position(last=True))
 
     @staticmethod
     def after(field_name: "GivenPath", reference_field_name: str) -> "Move":
-        """Behind another column."""
+        """Move the column behind another one."""
         return Move(_path(field_name), Position(after=reference_field_name))
 
     @staticmethod
     def before(field_name: "GivenPath", reference_field_name: str) -> "Move":
-        """In front of another column."""
+        """Move the column in front of another one."""
         return Move(_path(field_name), Position(before=reference_field_name))
 
 
@@ -70,8 +70,8 @@ class SchemaChange:
 
     A column is named by its name, a nested field by its path: `["address", "city"]`; the element of an ARRAY is
     `element`, the value of a MAP is `value`. Types are text (`"BIGINT"`), DataTypes or Arrow types. The methods have
-    pypaimon's names and arguments, and raise InvalidInputError for what is no type; everything else is checked when
-    the change is carried out.
+    pypaimon's names and arguments, and raise InvalidInputError for an invalid type; everything else is checked when the
+    change is applied.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class SchemaChange:
 
     @staticmethod
     def remove_option(key: str) -> "RemoveOption":
-        """Set a table option back to its default."""
+        """Reset a table option to its default."""
         return RemoveOption(key)
 
     @staticmethod
@@ -100,10 +100,10 @@ class SchemaChange:
         *,
         default_value: str | None = None,
     ) -> "AddColumn":
-        """Add a nullable column or nested field, at the end unless `move` says where. Rows that exist have null there.
+        """Add a nullable column or nested field, at the end unless `move` is given. Existing rows have null there.
 
-        `default_value` is what is written from now on where rows have no value for it. Raises InvalidInputError for a
-        move of another column.
+        `default_value` is written from now on where rows have no value for it. Raises InvalidInputError for a move of
+        another column.
         """
         path = _path(field_name)
         if move is not None and move.field_name != path:
@@ -127,14 +127,16 @@ class SchemaChange:
     ) -> "UpdateColumnType":
         """Change a column's type to one that its values can be cast to (see UpdateColumnType).
 
-        Whether the column admits nulls becomes as the new type says, or stays as it is with `keep_nullability`.
+        The column admits nulls as the new type does, or as before with `keep_nullability`.
         """
         return UpdateColumnType(_path(field_name), given_type(new_data_type), keep_nullability=keep_nullability)
 
     @staticmethod
     def update_column_nullability(field_name: "GivenPath", new_nullability: bool) -> "UpdateColumnNullability":
-        """Let a column admit nulls (True), or none (False; the table's option `alter-column-null-to-not-null.disabled`
-        has to be `false` for that)."""
+        """Let a column admit nulls (True), or none (False).
+
+        For False the table's option `alter-column-null-to-not-null.disabled` has to be `false`.
+        """
         return UpdateColumnNullability(_path(field_name), new_nullability)
 
     @staticmethod
@@ -144,7 +146,7 @@ class SchemaChange:
 
     @staticmethod
     def update_column_default_value(field_names: "GivenPath", default_value: str | None) -> "UpdateColumnDefault":
-        """Change what is written where rows have no value for a column; None removes it. Existing rows don't change.
+        """Change the default for rows without a value for a column; None removes it. Existing rows don't change.
 
         Raises NotSupportedError for a nested field.
         """
@@ -169,7 +171,7 @@ class SetOption(SchemaChange):
 
 @dataclass(frozen=True, slots=True)
 class RemoveOption(SchemaChange):
-    """Set a table option back to its default."""
+    """Reset a table option to its default."""
 
     key: str
 
@@ -211,8 +213,8 @@ class DropColumn(SchemaChange):
 class UpdateColumnType(SchemaChange):
     """Change the type of a column, a nested field, an element or a map's value; rows of old files are cast to it.
 
-    Whether it admits nulls stays as it is, or becomes as the type says without `keep_nullability`. With the table's
-    option `disable-explicit-type-casting` = `true`, only Paimon's implicit casts are possible, unless `explicit`.
+    It admits nulls as before, or as the type does without `keep_nullability`. With the table's option
+    `disable-explicit-type-casting` = `true`, only Paimon's implicit casts are possible, unless `explicit`.
     """
 
     name: ColumnPath
@@ -247,7 +249,7 @@ class UpdateColumnPosition(SchemaChange):
 
 @dataclass(frozen=True, slots=True)
 class UpdateColumnDefault(SchemaChange):
-    """Change what is written where rows have no value for a column; None removes it. Existing rows stay as they are.
+    """Change the default for rows without a value for a column; None removes it. Existing rows stay unchanged.
 
     The default is text as in `storage.types.default_value`.
     """
@@ -257,7 +259,7 @@ class UpdateColumnDefault(SchemaChange):
 
 
 def _path(given: GivenPath) -> ColumnPath:
-    """The column that a caller names; a path of one name is that column. Raises InvalidInputError."""
+    """Return the column that a caller names; a path of one name is that column. Raises InvalidInputError."""
     path = (given,) if isinstance(given, str) else tuple(given)
     if not path or not all(isinstance(name, str) for name in path):
         raise InvalidInputError(f"{given!r} names no column: write its name, or the path of a nested field as a list.")
@@ -270,12 +272,12 @@ VALUE = "value"
 
 Fields = tuple[DataField, ...]
 EditFields = Callable[[Fields, str], Fields]
-"""The fields of one table or ROW, edited at the field of that name."""
+"""Edit of the fields of one table or ROW at the field of that name."""
 EditField = Callable[[DataField], DataField]
 
 
 def path_of(path: ColumnPath) -> tuple[str, ...]:
-    """The path as a tuple; raises InvalidInputError for an empty one."""
+    """Return the path as a tuple; raises InvalidInputError for an empty one."""
     parts = (path,) if isinstance(path, str) else tuple(path)
     if not parts or not all(parts):
         raise InvalidInputError("A column's path has at least one name, and none that is empty.")
@@ -283,12 +285,12 @@ def path_of(path: ColumnPath) -> tuple[str, ...]:
 
 
 def dotted(path: ColumnPath) -> str:
-    """The path as errors name it."""
+    """Return the path in the form for errors."""
     return repr(".".join(path_of(path)))
 
 
 def find(fields: Fields, name: str, path: ColumnPath) -> DataField:
-    """The field of that name; raises InvalidInputError naming those that there are."""
+    """Return the field of that name; raises InvalidInputError naming the existing ones."""
     for field in fields:
         if field.name == name:
             return field
@@ -298,7 +300,10 @@ def find(fields: Fields, name: str, path: ColumnPath) -> DataField:
 
 
 def edit_fields(fields: Fields, path: ColumnPath, edit: EditFields) -> Fields:
-    """The fields with those of the innermost ROW edited; raises InvalidInputError when the path ends elsewhere."""
+    """Return the fields with those of the innermost ROW edited.
+
+    Raises InvalidInputError when the path ends elsewhere.
+    """
     parts = path_of(path)
 
     def in_fields(level: Fields, rest: tuple[str, ...]) -> Fields:
@@ -320,7 +325,7 @@ def edit_fields(fields: Fields, path: ColumnPath, edit: EditFields) -> Fields:
 
 
 def edit_field(fields: Fields, path: ColumnPath, edit: EditField) -> Fields:
-    """The fields with the one at the path edited; an element or a map's value is given as a field, too."""
+    """Return the fields with the one at the path edited; an element or a map's value is passed as a field, too."""
     parts = path_of(path)
 
     def in_fields(level: Fields, rest: tuple[str, ...]) -> Fields:
@@ -334,7 +339,7 @@ def edit_field(fields: Fields, path: ColumnPath, edit: EditField) -> Fields:
             return replace(data_type, fields=in_fields(data_type.fields, rest))
 
         def inside(part: DataType) -> DataType:
-            # An element has no field of its own, and of the field only the type is taken back.
+            # An element has no field of its own; only the type of the edited field is used.
             return in_type(part, deeper) if deeper else edit(DataField(id=-1, name=name, type=part)).type
 
         name, deeper = rest[0], rest[1:]
@@ -344,7 +349,10 @@ def edit_field(fields: Fields, path: ColumnPath, edit: EditField) -> Fields:
 
 
 def with_part(data_type: DataType, name: str, edit: Callable[[DataType], DataType], path: ColumnPath) -> DataType:
-    """The collection type with its element or value edited; raises InvalidInputError, NotSupportedError for keys."""
+    """Return the collection type with its element or value edited.
+
+    Raises InvalidInputError, and NotSupportedError for keys.
+    """
     match data_type:
         case ArrayType(element=element) if name == ELEMENT:
             return replace(data_type, element=edit(element))
@@ -362,6 +370,6 @@ def with_part(data_type: DataType, name: str, edit: Callable[[DataType], DataTyp
 
 
 def replaced(fields: Fields, field: DataField, *, old_name: str | None = None) -> Fields:
-    """The fields with one exchanged for another of its name, or for that of another name."""
+    """Return the fields with one replaced by another of its name, or of `old_name`."""
     name = field.name if old_name is None else old_name
     return tuple(field if f.name == name else f for f in fields)

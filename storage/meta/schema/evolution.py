@@ -1,9 +1,9 @@
-"""Read files of older schemas: columns are matched by field id, then cast to the types that the reader wants.
+"""Reader of files of older schemas: columns are matched by field id, then cast to the types of the read.
 
 A column that the file's schema lacks is null (a default value is applied when a row is written, not here); a renamed
 one is found under its old name; a dropped one is not read, even when a new column has its name. ROWs are matched field
 by field in the same way, inside ARRAY and MAP, too. Between other types Paimon's casts apply: see
-`storage.base.types.casting`. `is_widening` says which types hold every value of another type.
+`storage.base.types.casting`. `is_widening` compares the value ranges of types.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ from interbed.storage.base.types.data_type import (
 
 @dataclass(frozen=True)
 class FileMapping:
-    """How the columns of a read are had from files of one schema.
+    """Mapping from files of one schema to the columns of a read.
 
-    `file_fields` are the columns to read from a file, under the file's names; `sources` holds, for each column of
-    the read, its column in the file or None.
+    `file_fields` are the columns to read from a file, under the file's names; `sources` holds, for each column of the
+    read, its column in the file or None.
     """
 
     read_fields: tuple[DataField, ...]
@@ -48,7 +48,7 @@ class FileMapping:
 
     @property
     def file_fields(self) -> tuple[DataField, ...]:
-        """The columns to read from a file."""
+        """Columns that are read from a file."""
         return tuple(f for f in self.sources if f is not None)
 
     @cached_property
@@ -57,7 +57,7 @@ class FileMapping:
         return frozenset(t.name for t, s in pairs if s is not None and _same_values(s.type, t.type))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A file's batch as a batch of exactly the read's schema; columns that the batch lacks are null."""
+        """Return a file's batch as a batch of exactly the read's schema; columns that the batch lacks are null."""
         columns: list[pa.Array[Any]] = []
         for target, source, field in zip(self.read_fields, self.sources, self.schema, strict=True):
             index = -1 if source is None else batch.schema.get_field_index(source.name)
@@ -74,9 +74,9 @@ class FileMapping:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def file_predicate(self, predicate: Predicate | None) -> Predicate | None:
-        """A predicate over the file's columns that holds wherever the given one does; for skipping parts of the file.
+        """Return a predicate over the file's columns that holds wherever the given one does.
 
-        Columns that the file lacks or that are cast do not restrict it.
+        It serves to skip parts of the file. Columns that the file lacks or that are cast do not restrict it.
         """
         if predicate is None:
             return None
@@ -92,17 +92,17 @@ class FileMapping:
 
 
 def map_fields(read_fields: Sequence[DataField], file_fields: Sequence[DataField]) -> FileMapping:
-    """The mapping of a file's columns (those of its schema) to the columns of a read."""
+    """Return the mapping of a file's columns (those of its schema) to the columns of a read."""
     by_id = {f.id: f for f in file_fields}
     read = tuple(read_fields)
     return FileMapping(read_fields=read, sources=tuple(by_id.get(f.id) for f in read), schema=fields_to_schema(read))
 
 
 def conform(array: "pa.Array[Any]", source: DataType, target: DataType, *, column: str) -> "pa.Array[Any]":
-    """Values of the logical type `source`, in whatever Arrow type a format gave them, as values of `target`.
+    """Convert values of the logical type `source`, in any Arrow type of a format, to values of `target`.
 
-    Raises NotSupportedError naming the column when there is no such cast, SchemaMismatchError naming a value that it
-    does not take (a text that is no number, say).
+    Raises NotSupportedError naming the column when there is no such cast, SchemaMismatchError naming a value that can't
+    be cast (a text that is no number, for example).
     """
     arrow = type_to_arrow(target)
     if array.type.equals(arrow) and _same_values(source, target):
@@ -120,14 +120,14 @@ def conform(array: "pa.Array[Any]", source: DataType, target: DataType, *, colum
                 array = _from_format(array, stored, column)
             return array if _same_values(source, target) else _cast(array, source, target, column)
         case ((ArrayType() | MapType() | RowType()), AtomicType()):
-            # First the form that its type has in memory, whatever the format gave.
+            # Convert it first to the form of its type in memory, whatever the format returned.
             return _cast(conform(array, source, source, column=column), source, target, column)
         case _:
             raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
 
 
 def _same_values(source: DataType, target: DataType) -> bool:
-    """Whether the types are equal but for nullability and for names and descriptions of nested fields."""
+    """Return whether the types are equal except for nullability and for names and descriptions of nested fields."""
     match source, target:
         case RowType(fields=old), RowType(fields=new):
             return len(old) == len(new) and all(
@@ -154,7 +154,7 @@ def _conform_row(array: Any, source: RowType, target: RowType, column: str) -> "
         if old is None or index < 0:
             children.append(_nulls(len(array), type_to_arrow(field.type)))
         else:
-            # field() gives the children of just this slice.
+            # field() returns the children of this slice only.
             children.append(conform(array.field(index), old.type, field.type, column=f"{column}.{field.name}"))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
@@ -186,10 +186,10 @@ def _conform_map(array: Any, source: DataType, target: DataType, arrow: Any, col
 
 
 def _from_format(array: "pa.Array[Any]", stored: pa.DataType, column: str) -> "pa.Array[Any]":
-    """The same values in the Arrow type of their logical type, whatever type the format gave them."""
+    """Return the same values in the Arrow type of their logical type, whatever type the format returned."""
     kind = array.type
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(stored):
-        # The zone says nothing about the value: instants are kept in UTC, and local times in none.
+        # The zone does not affect the value: instants are kept in UTC, and local times without a zone.
         array = array.cast(pa.timestamp(stored.unit), safe=False) if kind.tz is None else array
         return array.cast(pa.timestamp(stored.unit, kind.tz), safe=False).view(pa.int64()).view(stored)
     try:
@@ -213,7 +213,7 @@ def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: 
             raise ValueError("a number has too many digits, and the column admits no nulls")
         return result
     except InterbedError:
-        # Not the value's fault: a time zone that is not known.
+        # The value is valid, but not the time zone.
         raise
     except ValueError as error:
         raise SchemaMismatchError(
@@ -226,7 +226,7 @@ _INTEGER_DIGITS = {TypeRoot.TINYINT: 3, TypeRoot.SMALLINT: 5, TypeRoot.INT: 10, 
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Whether every value of the old atomic type has the same value in the new one."""
+    """Return whether every value of the old atomic type has the same value in the new one."""
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
         return old.with_nullable(True) == new.with_nullable(True)
     if old.root in INTEGERS:

@@ -1,4 +1,4 @@
-"""Reading and creating the schema files of a table, `schema/schema-<id>`."""
+"""Manager of the schema files of a table, `schema/schema-<id>`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ _COMMIT_RETRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledSchemas:
-    """The ids of all schemas, ascending, whether their line was changing, and whether a writer has its turn."""
+    """Ids of all schemas, ascending, whether their history was changing, and whether a writer has its turn."""
 
     ids: list[int]
     was_changing: bool
@@ -42,7 +42,7 @@ class SettledSchemas:
 
 
 def was_dropped(location: str) -> str:
-    """What is said of a change of a table that is not there any more."""
+    """Return the error text for a change of a table that is missing or replaced."""
     return (
         f"The table at {location} is not the one that was opened: it was dropped or renamed, and perhaps another one "
         "made, or it has the schemas of a branch now; nothing was changed. Get it from its catalog again."
@@ -50,7 +50,7 @@ def was_dropped(location: str) -> str:
 
 
 class SchemaManager:
-    """The schemas of one table; schema files never change, so they are cached. Safe to share between threads."""
+    """Schemas of one table; schema files never change, so they are cached. Thread-safe."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths, rules: OptionRules) -> None:
         self._file_io = file_io
@@ -59,16 +59,16 @@ class SchemaManager:
         self._directory = paths.schema(0).rpartition("/")[0]
         self._cache: dict[int, TableSchema] = {}
         self._guard = Lock()
-        self._beside: tuple[int, str] | None = None
+        self._known_pair: tuple[int, str] | None = None
         self._first: TableSchema | None = None
 
     def latest(self) -> TableSchema | None:
-        """The newest schema that counts; None when there is no table here.
+        """Return the newest valid schema; None when there is no table here.
 
-        A replacement (schema.replacement) counts from its first snapshot on.
+        A replacement (schema.replacement) is valid from its first snapshot on.
         """
         if not self._cache:
-            # Most tables have one schema, which comes along with the listing of a store then.
+            # Most tables have one schema, so read it together with the listing of an object store.
             ids, _ = both(self._file_io, self.ids, self._read_first)
             return self.newest_of(ids)
         return self.newest_of(self.ids())
@@ -78,22 +78,22 @@ class SchemaManager:
             self._first = self.schema(0)
 
     def newest_of(self, ids: Sequence[int]) -> TableSchema | None:
-        """The newest schema that counts, of ascending ids that were just looked up; None without any."""
+        """Return the newest valid schema of ascending ids that were just listed; None without any."""
         for schema_id in reversed(ids):
             schema = self.schema(schema_id)
             if schema_id == 0 or not schema.is_replacement or self._is_in_use(schema_id):
                 return schema
-            # It may be taken back, and another one come in its place.
+            # It may be withdrawn, and replaced by another one.
             with self._guard:
                 self._cache.pop(schema_id, None)
         return None
 
     def next_id(self) -> int:
-        """The id that the next schema file has."""
+        """Return the id of the next schema file."""
         return max(self.ids(), default=-1) + 1
 
     def is_replaced(self, schema: TableSchema, by: int) -> bool:
-        """Whether a schema after the given one, up to the id `by`, began the table anew."""
+        """Return whether a schema after the given one, up to the id `by`, replaced the table."""
         return any(self.schema(i).is_replacement for i in range(schema.id + 1, by + 1))
 
     def take_back(self, schema: TableSchema) -> None:
@@ -107,7 +107,7 @@ class SchemaManager:
         return snapshot is not None and snapshot.schema_id >= schema_id
 
     def schema(self, schema_id: int) -> TableSchema:
-        """The schema of that id; raises CorruptFileError naming the file when it is missing or not a schema."""
+        """Return the schema of that id; raises CorruptFileError naming the file when it is missing or not a schema."""
         with self._guard:
             cached = self._cache.get(schema_id)
         if cached is not None:
@@ -125,40 +125,44 @@ class SchemaManager:
         return schema
 
     def is_known(self, schema_id: int) -> bool:
-        """Whether the schema of that id was read, so that it was there a moment ago."""
+        """Return whether the schema of that id was read, so that it existed recently."""
         return schema_id in self._cache
 
     def is_gone(self, schema: TableSchema, beside: "Snapshot | None" = None) -> bool:
-        """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew.
+        """Return whether the table with the schema was dropped, and perhaps recreated.
 
-        `beside` is a snapshot that has just been seen here: one that was here together with the schema before shows
-        without another request that this is the same table.
+        `beside` is a snapshot that has just been seen here: if it was here together with the schema before, this is the
+        same table, without another request.
         """
         pair = None if beside is None or beside.uuid is None else (schema.id, beside.uuid)
-        if pair is not None and pair == self._beside:
+        if pair is not None and pair == self._known_pair:
             return False
         path = self._paths.schema(schema.id)
         try:
             found = TableSchema.from_json(self._file_io.read_bytes(path), source=path)
         except FileNotFoundError:
             return True
-        gone = (found.time_millis, found.names) != (schema.time_millis, schema.names)
-        self._beside = None if gone else pair
-        return gone
+        is_other = (found.time_millis, found.names) != (schema.time_millis, schema.names)
+        self._known_pair = None if is_other else pair
+        return is_other
 
     def is_another(self, schema: TableSchema, beside: "Snapshot | None" = None) -> bool:
-        """As is_gone, but not for a table that has the schemas of one of its branches now: the first one stays."""
+        """Return the same as is_gone, but False for a table that has the schemas of one of its branches now.
+
+        The first schema stays then.
+        """
         if not self.is_gone(schema, beside):
             return False
         return schema.id == 0 or self._first is None or self.is_gone(self._first)
 
     def note_beside(self, schema: TableSchema, snapshot: "Snapshot") -> None:
-        """Remember that the snapshot was made in the table that has the schema, on one that was known to be of it."""
-        self._beside = None if snapshot.uuid is None else (schema.id, snapshot.uuid)
+        """Record that the snapshot was made in the table with the schema, on a snapshot known to belong to it."""
+        self._known_pair = None if snapshot.uuid is None else (schema.id, snapshot.uuid)
 
     def ids(self) -> list[int]:
-        """All ids, ascending; a change of the line that a killed process left is done to its end first, unless it can't
-        be read: then the versions are those of before it or after it.
+        """Return all ids, ascending, after an unfinished change of the history was completed.
+
+        If that change can't be read, the versions are those of before it or after it.
         """
         try:
             return self.settled().ids
@@ -167,7 +171,7 @@ class SchemaManager:
             return numbers_of(self._names(), _PREFIX)
 
     def settled(self) -> "SettledSchemas":
-        """What one listing tells; a change of the line that was under way is done to its end first.
+        """Return the result of one listing, after an unfinished change of the history was completed.
 
         Raises CorruptFileError for a change that can't be read.
         """
@@ -188,7 +192,7 @@ class SchemaManager:
         return [s.name for s in self._file_io.list(self._directory) if not s.is_directory]
 
     def list_all(self) -> list[TableSchema]:
-        """All schemas, ascending by id."""
+        """Return all schemas, ascending by id."""
         return [self.schema(i) for i in self.ids()]
 
     def create_table(self, schema: Schema | TableSchema) -> TableSchema:
@@ -200,14 +204,14 @@ class SchemaManager:
         return first
 
     def _check_fallback(self, schema: TableSchema, before: TableSchema | None) -> None:
-        """Refuse to fall back to a branch that there is not; InvalidOptionError."""
+        """Refuse to fall back to a missing branch; raises InvalidOptionError."""
         name = schema.core.fallback_branch
         if name is None or (before is not None and before.core.fallback_branch == name):
             return
         directory = f"{self._paths.branch_directory(name)}/schema"
         if not any(s.name.startswith(_PREFIX) for s in self._file_io.list(directory)):
             raise InvalidOptionError(
-                f"Option '{FALLBACK_BRANCH}' names the branch '{name}', which there is not; create it first."
+                f"Option '{FALLBACK_BRANCH}' names the branch '{name}', which does not exist; create it first."
             )
 
     def _has_snapshots(self) -> bool:
@@ -215,7 +219,7 @@ class SchemaManager:
         return any(s.name.startswith("snapshot-") for s in self._file_io.list(directory))
 
     def commit(self, schema: TableSchema) -> bool:
-        """Create the schema file; False when another writer took the id."""
+        """Create the schema file. Return False when another writer took the id."""
         if schema.id == 0:
             self._check_fallback(schema, None)
         return self._file_io.create_exclusive(self._paths.schema(schema.id), schema.to_json().encode())
@@ -227,17 +231,18 @@ class SchemaManager:
         check: Callable[[TableSchema, TableSchema], None] | None = None,
         of: TableSchema | None = None,
     ) -> TableSchema:
-        """Apply the changes to the newest schema and create the next; redone when another writer comes first.
+        """Apply the changes to the newest schema and create the next; repeated when another writer comes first.
 
-        `check` sees the old and the new schema and may refuse. `of` is a schema that the table has, if it is still the
-        one that is meant. Raises InvalidInputError, CommitFailedError, CorruptFileError.
+        `check` sees the old and the new schema and may refuse. `of` is a schema of the table by which a replaced table
+        is noticed. Raises InvalidInputError, CommitFailedError, CorruptFileError.
         """
         from interbed.storage.meta.schema.apply import apply_changes
         from interbed.storage.meta.snapshot.line_journal import find_line_change
 
         find_line_change(self._file_io, self._paths)
         for _ in range(_COMMIT_RETRIES):
-            # Taken first: a schema that comes in between takes this id, so that its changes can't be passed over.
+            # Take the id first: a schema that is created in between takes this id, so that its changes can't be
+            # skipped.
             schema_id = self.next_id()
             current = self.latest()
             if current is None:
@@ -254,7 +259,7 @@ class SchemaManager:
             if of is not None and self.is_gone(of):
                 if self._is_in_use(changed.id):
                     raise CommitStateUnknownError(
-                        f"The table at {self._paths.location} was dropped and made anew while its schema was changed; "
+                        f"The table at {self._paths.location} was dropped and recreated while its schema was changed; "
                         f"the new one has committed under the schema {changed.id} already, and keeps it."
                     )
                 self.take_back(changed)

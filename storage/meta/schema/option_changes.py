@@ -1,4 +1,4 @@
-"""Which options of a table may change once it has files (Paimon's documentation: concepts/schema-evolution). Pure.
+"""Rules for changing options of a table with files (Paimon's documentation: concepts/schema-evolution). Pure.
 
 Source: paimon-core `schema.SchemaManager.checkAlterTableOption` and `CoreOptions.IMMUTABLE_OPTIONS`.
 """
@@ -46,11 +46,14 @@ IMMUTABLE_OPTIONS = frozenset(
         "manifest.format",
     }
 )
-"""Options that existing files depend on. The two of partition directories and the format of manifests can be altered in
-Paimon, which then loses sight of the files; interbed refuses."""
+"""Options that existing files depend on.
+
+Paimon allows changes of the two options of partition directories and of the format of manifests, and then does not find
+the files; interbed refuses them.
+"""
 
 KEYS = frozenset({PRIMARY_KEY, PARTITION})
-"""Options that stand in for keys of the schema; a table without keys and files may be given some."""
+"""Options that replace missing keys of the schema; a table without keys and files may get some."""
 
 
 def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots: bool = True) -> None:
@@ -89,12 +92,12 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
 
 
 def _is_layout(schema: TableSchema, key: str) -> bool:
-    """Whether the option says how files are to be read; without a primary key vectors hold whatever it is."""
+    """Return whether the option determines how files are read; without a primary key vectors are always valid."""
     return key in IMMUTABLE_OPTIONS or key == BUCKET or (key == DELETION_VECTORS and schema.has_primary_key)
 
 
 def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> None:
-    """Refuse dynamic options that change how existing files are laid out, are misspelt, or are not carried out.
+    """Refuse dynamic options that change the layout of existing files, are misspelt, or are not supported.
 
     Raises InvalidOptionError and NotSupportedError naming the key.
     """
@@ -108,14 +111,17 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
 
 
 def check_dynamic_removal(schema: TableSchema, keys: Iterable[str]) -> None:
-    """Refuse to leave options of the table aside by which its files are laid out; raises InvalidOptionError."""
+    """Refuse to ignore options of the table that determine the layout of its files; raises InvalidOptionError."""
     for key in keys:
         if key in schema.options and _is_layout(schema, key):
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be left aside.")
 
 
 def dynamic_option(key: str, value: object) -> str:
-    """A dynamic option's value as it is stored; raises InvalidOptionError for what is no text, number or boolean."""
+    """Return a dynamic option's value as it is stored.
+
+    Raises InvalidOptionError for a value that is no text, number or boolean.
+    """
     if not isinstance(value, str | int | float):
         raise InvalidOptionError(f"Option {key!r} takes a text, a number or a boolean, not {value!r}.")
     return option_text(value)

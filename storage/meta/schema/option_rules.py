@@ -1,6 +1,6 @@
-"""The seam between schemas and the rules that their options must keep together.
+"""Interface of the rules for combinations of options, which schemas call.
 
-The rules know file formats, indexes, merge functions and buckets, and so stand above schemas: see
+The rules need file formats, indexes, merge functions and buckets, and so are in a higher layer than schemas: see
 `interbed.storage.table.option_rules`.
 """
 
@@ -12,14 +12,14 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 class OptionRules(Protocol):
-    """Checks the options of a whole schema."""
+    """Check of the options of a whole schema."""
 
     def __call__(
         self, schema: TableSchema, before: TableSchema | None = None, at: "tuple[FileIO, TablePaths] | None" = None
     ) -> None:
         """Raise InvalidOptionError for options that contradict each other, the keys or the columns, or the files.
 
-        NotSupportedError for what this version lacks. `before` is the table that is changed, which is `at` this place:
-        what Java Paimon let it have it may keep.
+        Raises NotSupportedError for features that this version lacks. `before` is the table that is changed, which is
+        `at` this location: it may keep options that Java Paimon allowed.
         """
         ...

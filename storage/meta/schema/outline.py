@@ -1,7 +1,7 @@
-"""What can be made out of a table's newest schema file, whether or not this version can read the table.
+"""Readable parts of a table's newest schema file, even if this version can't read the table.
 
-A file of a newer version, with types that are not known, or damaged in part still tells names, keys and options; what
-it does not tell is left out.
+A file of a newer version, with unknown types, or with damaged parts still has names, keys and options; missing parts
+are left out.
 """
 
 import json
@@ -17,7 +17,7 @@ _PREFIX = "schema-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOutline:
-    """A column by name; `type` as the file spells it."""
+    """Name and type of a column; `type` as the file spells it."""
 
     name: str
     type: str
@@ -26,7 +26,7 @@ class ColumnOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaOutline:
-    """The newest schema of the table at `location`, as far as it is known; `id` is None where there is no file."""
+    """Newest schema of the table at `location`, as far as it is known; `id` is None where there is no file."""
 
     location: str
     id: int | None = None
@@ -38,7 +38,7 @@ class SchemaOutline:
 
 
 def read_outline(file_io: FileIO, location: str) -> SchemaOutline:
-    """The outline of the table at a location; raises StorageAccessError only."""
+    """Return the outline of the table at a location; raises StorageAccessError only."""
     files = (s.name for s in file_io.list(f"{location}/schema") if not s.is_directory)
     ids = numbers_of(files, _PREFIX)
     if not ids:
@@ -48,39 +48,39 @@ def read_outline(file_io: FileIO, location: str) -> SchemaOutline:
         value = json.loads(file_io.read_bytes(f"{location}/schema/{_PREFIX}{newest}"))
     except (FileNotFoundError, ValueError):
         value = None
-    told = value if isinstance(value, dict) else {}
-    comment = told.get("comment")
+    members = value if isinstance(value, dict) else {}
+    comment = members.get("comment")
     return SchemaOutline(
         location=location,
         id=newest,
-        columns=tuple(_column(f) for f in _list(told.get("fields")) if isinstance(f, dict) and "name" in f),
-        primary_keys=tuple(map(str, _list(told.get("primaryKeys")))),
-        partition_keys=tuple(map(str, _list(told.get("partitionKeys")))),
-        options=_options(told.get("options")),
+        columns=tuple(_column(f) for f in _list(members.get("fields")) if isinstance(f, dict) and "name" in f),
+        primary_keys=tuple(map(str, _list(members.get("primaryKeys")))),
+        partition_keys=tuple(map(str, _list(members.get("partitionKeys")))),
+        options=_options(members.get("options")),
         comment=None if comment is None else str(comment),
     )
 
 
-def _column(told: Mapping[str, Any]) -> ColumnOutline:
-    comment = told.get("description")
+def _column(value: Mapping[str, Any]) -> ColumnOutline:
+    comment = value.get("description")
     return ColumnOutline(
-        name=str(told["name"]), type=_type(told.get("type")), comment=None if comment is None else str(comment)
+        name=str(value["name"]), type=_type(value.get("type")), comment=None if comment is None else str(comment)
     )
 
 
-def _type(told: object) -> str:
-    """The type as SQL has it, whatever it is called."""
-    if not isinstance(told, dict):
-        return "?" if told is None else str(told)
-    name, _, more = str(told.get("type", "?")).partition(" ")
-    parts = [_type(told[key]) for key in ("key", "value", "element") if key in told]
-    parts += [f"{f.get('name')} {_type(f.get('type'))}" for f in _list(told.get("fields")) if isinstance(f, dict)]
+def _type(value: object) -> str:
+    """Return the type in SQL, even if it is unknown."""
+    if not isinstance(value, dict):
+        return "?" if value is None else str(value)
+    name, _, more = str(value.get("type", "?")).partition(" ")
+    parts = [_type(value[key]) for key in ("key", "value", "element") if key in value]
+    parts += [f"{f.get('name')} {_type(f.get('type'))}" for f in _list(value.get("fields")) if isinstance(f, dict)]
     return f"{name}<{', '.join(parts)}>{' ' if more else ''}{more}"
 
 
-def _list(told: object) -> list[Any]:
-    return told if isinstance(told, list) else []
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def _options(told: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
+def _options(value: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}

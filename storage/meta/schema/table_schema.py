@@ -1,4 +1,4 @@
-"""A table's schema and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3)."""
+"""Schema of a table and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3)."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ ROW_ID = "_ROW_ID"
 SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, LEVEL, ROW_ID})
 
 REPLACES = "interbed.replaces"
-"""The member of the file that marks a schema which began the table anew (schema.replacement)."""
+"""Member of the file that marks a schema which replaced the table (schema.replacement)."""
 
 
 @plain_errors
@@ -72,7 +72,7 @@ class TableSchema:
 
     @cached_property
     def core(self) -> CoreOptions:
-        """The options, typed."""
+        """Options of the table as typed properties."""
         return CoreOptions(self.options)
 
     @cached_property
@@ -82,7 +82,7 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> "pa.Schema":
-        """The Arrow schema of the table's rows."""
+        """Arrow schema of the table's rows."""
         from interbed.storage.base.types.arrow import fields_to_schema
 
         return fields_to_schema(self.fields)
@@ -94,12 +94,12 @@ class TableSchema:
 
     @cached_property
     def by_name(self) -> Mapping[str, DataField]:
-        """Columns by name."""
+        """Columns of the table by name."""
         return {f.name: f for f in self.fields}
 
     @property
     def is_replacement(self) -> bool:
-        """Whether the schema began the table anew."""
+        """Whether the schema replaced the table."""
         return self.unknown.get(REPLACES) is True
 
     @property
@@ -109,7 +109,7 @@ class TableSchema:
 
     @cached_property
     def trimmed_primary_keys(self) -> tuple[str, ...]:
-        """The primary key without the partition columns: what orders rows inside a bucket."""
+        """Primary key without the partition columns, by which rows are ordered inside a bucket."""
         if not self.primary_keys:
             return ()
         trimmed = tuple(k for k in self.primary_keys if k not in self.partition_keys)
@@ -122,17 +122,17 @@ class TableSchema:
 
     @cached_property
     def bucket_keys(self) -> tuple[str, ...]:
-        """The columns whose hash picks the bucket."""
+        """Columns whose hash selects the bucket."""
         return self.core.bucket_key or self.trimmed_primary_keys
 
     @cached_property
     def partition_fields(self) -> tuple[DataField, ...]:
-        """The partition columns."""
+        """Partition columns of the table."""
         return tuple(self.by_name[n] for n in self.partition_keys)
 
     @cached_property
     def key_fields(self) -> tuple[DataField, ...]:
-        """The trimmed primary-key columns, under the table's own names."""
+        """Trimmed primary-key columns, under the table's own names."""
         return tuple(self.by_name[n] for n in self.trimmed_primary_keys)
 
     @cached_property
@@ -146,13 +146,13 @@ class TableSchema:
         return tuple(f.type for f in self.key_fields)
 
     def fields_named(self, names: Iterable[str]) -> tuple[DataField, ...]:
-        """The columns of those names, in the names' order; raises KeyError."""
+        """Return the columns of those names, in the names' order; raises KeyError."""
         return tuple(self.by_name[n] for n in names)
 
     # -- JSON ------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """The content of the schema file."""
+        """Return the content of the schema file."""
         value: dict[str, Any] = {
             "version": CURRENT_VERSION,
             "id": self.id,
@@ -170,7 +170,7 @@ class TableSchema:
 
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "schema") -> "TableSchema":
-        """The schema of a schema file's content; `source` names the file in errors.
+        """Return the schema of a schema file's content; `source` names the file in errors.
 
         Raises CorruptFileError and UnsupportedVersionError.
         """
@@ -232,9 +232,9 @@ def _check_names(schema: TableSchema) -> None:
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False)
 class Schema:
-    """What a user gives to create a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments.
+    """Schema for the creation of a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments.
 
-    Columns and nested fields with an id that another one has, too, are numbered anew, all of them.
+    If two columns or nested fields have the same id, all of them get new ids.
     """
 
     fields: tuple[DataField, ...]
@@ -265,7 +265,10 @@ class Schema:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> "Schema":
-        """A schema with the columns of an Arrow schema; raises SchemaMismatchError for types without counterpart."""
+        """Return a schema with the columns of an Arrow schema.
+
+        Raises SchemaMismatchError for types without counterpart.
+        """
         from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
 
         return Schema(
@@ -277,10 +280,10 @@ class Schema:
         )
 
     def to_table_schema(self, *, time_millis: int | None = None) -> TableSchema:
-        """Version 0 of a table's schema, normalised as Paimon does and validated.
+        """Return version 0 of a table's schema, normalised as Paimon does and validated.
 
-        The options `primary-key` and `partition` stand in for absent keys and are removed; primary-key columns
-        become NOT NULL. Raises InvalidInputError naming what is wrong.
+        The options `primary-key` and `partition` replace missing keys and are removed; primary-key columns become NOT
+        NULL. Raises InvalidInputError naming the mistake.
         """
         options = dict(self.options)
         primary_keys = self.primary_keys
@@ -325,9 +328,9 @@ class Schema:
 
 
 def numbered(fields: Iterable[DataField]) -> tuple[DataField, ...]:
-    """The same fields, numbered anew if two of them, nested ones included, have the same id.
+    """Return the same fields, with new ids if two of them, nested ones included, have the same id.
 
-    Columns are numbered in order, the fields inside of one between it and the next.
+    Columns are numbered in order; the fields inside of one come between it and the next.
     """
     given = tuple(fields)
     ids = list(_ids(RowType(given)))
@@ -342,7 +345,7 @@ def _ids(data_type: DataType) -> Iterator[int]:
 
 
 def _renumbered(fields: Iterable[DataField], ids: Iterator[int]) -> tuple[DataField, ...]:
-    # The id is taken before those of the fields inside.
+    # Take the id before those of the fields inside.
     return tuple(replace(f, id=next(ids), type=_renumbered_type(f.type, ids)) for f in fields)
 
 
@@ -359,13 +362,13 @@ def _renumbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
 
 
 def highest_field_id(fields: Iterable[DataField]) -> int:
-    """The largest field id, nested rows included; -1 without fields."""
+    """Return the largest field id, nested rows included; -1 without fields."""
 
     return max(_ids(RowType(fields)), default=-1)
 
 
 def _check_fields_once(data_type: DataType, column: str) -> None:
-    """Raise InvalidInputError for a ROW with two fields of one name, of which a dict has room for one."""
+    """Raise InvalidInputError for a ROW with two fields of one name, of which a dict can hold one."""
     names = data_type.names if isinstance(data_type, RowType) else ()
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
@@ -375,7 +378,7 @@ def _check_fields_once(data_type: DataType, column: str) -> None:
 
 
 def validate_schema(schema: TableSchema) -> None:
-    """Check names, keys and buckets; option_rules has the rest. Raises InvalidInputError."""
+    """Check names, keys and buckets; option_rules has the other checks. Raises InvalidInputError."""
     names = schema.names
     if not names:
         raise InvalidInputError("A table needs at least one column.")

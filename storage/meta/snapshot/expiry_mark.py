@@ -1,11 +1,11 @@
-"""Which snapshots are being expired: `snapshot/.expiring`, and what goes with them: `snapshot/.expired-files-<id>`.
+"""Mark of snapshots that are being expired, and the plan of their files.
 
-The mark `{"id": …, "begin": n, "end": m}` takes the snapshots from n to before m out of sight in one step. The plan
-holds their ids and the paths of the files that nothing else needs; whoever writes it first has decided, an expiry that
-they go, or a change of the line, by an empty plan, that they stay. A killed expiry leaves the mark or both, and the
-next one goes on from there. Files that a snapshot names go after all planned snapshots have
-gone, so that each snapshot that is there is whole, whatever became of the mark or the plan. interbed's own: Java Paimon
-passes over both files.
+The mark `snapshot/.expiring` = `{"id": …, "begin": n, "end": m}` hides the snapshots from n to before m in one step.
+The plan `snapshot/.expired-files-<id>` holds their ids and the paths of the files that nothing else needs. The process
+that writes it first decides: an expiry, that they are deleted, or a change of the history, by an empty plan, that they
+stay. A killed expiry leaves the mark or both, and the next one continues from there. Files of the planned snapshots are
+deleted after all of these snapshots, so that each existing snapshot is complete, whatever the state of the mark or the
+plan. interbed's own: Java Paimon ignores both files.
 """
 
 import json
@@ -20,31 +20,32 @@ from interbed.storage.meta.paths import TablePaths
 
 MARK = ".expiring"
 _PLAN = ".expired-files-"
-_WAY_OUT = "Snapshots can be read and written; `interbed table fsck --repair` takes it away, so that they can expire."
+_WAY_OUT = "Snapshots can be read and written; `interbed table fsck --repair` removes it, so that they can expire."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryMark:
-    """The snapshots from `begin` to before `end` are being expired by the expiry of that id."""
+    """Mark that the snapshots from `begin` to before `end` are being expired by the expiry of that id."""
 
     id: str
     begin: int
     end: int
 
     def covers(self, snapshot_id: int) -> bool:
-        """Whether the snapshot is among them."""
+        """Return whether the mark covers the snapshot."""
         return self.begin <= snapshot_id < self.end
 
     def to_json(self) -> str:
-        """The content of the mark's file."""
+        """Return the content of the mark's file."""
         return json.dumps({"id": self.id, "begin": self.begin, "end": self.end})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryPlan:
-    """What was decided: the snapshots before `end` go, each with its uuid ('' without one), and the paths after them.
+    """Decision of an expiry: the deleted snapshots before `end` and their files.
 
-    `unjudged` are the versions of which it is unknown what they need, so that all files stayed.
+    `snapshots` has the uuid by id ('' without one). `unjudged` are the versions whose files are unknown, so that all
+    files stayed.
     """
 
     end: int
@@ -54,7 +55,7 @@ class ExpiryPlan:
     unjudged: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """The content of the plan's file."""
+        """Return the content of the plan's file."""
         members = {
             "end": self.end,
             "snapshots": {str(k): v for k, v in self.snapshots.items()},
@@ -66,7 +67,7 @@ class ExpiryPlan:
 
 
 class ExpiryMarks:
-    """The mark of one line of a table."""
+    """Marks and plans of one history of a table."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
@@ -74,7 +75,7 @@ class ExpiryMarks:
         self._mark = f"{self._directory}/{MARK}"
 
     def find(self) -> ExpiryMark | None:
-        """The mark; None while no expiry is under way. Raises CorruptFileError."""
+        """Return the mark; None while no expiry is running. Raises CorruptFileError."""
         value = self._read(self._mark)
         if value is None:
             return None
@@ -84,16 +85,16 @@ class ExpiryMarks:
             raise CorruptFileError(f"{self._mark} is not the mark of an expiry: {error}. {_WAY_OUT}") from error
 
     def set(self, begin: int, end: int) -> ExpiryMark | None:
-        """Mark the snapshots from `begin` to before `end`; None when others are marked already."""
+        """Mark the snapshots from `begin` to before `end`. Return None when others are marked already."""
         mark = ExpiryMark(id=str(uuid.uuid4()), begin=begin, end=end)
         return mark if self._file_io.create_exclusive(self._mark, mark.to_json().encode()) else None
 
     def is_set(self, mark: ExpiryMark) -> bool:
-        """Whether the mark still stands."""
+        """Return whether the mark still exists."""
         return self.find() == mark
 
     def plan(self, mark: ExpiryMark) -> ExpiryPlan | None:
-        """What was decided for the mark; None as long as nothing was. Raises CorruptFileError."""
+        """Return the plan of the mark; None before the decision. Raises CorruptFileError."""
         path = self._plan_of(mark)
         value = self._read(path)
         if value is None:
@@ -110,34 +111,35 @@ class ExpiryMarks:
             raise CorruptFileError(f"{path} is not the plan of an expiry: {error}. {_WAY_OUT}") from error
 
     def decide(self, mark: ExpiryMark, plan: ExpiryPlan) -> ExpiryPlan:
-        """Write the plan down; it is returned, or that of another process that was faster.
+        """Write the plan. Return it, or the plan of another process that was faster.
 
-        One without snapshots where the other one has come to the end already.
+        Return a plan without snapshots where the other process has finished already.
         """
         if self._file_io.create_exclusive(self._plan_of(mark), plan.to_json().encode()):
             return plan
-        return self.plan(mark) or _nothing_goes(mark)
+        return self.plan(mark) or _empty_plan(mark)
 
     def take_back(self, mark: ExpiryMark) -> bool:
-        """Take the mark away unless it was decided that something goes; whether nothing goes. Raises CorruptFileError.
+        """Withdraw the mark unless a plan with deletions exists. Return whether nothing is deleted.
 
-        Whoever marked it finds that decided.
+        The expiry that set the mark finds that decision. Raises CorruptFileError.
         """
-        decided = self.decide(mark, _nothing_goes(mark))
+        decided = self.decide(mark, _empty_plan(mark))
         if decided.snapshots:
             return False
         self.remove(mark)
         return True
 
     def remove(self, mark: ExpiryMark) -> None:
-        """Take the mark away: all that was decided is done, or nothing goes."""
-        # The mark first: who is late and decides once more, because the plan is gone, sees that it does not count.
+        """Remove the mark after all deletions of the plan, or when nothing is deleted."""
+        # Remove the mark first: a late process that writes another plan, because this one is missing, sees that it is
+        # void.
         if self.is_set(mark):
             self._file_io.delete(self._mark)
         self._file_io.delete_quietly([self._plan_of(mark)])
 
     def sweep(self, mark: ExpiryMark) -> None:
-        """Delete the plans of other marks, which are gone; who set this one calls it."""
+        """Delete the plans of other marks, which are removed. Only the process that set this mark calls it."""
         own = self._plan_of(mark)
         plans = (s.path for s in self._file_io.list(self._directory) if s.name.startswith(_PLAN))
         self._file_io.delete_quietly(sorted(path for path in plans if path != own))
@@ -149,8 +151,8 @@ class ExpiryMarks:
             self.plan(mark)
 
     def clear(self) -> None:
-        """Take away what can't be read: what it announced does not happen, and files that are left are orphans."""
-        # A plan without a mark is nobody's, so the mark goes last.
+        """Remove an unreadable mark or plan: its snapshots stay, and files that are left are orphans."""
+        # Remove the mark last, because a plan without a mark is ignored.
         plans = [s.path for s in self._file_io.list(self._directory) if s.name.startswith(_PLAN)]
         self._file_io.delete_quietly(sorted(plans))
         self._file_io.delete(self._mark)
@@ -168,5 +170,5 @@ class ExpiryMarks:
         return value
 
 
-def _nothing_goes(mark: ExpiryMark) -> ExpiryPlan:
+def _empty_plan(mark: ExpiryMark) -> ExpiryPlan:
     return ExpiryPlan(end=mark.begin, snapshots={})

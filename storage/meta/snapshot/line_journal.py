@@ -1,19 +1,20 @@
-"""The redo journal of a change to the versions of a table: `schema/.journal`, beside the schemas of the line it is of.
+"""Redo journal of a change to the versions of a table: `schema/.journal`, beside the schemas of its history.
 
-A rollback, a fast-forward and the renaming of a tag change several small files. What they are to become is written
-down in one file first, and then done. Who opens the table, or commits to it, lists its schemas, sees the journal of a
-process that was killed, and does the rest. One process at a time is at it: on a local file system by a lock of the
+A rollback, a fast-forward and the renaming of a tag change several small files. Their new contents are written to one
+file first, and then applied. A process that opens the table, or commits to it, lists its schemas, sees the journal of a
+process that was killed, and does the rest. One process at a time applies it: on a local file system by a lock of the
 operating system on the journal, which ends with the process that holds it; elsewhere by that of the catalog, where
-there is one, and each step looks at what is there and at the journal before it changes anything.
+there is one, and each step reads the current state and the journal before it changes anything.
 
-Readers that know no journal see one version or the other as well: while snapshots come and go, the newest of all ids
-always names the rows of before or those of after. Where the new line ends before the old one, the newest snapshot is
-first made a copy of the new line's last one, under its own id; it goes when all others are what they shall be.
+Readers that know no journal see one version or the other as well: while snapshots are added and deleted, the newest of
+all ids always names the rows of before or those of after. Where the new history ends before the old one, the newest
+snapshot is first replaced by a copy of the new history's last one, under its own id; it is deleted when all others have
+their final state.
 
-Two equal lines, of which one is enough: the sha256 of the rest of the line, a blank, and JSON: `id`, `what` (for
-messages), `first` and `then` (files: path below the line's directory, sha256 of the content before, content after; null
-where there is no file), `line` (`first`, `before`: sha256 by id, `after`: content by id, `newest`: id and content, or
-null). interbed's own.
+The file has two equal lines, of which one is enough: the sha256 of the rest of the line, a blank, and JSON: `id`,
+`what` (for messages), `first` and `then` (files: path below the history's directory, sha256 of the content before,
+content after; null where there is no file), `line` (`first`, `before`: sha256 by id, `after`: content by id, `newest`:
+id and content, or null). interbed's own.
 """
 
 import hashlib
@@ -37,13 +38,13 @@ _log = logging.getLogger(__name__)
 _PREFIX = "snapshot-"
 _TRIES = 5
 WAIT_SECONDS = 10.0
-"""How long one waits for another process that is at the change; it takes milliseconds for each snapshot."""
+"""Time to wait for another process that applies the change; the change takes milliseconds for each snapshot."""
 _ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A file below the line's directory: the sha256 of what it holds, and what it shall hold; None where it is not."""
+    """File below the history's directory: the sha256 of its old content, and its new content; None without a file."""
 
     path: str
     before: str | None
@@ -52,9 +53,9 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLine:
-    """What becomes of the snapshots from `first` on: those of `before` (sha256 by id) go, those of `after` come.
+    """Change of the snapshots from `first` on: those of `before` (sha256 by id) are deleted, those of `after` added.
 
-    `newest` is the last snapshot of the new line, which may be one from before `first`.
+    `newest` is the last snapshot of the new history, which may be one from before `first`.
     """
 
     first: int
@@ -65,7 +66,7 @@ class NewLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChange:
-    """A change as a whole: files, then the snapshots, then other files."""
+    """Change as a whole: files, then the snapshots, then other files."""
 
     what: str
     first: tuple[FileChange, ...] = ()
@@ -74,7 +75,7 @@ class LineChange:
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def to_json(self) -> str:
-        """The content of the journal."""
+        """Return the content of the journal."""
         line = self.line
         members = {
             "id": self.id,
@@ -95,7 +96,7 @@ class LineChange:
 
     @staticmethod
     def from_json(content: bytes, *, source: str) -> "LineChange":
-        """The change that a journal holds; raises CorruptFileError."""
+        """Read the change in a journal; raises CorruptFileError."""
         try:
             value = json.loads(_undamaged(content))
             line = value["line"]
@@ -121,7 +122,7 @@ class LineChange:
 
 
 def _undamaged(content: bytes) -> bytes:
-    """The JSON of the first line that is whole; raises ValueError."""
+    """Return the JSON of the first intact line; raises ValueError."""
     for line in content.splitlines():
         checksum, _, body = line.partition(b" ")
         if checksum == digest(body).encode():
@@ -130,7 +131,7 @@ def _undamaged(content: bytes) -> bytes:
 
 
 def file_change(file_io: FileIO, paths: TablePaths, path: str, after: str | None) -> list[FileChange]:
-    """The change of one file of the line, as it is now, to that content (None: it goes); none when it is so already."""
+    """Return the change of one file of the history to that content (None: deletion); none when nothing changes."""
     try:
         found = file_io.read_bytes(path)
     except FileNotFoundError:
@@ -142,12 +143,12 @@ def file_change(file_io: FileIO, paths: TablePaths, path: str, after: str | None
 
 
 def deletion(file_io: FileIO, paths: TablePaths, path: str) -> list[FileChange]:
-    """The change that deletes a file of the line; none when it is not there."""
+    """Return the change that deletes a file of the history; none when it does not exist."""
     return file_change(file_io, paths, path, None)
 
 
 def digests(file_io: FileIO, paths: TablePaths, snapshot_ids: Iterable[int]) -> dict[int, str]:
-    """The sha256 of the files of the snapshots, but for those that have gone, by id."""
+    """Return the sha256 of the files of existing snapshots, by id."""
     found = {}
     for number in snapshot_ids:
         with suppress(FileNotFoundError):
@@ -156,30 +157,30 @@ def digests(file_io: FileIO, paths: TablePaths, snapshot_ids: Iterable[int]) -> 
 
 
 def digest(content: bytes) -> str:
-    """The sha256 of a file's content, in hexadecimal digits."""
+    """Return the sha256 of a file's content, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], LineChange]) -> None:
-    """Carry out the change that `make()` returns, after what another one left undone.
+    """Apply the change that `make()` returns, after an unfinished one was completed.
 
     `make` is called again when another process writes a journal, or expires snapshots, at the same time. Raises
-    CommitFailedError when that happens again and again, CorruptFileError for a journal, or a mark of an expiry, that
-    can't be read.
+    CommitFailedError when that happens repeatedly, CorruptFileError for a journal, or a mark of an expiry, that can't
+    be read.
     """
     marks = ExpiryMarks(file_io, paths)
     for _ in range(_TRIES):
-        if finish_line_change(file_io, paths) is Finish.BUSY:
+        if finish_line_change(file_io, paths) is JournalOutcome.BUSY:
             continue
-        # What could not be carried out is not written down.
+        # A change that can't be applied must not be written.
         marks.check()
         change = make()
         if file_io.create_exclusive(_journal(paths), change.to_json().encode()):
-            redo = _Redo(file_io, paths, change)
+            redo = _JournalRedo(file_io, paths, change)
             finish = redo.run()
-            if finish is Finish.DONE:
+            if finish is JournalOutcome.DONE:
                 return
-            if finish is Finish.VOID:
+            if finish is JournalOutcome.VOID:
                 redo.give_up()
     raise CommitFailedError(
         f"Other processes change the versions of the table at {paths.location} at the same time; try again."
@@ -187,7 +188,7 @@ def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], LineChang
 
 
 def find_line_change(file_io: FileIO, paths: TablePaths) -> LineChange | None:
-    """The change that is under way, or that a process did not live to end; None without one. CorruptFileError."""
+    """Return the change that is under way or unfinished; None without one. Raises CorruptFileError."""
     path = _journal(paths)
     try:
         return LineChange.from_json(file_io.read_bytes(path), source=path)
@@ -196,12 +197,12 @@ def find_line_change(file_io: FileIO, paths: TablePaths) -> LineChange | None:
 
 
 def put_aside(file_io: FileIO, paths: TablePaths) -> None:
-    """Give a journal that can't be read a name by which nobody takes it for one."""
+    """Rename a journal that can't be read, so that it is ignored."""
     file_io.rename(_journal(paths), f"{_journal(paths)}-damaged-{uuid.uuid4()}")
 
 
-class Finish(StrEnum):
-    """What became of a journal: there was none, all of it is done, it can't be done, or another process is at it."""
+class JournalOutcome(StrEnum):
+    """Outcome of a journal: there was none, it is applied, it can't be applied, or another process applies it."""
 
     NONE = "none"
     DONE = "done"
@@ -209,17 +210,17 @@ class Finish(StrEnum):
     BUSY = "busy"
 
 
-def finish_line_change(file_io: FileIO, paths: TablePaths) -> Finish:
-    """Do what a journal says that is not done yet; another process at it is waited for, but not for ever.
+def finish_line_change(file_io: FileIO, paths: TablePaths) -> JournalOutcome:
+    """Apply the steps of a journal that are left. Waits for a limited time for another process that applies it.
 
     Raises CorruptFileError for a journal that can't be read, StorageAccessError where this process may not write.
     """
     change = find_line_change(file_io, paths)
     if change is None:
-        return Finish.NONE
+        return JournalOutcome.NONE
     _log.info("Going on with the %s of the table at %s.", change.what, paths.location)
     try:
-        return _Redo(file_io, paths, change).run()
+        return _JournalRedo(file_io, paths, change).run()
     except StorageAccessError as error:
         raise StorageAccessError(
             f"The table at {paths.location} is in the middle of a {change.what}, which this process can't end: {error} "
@@ -227,8 +228,8 @@ def finish_line_change(file_io: FileIO, paths: TablePaths) -> Finish:
         ) from error
 
 
-class _Redo:
-    """Does the steps of one change that are not done yet."""
+class _JournalRedo:
+    """Application of the steps of one change that are left."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths, change: LineChange) -> None:
         self._file_io = file_io
@@ -236,43 +237,43 @@ class _Redo:
         self._change = change
         self._root = paths.branch_directory(paths.branch)
 
-    def run(self) -> Finish:
-        """Do them; VOID when nothing was done, because the snapshots that are to stay are being expired."""
+    def run(self) -> JournalOutcome:
+        """Apply the steps. VOID when nothing was done, because the remaining snapshots are being expired."""
         if self._file_io.scheme != "file":
             return self._run()
         with FileLock(_journal(self._paths)) as lock:
             try:
                 if not lock.take(WAIT_SECONDS) and lock.is_possible:
-                    return Finish.BUSY
+                    return JournalOutcome.BUSY
             except FileNotFoundError:
-                return Finish.DONE
+                return JournalOutcome.DONE
             except OSError as error:
-                # A mount without locks.
+                # The mount does not support locks.
                 _log.debug("No lock on %s: %s", _journal(self._paths), error)
-            return self._run() if self._stands() else Finish.DONE
+            return self._run() if self._is_current() else JournalOutcome.DONE
 
-    def _run(self) -> Finish:
+    def _run(self) -> JournalOutcome:
         line = self._change.line
         if line is not None and not self._is_clear(line):
-            return Finish.VOID
+            return JournalOutcome.VOID
         for change in self._change.first:
             self._apply(change)
         if line is not None:
-            self._new_line(line)
+            self._replace_snapshots(line)
         for change in self._change.then:
             self._apply(change)
         self.give_up()
-        return Finish.DONE
+        return JournalOutcome.DONE
 
     def give_up(self) -> None:
         """Delete the journal, if it is still this one."""
-        if self._stands():
+        if self._is_current():
             self._file_io.delete(_journal(self._paths))
 
     def _is_clear(self, line: NewLine) -> bool:
-        """Whether no expiry takes the newest snapshot of the new line away.
+        """Return whether no expiry deletes the newest snapshot of the new history.
 
-        An expiry looks for a journal between its mark and its decision, so one that has not decided yet gives way.
+        An expiry looks for a journal between its mark and its decision, so an undecided one yields.
         """
         marks = ExpiryMarks(self._file_io, self._paths)
         mark = marks.find()
@@ -284,8 +285,8 @@ class _Redo:
         self.give_up()
         return False
 
-    def _stands(self) -> bool:
-        """Whether the journal is still there: where it is not, another process has come to the end."""
+    def _is_current(self) -> bool:
+        """Return whether the journal still exists: otherwise another process has finished it."""
         try:
             found = find_line_change(self._file_io, self._paths)
         except CorruptFileError:
@@ -300,10 +301,10 @@ class _Redo:
         if now == (None if after is None else digest(after)):
             return
         if now != change.before:
-            # Somebody has changed it since, who had seen this change as a whole.
-            _log.warning("Left %s as it is: it was changed by somebody else.", path)
+            # Another process has changed it since, after it had seen this change as a whole.
+            _log.warning("Left %s unchanged: another process has changed it.", path)
             return
-        if not self._stands():
+        if not self._is_current():
             return
         if after is None:
             self._file_io.delete(path)
@@ -314,44 +315,45 @@ class _Redo:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def _new_line(self, line: NewLine) -> None:
-        # A writer that has read the old newest snapshot may yet add one to it: until none is left, one looks again.
+    def _replace_snapshots(self, line: NewLine) -> None:
+        # A writer that has read the old newest snapshot may still add one to it: repeat until none is left.
         for _ in range(_ROUNDS):
             ids = [number for number in self._ids() if number >= line.first]
             last = max(ids, default=0)
             self._show_newest(line, last)
-            # Ascending: whoever takes an old id for the newest because the one after it is gone finds it gone as well.
+            # Ascending, so that a process that takes an old id for the newest, because the next one is missing, misses
+            # it as well.
             for number in sorted({*ids, *line.after} - {last}):
-                self._settle(line, number)
+                self._set_snapshot(line, number)
             self._hint(self._paths.latest_hint, line.newest.id)
             if last > line.newest.id:
-                self._settle(line, last)
+                self._set_snapshot(line, last)
             ids = self._ids()
             if not ids or ids[-1] <= line.newest.id:
                 self._hint(self._paths.earliest_hint, min(ids, default=line.newest.id))
                 return
-            if not self._stands():
+            if not self._is_current():
                 return
-        raise CommitFailedError(f"Writers add snapshots to {self._root} faster than they are taken back; stop them.")
+        raise CommitFailedError(f"Writers add snapshots to {self._root} faster than they are withdrawn; stop them.")
 
     def _show_newest(self, line: NewLine, last: int) -> None:
-        """Let the newest id of all name the rows of the new line."""
+        """Let the newest of all ids name the rows of the new history."""
         if last <= line.newest.id:
             for number in sorted((n for n in line.after if n >= last), reverse=True):
-                self._settle(line, number)
+                self._set_snapshot(line, number)
             return
         self._put(line, last, self._copy(line, last).to_json().encode())
 
-    def _settle(self, line: NewLine, number: int) -> None:
-        """Make the snapshot of that id what it shall be."""
+    def _set_snapshot(self, line: NewLine, number: int) -> None:
+        """Bring the snapshot of that id to its final state."""
         self._put(line, number, line.after[number].encode() if number in line.after else None)
 
     def _put(self, line: NewLine, number: int, after: bytes | None) -> None:
         path = self._paths.snapshot(number)
         found = self._read(path)
-        if found == after or (found is not None and not self._may_go(line, number)):
+        if found == after or (found is not None and not self._may_be_replaced(line, number)):
             return
-        if not self._stands():
+        if not self._is_current():
             return
         if after is None:
             self._file_io.delete(path)
@@ -359,15 +361,15 @@ class _Redo:
             self._file_io.create_exclusive(path, after)
         else:
             self._file_io.overwrite(path, after)
-        # Where there is no lock another process may have come to the end before this change's own copy was written.
+        # Without a lock another process may have finished before this change's own copy was written.
         is_copy = after is not None and self._change.id.encode() in after
-        if is_copy and not self._stands() and self._read(path) == after:
+        if is_copy and not self._is_current() and self._read(path) == after:
             self._file_io.delete(path)
 
-    def _may_go(self, line: NewLine, number: int) -> bool:
-        """Whether it is a snapshot of the old line, a later one on top of that, or this change's own copy.
+    def _may_be_replaced(self, line: NewLine, number: int) -> bool:
+        """Return whether it is a snapshot of the old history, a later one on top of that, or this change's own copy.
 
-        One that a writer has put in the place of an old one builds on what is gone as well.
+        A snapshot that a writer has put in the place of an old one depends on deleted ones as well.
         """
         return number in line.before or number > max(line.before, default=0)
 

@@ -1,8 +1,8 @@
 """Find and read the snapshots of a table, and the changelogs that outlive them (specification page `spec/snapshot`).
 
-`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing. A hint is only believed after a look
-at the files; otherwise the directory is listed. Snapshots that are being expired (snapshot.expiry_mark) count as
-missing, except for a process that finishes the expiry.
+`snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing. A hint is verified by the files;
+otherwise the directory is listed. Snapshots that are being expired (snapshot.expiry_mark) count as missing, except for
+a process that finishes the expiry.
 
 `changelog/changelog-<id>` is the JSON of the snapshot that expired; of its files only the changelog's are left.
 `changelog/EARLIEST` and `LATEST` are hints for Java Paimon. Source: documentation page `maintenance/manage-snapshots`,
@@ -30,10 +30,10 @@ _READ_RETRIES = 5
 
 
 class SnapshotManager:
-    """The snapshots of one table; safe to share between threads.
+    """Snapshots of one table. Thread-safe.
 
-    `known_latest` is where a catalog keeps the newest id that it knows of, `noted` what the hint has said already; like
-    a hint that is read, both are verified.
+    `known_latest` returns the newest id that a catalog knows, `noted` is the content of the hint if it was read
+    already; like a hint that is read, both are verified.
     """
 
     def __init__(
@@ -57,51 +57,53 @@ class SnapshotManager:
         self._has_earliest_hint = False
 
     def latest_id(self) -> int | None:
-        """The newest snapshot's id; None for a table without snapshots."""
+        """Return the newest snapshot's id; None for a table without snapshots."""
         found = self._newest_by_hints()
         if found is not None:
             return found[0]
-        self._newest_id, self._newest_content = self._found_of(self._newest_of), None
+        self._newest_id, self._newest_content = self._find_by_listing(self._newest_of), None
         return self._newest_id
 
     def earliest_id(self) -> int | None:
-        """The oldest snapshot's id; None for a table without snapshots."""
+        """Return the oldest snapshot's id; None for a table without snapshots."""
         hint = self._hint(self._paths.earliest_hint)
         if hint is None or not self._exists(hint) or self._is_expiring(hint):
-            hint = self._found_of(lambda ids: next((i for i in ids if self._is_there(i)), None))
+            hint = self._find_by_listing(lambda ids: next((i for i in ids if self._is_there(i)), None))
         self._oldest_id = hint
         return hint
 
     def remembered_ids(self) -> tuple[int, int] | None:
-        """The oldest and the newest id when somebody last asked; None when that is not known. No request is made."""
+        """Return the oldest and the newest id of the last look-up; None when unknown. No request is made."""
         oldest, newest = self._oldest_id, self._newest_id
         return None if oldest is None or newest is None or oldest > newest else (oldest, newest)
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot, read afresh; None for a table without snapshots.
+        """Return the newest snapshot, without the cache; None for a table without snapshots.
 
-        Of a store, two requests at once where the newest is the one that was so before; no listing while hints hold.
+        In an object store this takes two parallel requests if the newest snapshot has not changed; no listing while
+        hints are valid.
         """
         found = self._newest_by_hints()
         if found is not None:
             return self._parsed(*found)
         for _ in range(_READ_RETRIES):
-            newest = self._found_of(self._newest_of)
+            newest = self._find_by_listing(self._newest_of)
             if newest is None:
                 return None
             try:
                 snapshot = self._read(newest)
             except FileNotFoundError:
-                # Expired or rolled back between the two steps: look again.
+                # It was expired or rolled back between the two steps: repeat.
                 continue
             self._newest_id, self._newest_content = newest, None
             return snapshot
         raise SnapshotNotFoundError(f"The newest snapshot in {self._directory} keeps vanishing while it is read.")
 
     def standing(self) -> Snapshot | None:
-        """The snapshot that was the newest a while ago, read afresh; None when it is not there, or none was looked for.
+        """Return the snapshot of the last look-up of the newest, without the cache; None when it is missing or unknown.
 
-        By one request it is what a writer builds on who finds out by creating the next one whether there is a newer.
+        It takes one request. A writer builds on it that finds out by creating the next snapshot whether there is a
+        newer one.
         """
         newest = self._newest_id
         found = None if newest is None else self._content(newest)
@@ -110,55 +112,55 @@ class SnapshotManager:
         return self._parsed(newest, found)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id; raises SnapshotNotFoundError naming those that exist, CorruptFileError."""
+        """Return the snapshot of that id; raises SnapshotNotFoundError naming the existing ones, CorruptFileError."""
         with self._guard:
             cached = self._cache.get(snapshot_id)
         return self.stored(snapshot_id) if cached is None else cached
 
     def read(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id as its file is now; raises as `snapshot` does, and for one that is being expired."""
+        """Return the snapshot of that id from its file; raises as `snapshot` does, and for an expiring one."""
         found = self.stored(snapshot_id)
         if self._is_expiring(snapshot_id):
             raise SnapshotNotFoundError(f"Snapshot {snapshot_id} is being expired; {self._range()}.")
         return found
 
     def stored(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id as its file is now, being expired or not; raises as `snapshot` does."""
+        """Return the snapshot of that id from its file, being expired or not; raises as `snapshot` does."""
         try:
             return self._read(snapshot_id)
         except FileNotFoundError:
             raise SnapshotNotFoundError(f"There is no snapshot {snapshot_id}; {self._range()}.") from None
 
     def is_stored(self, snapshot: Snapshot) -> bool:
-        """Whether the snapshot's file holds that snapshot now, and not another one of its id."""
+        """Return whether the snapshot's file holds that snapshot now, and not another one of its id."""
         try:
             return self.stored(snapshot.id).is_same(snapshot)
         except SnapshotNotFoundError:
             return False
 
     def expiring(self) -> ExpiryMark | None:
-        """The mark of the snapshots that are being expired; None without any. Raises CorruptFileError."""
+        """Return the mark of the snapshots that are being expired; None without any. Raises CorruptFileError."""
         return self._marks.find()
 
     def exists(self, snapshot_id: int) -> bool:
-        """Whether there is a snapshot of that id now."""
+        """Return whether there is a snapshot of that id now."""
         return self._exists(snapshot_id)
 
     def ids(self) -> list[int]:
-        """All ids, ascending, but for those of snapshots that are being expired."""
+        """Return all ids, ascending, without those of snapshots that are being expired."""
         found, is_marked = self._listed()
         mark = self._readable_mark() if is_marked else None
         if mark is None:
             return found
-        # What is newest never expires: a mark that covers all is of a table that was rolled back by another program.
+        # The newest snapshot never expires: a mark that covers all is left from a rollback by another program.
         return [number for number in found if not mark.covers(number)] or found
 
     def stored_ids(self) -> list[int]:
-        """The ids of all snapshot files, ascending, those of snapshots that are being expired among them."""
+        """Return the ids of all snapshot files, ascending, with those of snapshots that are being expired."""
         return self._listed()[0]
 
     def _newest_by_hints(self) -> tuple[int, bytes] | None:
-        """The id of the newest snapshot and what its file holds; None where no hint names it."""
+        """Return the id of the newest snapshot and the content of its file; None where no hint names it."""
         remembered = self._newest_id
         for hint in self._hints():
             found = self._content_of_newest(hint)
@@ -167,22 +169,22 @@ class SnapshotManager:
                 return hint, found
         return None
 
-    def _found_of(self, find: Callable[[list[int]], int | None]) -> int | None:
-        """What is found of the ids of all snapshots; None for a table without snapshots."""
+    def _find_by_listing(self, find: Callable[[list[int]], int | None]) -> int | None:
+        """Return the result of `find` for the listed ids; None for a table without snapshots."""
         before: list[int] | None = None
         for _ in range(_READ_RETRIES):
             listed = self.ids()
             found = find(listed)
-            # All that was listed may have expired before it was looked for. A listing that stays shows what is gone.
+            # All listed snapshots may have expired before the search. An unchanged listing shows deleted ones.
             if found is not None or not listed or listed == before:
                 return found
             before = listed
         raise SnapshotNotFoundError(f"The snapshots in {self._directory} keep vanishing while they are looked for.")
 
     def _is_as_known(self, snapshot_id: int, content: bytes) -> bool:
-        """Whether a snapshot is what it was when it was read before, if it was.
+        """Return whether a snapshot is the same as when it was last read, if it was.
 
-        Else the line was taken back, or its number was free again, and what is remembered says nothing of the newest.
+        Otherwise the history was rolled back, or the id was used again, and the cached id is not that of the newest.
         """
         if self._newest_content is not None:
             return self._newest_content == content
@@ -196,7 +198,7 @@ class SnapshotManager:
             return False
 
     def _newest_of(self, listed: list[int]) -> int | None:
-        """The newest snapshot, of which a listing may not know yet, as it may show those that are gone."""
+        """Return the newest snapshot. A listing may lack it, and may have deleted ones."""
         newest = next((number for number in reversed(listed) if self._is_there(number)), 0)
         is_far = is_remote(self._file_io)
         while True:
@@ -205,15 +207,15 @@ class SnapshotManager:
                 return newest or None
             newest += 1
             if content is not None and not self._is_whole(newest, content):
-                # It is met by whoever reads it; a gateway may answer like that whatever the number is.
+                # Its reader gets the error; a gateway may return such content for any id.
                 return newest
 
     def _is_there(self, snapshot_id: int) -> bool:
-        # Whether a file is there takes a store no less than its content.
+        # In an object store a check for existence costs as much as reading.
         return self._content(snapshot_id) is not None if is_remote(self._file_io) else self._exists(snapshot_id)
 
     def _is_whole(self, snapshot_id: int, content: bytes) -> bool:
-        """Whether that is what the file of the snapshot holds."""
+        """Return whether the content is that of the snapshot's file."""
         try:
             self._parsed(snapshot_id, content)
         except CorruptFileError:
@@ -225,7 +227,7 @@ class SnapshotManager:
         return numbers_of(names, _PREFIX), MARK in names
 
     def all(self) -> list[Snapshot]:
-        """All snapshots, ascending by id; those that expire meanwhile are left out."""
+        """Return all snapshots, ascending by id; those that expire meanwhile are left out."""
         snapshots = []
         for snapshot_id in self.ids():
             try:
@@ -235,7 +237,10 @@ class SnapshotManager:
         return snapshots
 
     def by_time_millis(self, time_millis: int) -> Snapshot:
-        """The newest snapshot made at that time (milliseconds since the epoch) or before; SnapshotNotFoundError."""
+        """Return the newest snapshot made at that time (milliseconds since the epoch) or before.
+
+        Raises SnapshotNotFoundError.
+        """
         ids = self.ids()
         low, high = 0, len(ids)
         while low < high:
@@ -249,7 +254,7 @@ class SnapshotManager:
         return self.snapshot(ids[low - 1])
 
     def descending(self, newest: int | None = None) -> Iterator[Snapshot]:
-        """Snapshots from the newest (or the id given) down to the oldest that still exists."""
+        """Yield snapshots from the newest (or the id given) down to the oldest that still exists."""
         current = self.latest_id() if newest is None else newest
         while current is not None and current > 0:
             try:
@@ -259,16 +264,16 @@ class SnapshotManager:
             current -= 1
 
     def latest_of_user(self, commit_user: str) -> Snapshot | None:
-        """The newest snapshot that the user committed; None when there is none among those that exist."""
+        """Return the newest existing snapshot that the user committed; None without any."""
         return next((s for s in self.descending() if s.commit_user == commit_user), None)
 
     def noted_latest(self) -> int | None:
-        """What the hint says of the newest snapshot; None where there is none that can be read."""
+        """Return the id in the hint of the newest snapshot; None without a readable one."""
         noted = self._hint(self._paths.latest_hint)
         return noted if noted is not None and noted > 0 else None
 
     def write_hints(self, latest: int) -> None:
-        """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
+        """Write the hint of the newest snapshot, and that of the oldest if it is missing. Failures are logged."""
         self._newest_id, self._newest_content = latest, None
         content = str(latest).encode()
         try:
@@ -279,7 +284,7 @@ class SnapshotManager:
             _, noted = both(self._file_io, note_latest, partial(self._hint, self._paths.earliest_hint))
             if noted is None:
                 if latest == FIRST_SNAPSHOT_ID:
-                    # The first one of all is the oldest, and nothing of the table can be due yet.
+                    # The first snapshot of all is the oldest, and nothing of the table can be due yet.
                     earliest = self._oldest_id = latest
                 else:
                     earliest = min(self.ids(), default=latest)
@@ -289,11 +294,11 @@ class SnapshotManager:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 
     def note_earliest(self, earliest: int) -> None:
-        """Note the oldest snapshot, after those before it are gone; a failure is logged, as hints are optional."""
+        """Write the hint of the oldest snapshot, after those before it are deleted; a failure is logged."""
         self._write_hint(self._paths.earliest_hint, earliest)
 
     def note_latest(self, latest: int) -> None:
-        """Note the newest snapshot, before those after it are taken back."""
+        """Write the hint of the newest snapshot, before those after it are withdrawn."""
         self._write_hint(self._paths.latest_hint, latest)
 
     def _write_hint(self, path: str, snapshot_id: int) -> None:
@@ -303,7 +308,7 @@ class SnapshotManager:
             _log.warning("Left the hint %s as it is: %s", path, error)
 
     def _hints(self) -> Iterator[int]:
-        """Ids that may be that of the newest snapshot; each but the first takes a request."""
+        """Yield ids that may be that of the newest snapshot; each but the first takes a request."""
         known = [self._newest_id, None if self._known_latest is None else self._known_latest()]
         first = max((i for i in known if i is not None), default=0)
         if first > 0:
@@ -313,8 +318,8 @@ class SnapshotManager:
             yield noted
 
     def _content_of_newest(self, snapshot_id: int) -> bytes | None:
-        """The snapshot's file as it is now; None when it is not there, or one after it is."""
-        # In this order: who is held up in between has what was there before, and not what has come in its place.
+        """Return the content of the snapshot's file; None when it is missing, or the next one exists."""
+        # Keep this order: after a delay in between the result is the old content, not that of a replacement.
         if not is_remote(self._file_io):
             found = self._content(snapshot_id)
             return None if found is None or self._exists(snapshot_id + 1) else found
@@ -339,7 +344,7 @@ class SnapshotManager:
         with self._guard:
             known = self._cache.get(snapshot_id)
             if known is not None and known != snapshot:
-                # Somebody rolled the table back and went on from there: nothing remembered can be relied on.
+                # The table was rolled back and continued from there: nothing in the cache is reliable.
                 self._cache.clear()
             self._cache[snapshot_id] = snapshot
             self._cache.move_to_end(snapshot_id)
@@ -352,7 +357,7 @@ class SnapshotManager:
         return mark is not None and mark.covers(snapshot_id) and snapshot_id not in self.ids()
 
     def _readable_mark(self) -> ExpiryMark | None:
-        """The mark; None for a damaged one, which hides nothing: snapshots whose files are there are whole."""
+        """Return the mark; None for a damaged one, which hides nothing: snapshots whose files exist are complete."""
         try:
             return self.expiring()
         except CorruptFileError as error:
@@ -367,7 +372,7 @@ class SnapshotManager:
             text = self._file_io.read_bytes(path).decode()
             return int(text)
         except (OSError, InterbedError, ValueError):
-            # A hint that is missing, torn or unreadable is no hint; the files themselves decide.
+            # A hint that is missing, torn or unreadable is ignored; the files decide.
             return None
 
     def _range(self) -> str:
@@ -380,7 +385,7 @@ _CHANGELOG_PREFIX = "changelog-"
 
 
 class ChangelogManager:
-    """The changelogs of one table (of one branch of it) whose snapshots have expired."""
+    """Changelogs of one table (of one branch of it) whose snapshots have expired."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
@@ -388,12 +393,12 @@ class ChangelogManager:
         self._directory = paths.changelog(1).rpartition("/")[0]
 
     def ids(self) -> list[int]:
-        """The ids of the snapshots whose changelogs there are, ascending."""
+        """Return the ids of the snapshots that have a changelog, ascending."""
         names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
         return numbers_of(names, _CHANGELOG_PREFIX)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot that a changelog was part of, None when there is no such changelog; raises CorruptFileError."""
+        """Return the snapshot of a changelog, None without such a changelog; raises CorruptFileError."""
         path = self._paths.changelog(snapshot_id)
         try:
             found = Snapshot.from_json(self._file_io.read_bytes(path), source=path)
@@ -404,21 +409,24 @@ class ChangelogManager:
         return found
 
     def all(self) -> list[Snapshot]:
-        """All of them, ascending; those that expire meanwhile are left out."""
+        """Return all changelogs, ascending; those that expire meanwhile are left out."""
         return [found for found in map(self.find, self.ids()) if found is not None]
 
     def earliest_id(self) -> int | None:
-        """The oldest id; None without changelogs."""
+        """Return the oldest id; None without changelogs."""
         return min(self.ids(), default=None)
 
     def add(self, snapshots: Sequence[Snapshot]) -> None:
-        """Keep the changelogs of snapshots that are about to go."""
+        """Keep the changelogs of snapshots that are about to be deleted."""
         for snapshot in snapshots:
             self._file_io.overwrite(self._paths.changelog(snapshot.id), snapshot.to_json().encode())
         self._note_ends()
 
     def delete(self, snapshot_ids: Sequence[int]) -> None:
-        """Delete the files of the changelogs, durably, and nothing that they name; raises StorageAccessError."""
+        """Delete the files of the changelogs, durably, but not the files that they refer to.
+
+        Raises StorageAccessError.
+        """
         if snapshot_ids:
             for snapshot_id in snapshot_ids:
                 self._file_io.delete(self._paths.changelog(snapshot_id))

@@ -1,16 +1,16 @@
-"""How far consumers have read a table's changes, and how far its log has them: both keep snapshots from expiring.
+"""Progress of consumers of a table's changes, and of its log: both keep snapshots from expiring.
 
 `consumer/consumer-<id>` holds `{"nextSnapshot": n}`: snapshots from n on are kept for the consumer. Source:
 documentation page `flink/consumer-id`, paimon-core's ConsumerManager. interbed adds `passed`, the commit of the
-snapshot before, so that a consumer notices a rollback; Paimon's Consumer ignores members that it does not know.
+snapshot before, so that a consumer notices a rollback; Paimon's Consumer ignores unknown members.
 
     <location>/log/LATEST
-    {"snapshot": 7, "offsets": {"0": 120, "1": 98}, "line": 0}
+        {"snapshot": 7, "offsets": {"0": 120, "1": 98}, "line": 0}
 
 All snapshots up to `snapshot` are in the log, before the offsets. Partitions of the log are numbered like buckets.
-`line` counts how often the table was rolled back, as far as the log knows. The file is written after what it says is
-true, so it may be late but never early. Readers begin there, a commit puts it into its snapshot as `logOffsets`, and
-snapshots that are not in the log yet do not expire.
+`line` counts how often the table was rolled back, as far as the log knows. The file is written after the log, so it may
+be late but never early. Readers begin there, a commit puts it into its snapshot as `logOffsets`, and snapshots that are
+not in the log yet do not expire.
 """
 
 import json
@@ -31,19 +31,19 @@ _NEXT = "nextSnapshot"
 _PASSED = "passed"
 _MEMBER_TYPES = {_NEXT: int, _PASSED: str}
 _PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3)
-"""Java Paimon writes such a file in its place, where it is empty for a moment; it reads them several times, too."""
+"""Java Paimon overwrites such a file in place, where it is empty for a moment; it reads them several times, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerProgress:
-    """The first snapshot that a consumer has not read, and the commit of the one before; None where it is not noted."""
+    """First snapshot that a consumer has not read, and the commit of the one before; None where it is not recorded."""
 
     next_snapshot: int
     passed: str | None = None
 
 
 class ConsumerManager:
-    """The consumers of one table (of one branch of it)."""
+    """Consumers of one table (of one branch of it)."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
@@ -51,17 +51,17 @@ class ConsumerManager:
         self._directory = paths.consumer("x").rpartition("/")[0]
 
     def ids(self) -> list[str]:
-        """The ids of all consumers, sorted."""
+        """Return the ids of all consumers, sorted."""
         found = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
         return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
 
     def next_snapshot(self, consumer_id: str) -> int | None:
-        """The first snapshot that the consumer has not read; None for one that is not known. CorruptFileError."""
+        """Return the first snapshot that the consumer has not read; None for an unknown consumer. CorruptFileError."""
         progress = self.progress(consumer_id)
         return None if progress is None else progress.next_snapshot
 
     def progress(self, consumer_id: str) -> ConsumerProgress | None:
-        """How far the consumer has come; None for one that is not known. CorruptFileError."""
+        """Return the progress of the consumer; None for an unknown one. Raises CorruptFileError."""
         path = self._path(consumer_id)
         members: dict[str, Any] = {}
         for pause in (*_PAUSES_SECONDS, None):
@@ -82,18 +82,18 @@ class ConsumerManager:
         return ConsumerProgress(next_snapshot=int(found), passed=members.get(_PASSED))
 
     def all(self) -> dict[str, int]:
-        """How far each consumer has come; those that are deleted meanwhile are left out."""
+        """Return the next snapshot of each consumer; those that are deleted meanwhile are left out."""
         found = {consumer_id: self.next_snapshot(consumer_id) for consumer_id in self.ids()}
         return {consumer_id: number for consumer_id, number in found.items() if number is not None}
 
     def min_next_snapshot(self) -> int | None:
-        """The first snapshot that some consumer has not read; None without consumers."""
+        """Return the first snapshot that some consumer has not read; None without consumers."""
         return min(self.all().values(), default=None)
 
     def reset(self, consumer_id: str, next_snapshot: int, *, passed: str | None = None) -> None:
-        """Note how far a consumer has come, or make one; raises InvalidInputError for an id that none can have.
+        """Set the next snapshot of a consumer, or create one; raises InvalidInputError for an invalid id.
 
-        `passed` is the commit of the snapshot before, where that is to be found again.
+        `passed` is the commit of the snapshot before, where a rollback is to be noticed.
         """
         if next_snapshot < 1:
             raise InvalidInputError(f"The consumer {consumer_id!r} can't go on from snapshot {next_snapshot}.")
@@ -102,11 +102,11 @@ class ConsumerManager:
         self._file_io.overwrite(self._path(check_consumer_id(consumer_id)), content.encode())
 
     def delete(self, consumer_id: str) -> None:
-        """Forget a consumer; one that is not known is no error. Raises StorageAccessError when it stays."""
+        """Delete a consumer; an unknown one is no error. Raises StorageAccessError when it stays."""
         self._file_io.delete(self._path(consumer_id))
 
     def clear(self, including: str = ".*", excluding: str | None = None) -> list[str]:
-        """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        """Delete the consumers whose whole ids match `including` and not `excluding`. Return their ids."""
         chosen = [
             consumer_id
             for consumer_id in self.ids()
@@ -117,20 +117,20 @@ class ConsumerManager:
         return chosen
 
     def expire(self, before_millis: int) -> list[str]:
-        """Forget the consumers whose progress was last noted before that time, since the epoch; their ids.
+        """Delete the consumers whose progress was last recorded before that time, since the epoch. Return their ids.
 
-        Where the store has no modification times no consumer expires.
+        Where the file system has no modification times no consumer expires.
         """
-        gone = [
+        expired = [
             found.name.removeprefix(_PREFIX)
             for found in self._file_io.list(self._directory)
             if found.name.startswith(_PREFIX)
             and found.modified_millis is not None
             and found.modified_millis < before_millis
         ]
-        for consumer_id in gone:
+        for consumer_id in expired:
             self.delete(consumer_id)
-        return gone
+        return expired
 
     def _path(self, consumer_id: str) -> str:
         if not consumer_id.strip():
@@ -139,7 +139,7 @@ class ConsumerManager:
 
 
 def check_consumer_id(consumer_id: str) -> str:
-    """The id; raises InvalidInputError for one that no new consumer can have."""
+    """Return the id; raises InvalidInputError for one that no new consumer can have."""
     plain = path_name("consumer", consumer_id)
     if not plain.isprintable():
         raise InvalidInputError(f"Not a consumer id: {plain!r}. It is printable.")
@@ -148,7 +148,7 @@ def check_consumer_id(consumer_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPosition:
-    """All snapshots up to `snapshot` are before `offsets`, which has the next offset of each partition of the log."""
+    """Position in the log: all snapshots up to `snapshot` are before `offsets`, the next offset of each partition."""
 
     snapshot: int
     offsets: Mapping[int, int]
@@ -156,12 +156,12 @@ class LogPosition:
 
     @property
     def as_log_offsets(self) -> dict[str, int]:
-        """The offsets as a snapshot has them."""
+        """Offsets in the form that snapshots have."""
         return {str(partition): offset for partition, offset in sorted(self.offsets.items())}
 
     @staticmethod
     def offsets_of(log_offsets: Mapping[str, int] | None) -> dict[int, int]:
-        """The offsets that a snapshot has, by partition; empty when it has none. CorruptFileError."""
+        """Return the offsets of a snapshot, by partition; empty when it has none. Raises CorruptFileError."""
         try:
             return {int(partition): int(offset) for partition, offset in (log_offsets or {}).items()}
         except (ValueError, TypeError) as error:
@@ -169,14 +169,14 @@ class LogPosition:
 
 
 class LogPositions:
-    """The note of one table."""
+    """Record of the log position of one table."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
         self._path = paths.log_position
 
     def read(self) -> LogPosition | None:
-        """The note, None when there is none; raises CorruptFileError naming the file, StorageAccessError."""
+        """Return the position, None without a record; raises CorruptFileError naming the file, StorageAccessError."""
         try:
             content = self._file_io.read_bytes(self._path)
         except FileNotFoundError:
@@ -192,14 +192,14 @@ class LogPositions:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptFileError(
-                f"{self._path} is not {what}: {error}. Remove it; the next publication writes it anew."
+                f"{self._path} is not {what}: {error}. Remove it; the next publication writes it again."
             ) from error
 
     def write(self, position: LogPosition) -> None:
-        """Note it; raises StorageAccessError."""
+        """Write the position; raises StorageAccessError."""
         content = {"snapshot": position.snapshot, "offsets": position.as_log_offsets, "line": position.line}
         self._file_io.overwrite(self._path, json.dumps(content).encode())
 
     def delete(self) -> None:
-        """Forget it; it need not be there. Raises StorageAccessError."""
+        """Delete the record, if it exists. Raises StorageAccessError."""
         self._file_io.delete(self._path)

@@ -21,18 +21,18 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 @runtime_checkable
 class CatalogLock(Protocol):
-    """Excludes the other writers of one table; held only while a snapshot is checked and created."""
+    """Lock that excludes the other writers of one table; held only while a snapshot is checked and created."""
 
     def hold(self) -> AbstractContextManager[None]:
-        """The lock as a context; acquiring waits a bounded time and raises CommitError when that is over."""
+        """Return the lock as a context; acquiring waits a bounded time and then raises CommitError."""
         ...
 
 
 class NoLock:
-    """No lock: the file system's exclusive creation is enough."""
+    """Absent lock: the file system's exclusive creation is enough."""
 
     def hold(self) -> AbstractContextManager[None]:
-        """A context that does nothing."""
+        """Return a context that does nothing."""
         return nullcontext()
 
 
@@ -40,23 +40,26 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotPublisher(Protocol):
-    """Creates snapshots; each id at most once."""
+    """Publisher that creates snapshots, each id at most once."""
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Create the snapshot: True when it is there now, False when another writer took the id.
+        """Create the snapshot. Return True when it exists now, False when another writer took the id.
 
         Any error but CommitStateUnknownError means that the snapshot was not created and never will be;
-        CommitStateUnknownError means that it may exist or yet appear, so nothing that it names may be deleted.
+        CommitStateUnknownError means that it may exist or appear later, so no file that it refers to may be deleted.
         """
         ...
 
 
 @runtime_checkable
 class LockKeeper(Protocol):
-    """A SnapshotPublisher with a lock that it keeps from one attempt to the next."""
+    """SnapshotPublisher with a lock that it keeps from one attempt to the next."""
 
     def attempts(self) -> AbstractContextManager[object]:
-        """The attempts of one commit on this thread: a lock that an attempt held in vain is kept until it ends."""
+        """Return the context of the attempts of one commit on this thread.
+
+        A lock that was held in vain is kept until it ends.
+        """
         ...
 
     @property
@@ -66,19 +69,21 @@ class LockKeeper(Protocol):
 
 
 def attempts_of(publisher: SnapshotPublisher) -> AbstractContextManager[object]:
-    """The attempts of one commit. A writer that waited for the lock finds that others have committed meanwhile; without
-    the lock for its next attempt it would wait again, and lose again.
+    """Return the context of the attempts of one commit.
+
+    A writer that waited for the lock finds that others have committed meanwhile; without the lock for its next attempt
+    it would wait again, and lose again.
     """
     return publisher.attempts() if isinstance(publisher, LockKeeper) else nullcontext()
 
 
 def is_waited_for(publisher: SnapshotPublisher) -> bool:
-    """Whether others wait for this thread's next attempt."""
+    """Return whether others wait for this thread's next attempt."""
     return isinstance(publisher, LockKeeper) and publisher.keeps_lock
 
 
 class ExclusiveCreatePublisher:
-    """Creates `snapshot/snapshot-<id>` so that it never overwrites one, under the catalog's lock when there is one."""
+    """Publisher that creates `snapshot/snapshot-<id>` exclusively, under the catalog's lock when there is one."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths, lock: CatalogLock | None = None) -> None:
         self._file_io = file_io
@@ -86,7 +91,7 @@ class ExclusiveCreatePublisher:
         self._lock: CatalogLock = NoLock() if lock is None else lock
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """See SnapshotPublisher; raises NotSupportedError where a lock is needed and there is none."""
+        """Create the snapshot; see SnapshotPublisher. Raises NotSupportedError where a required lock is missing."""
         if isinstance(self._lock, NoLock):
             check_exclusive(self._file_io, self._paths.snapshot(snapshot.id))
         created: bool | None = None
@@ -94,7 +99,7 @@ class ExclusiveCreatePublisher:
             with self._lock.hold():
                 created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
         except (InterbedError, OSError) as error:
-            # A lock that can't be given back after the snapshot was created does not undo the snapshot.
+            # A lock that can't be released after the snapshot was created does not undo the snapshot.
             if created is None:
                 raise
             _log.warning("Snapshot %d was decided, but its lock was not released: %s", snapshot.id, error)
@@ -102,38 +107,38 @@ class ExclusiveCreatePublisher:
 
 
 def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
-    """Create the snapshot file exclusively and settle what became of it by reading it back where that is unclear.
+    """Create the snapshot file exclusively; where the outcome is unclear read it back.
 
-    True when the file is there and is ours, False when it is another writer's. Raises the store's error when the file
-    can't have been created, CommitStateUnknownError when that is unknown, or whether it outlives a power cut.
+    Return True when the file exists and is ours, False when it is another writer's. Raises the file system's error when
+    the file can't have been created, CommitStateUnknownError when that is unknown, or whether it survives a power cut.
     """
     try:
         if _created(file_io, path, snapshot):
             return True
-        # A store that repeats a request by itself reports our own file as somebody else's; the uuid decides.
+        # An object store that repeats a request by itself reports our own file as another writer's; the uuid decides.
         return bool(_is_ours(file_io, path, snapshot))
     except _NotCreatedError as refused:
-        told = type(refused.error)(f"{refused.error} Nothing was committed; the same work may be done again.")
-        told.changed_nothing = True
-        raise told from None
+        explained = type(refused.error)(f"{refused.error} Nothing was committed; the same work may be done again.")
+        explained.changed_nothing = True
+        raise explained from None
     except OSError as error:
         try:
             ours = _is_ours(file_io, path, snapshot)
         except (OSError, InterbedError) as second:
             raise _unknown(snapshot, path, error) from second
         if ours and isinstance(error, SyncFailedError):
-            # Others see the snapshot and build on it, and yet it may be gone when the machine stops.
+            # Other processes see the snapshot and build on it, and yet it may be lost when the machine stops.
             raise _unknown(snapshot, path, error) from error
         if ours is not None:
             return ours
         if file_io.scheme == "file":
-            # What a local file system refused and does not show is not going to appear later.
+            # A file that a local file system refused and does not show will not appear later.
             raise
         raise _unknown(snapshot, path, error) from error
 
 
 class _NotCreatedError(Exception):
-    """The file was not created, which is known without reading it: that might be refused, too."""
+    """Error that says that the file was not created. Reading it back might be refused, too."""
 
     def __init__(self, error: StorageAccessError) -> None:
         super().__init__(str(error))
@@ -150,7 +155,7 @@ def _created(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
 
 
 def _is_ours(file_io: FileIO, path: str, snapshot: Snapshot) -> bool | None:
-    """Whether the snapshot file is the one given; None when there is none."""
+    """Return whether the snapshot file is the one given; None when there is none."""
     try:
         found = Snapshot.from_json(file_io.read_bytes(path), source=path)
     except FileNotFoundError:

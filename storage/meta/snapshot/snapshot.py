@@ -1,4 +1,4 @@
-"""A snapshot and its JSON file `snapshot/snapshot-<id>` (specification page `spec/snapshot`, version 3)."""
+"""Snapshot and its JSON file `snapshot/snapshot-<id>` (specification page `spec/snapshot`, version 3)."""
 
 import json
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from interbed.storage.meta.json_object import read_object
 CURRENT_VERSION = 3
 FIRST_SNAPSHOT_ID = 1
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
-"""The commit identifier of batch jobs, which commit once and have no sequence of commits."""
+"""Commit identifier of batch jobs, which commit once and have no sequence of commits."""
 
 
 class CommitKind(StrEnum):
-    """The type of changes in a snapshot."""
+    """Type of the changes in a snapshot."""
 
     APPEND = "APPEND"
     COMPACT = "COMPACT"
@@ -60,7 +60,7 @@ class Snapshot:
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The content of the snapshot file; absent members are left out, as Paimon does."""
+        """Return the content of the snapshot file; absent members are left out, as in Paimon."""
         value: dict[str, Any] = {"version": CURRENT_VERSION}
         for name, member in _MEMBERS.items():
             content = getattr(self, name)
@@ -70,7 +70,7 @@ class Snapshot:
         return json.dumps(value, indent=2, ensure_ascii=False)
 
     def is_same(self, other: "Snapshot") -> bool:
-        """Whether both are the same commit; their files may differ in members that were added to one of them."""
+        """Return whether both are the same commit; their files may differ in members that were added to one of them."""
         if self.uuid is not None and other.uuid is not None:
             return self.id == other.id and self.uuid == other.uuid
         mine = (self.id, self.base_manifest_list, self.delta_manifest_list, self.commit_user)
@@ -78,16 +78,19 @@ class Snapshot:
 
     @property
     def changelog_has_expired(self) -> bool:
-        """Whether there was a changelog that went while a tag kept the rows: it is counted, and not named."""
+        """Whether the changelog was deleted while a tag kept the rows: its records are counted, but it is not named."""
         return self.changelog_manifest_list is None and bool(self.changelog_record_count)
 
     def without_changelog(self) -> "Snapshot":
-        """The snapshot when its changelog has expired; how many records that had is still there to tell."""
+        """Return the snapshot without its expired changelog; the number of records of it stays."""
         return replace(self, changelog_manifest_list=None, changelog_manifest_list_size=None)
 
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "snapshot") -> "Snapshot":
-        """The snapshot of a file's content; raises CorruptFileError and UnsupportedVersionError naming `source`."""
+        """Return the snapshot of a file's content.
+
+        Raises CorruptFileError and UnsupportedVersionError naming `source`.
+        """
         value = read_object(text, _MEMBER_TYPES, source=source, what="a snapshot file")
         try:
             version = value.get("version") or 1
@@ -97,7 +100,7 @@ class Snapshot:
                 )
             known = {name: value[member] for name, member in _MEMBERS.items() if value.get(member) is not None}
             known["commit_kind"] = CommitKind(known["commit_kind"])
-            # Version 1 and 2 files may lack the counts; a missing count reads as zero, as in Paimon.
+            # Files of versions 1 and 2 may lack the counts; a missing count reads as zero, as in Paimon.
             known.setdefault("total_record_count", 0)
             known.setdefault("delta_record_count", 0)
             rest = {k: v for k, v in value.items() if k not in _KNOWN_MEMBERS}

@@ -4,8 +4,8 @@
 of year, month, day, hour, minute, second, nanosecond) and `tagTimeRetained` (seconds). Source: documentation page
 `maintenance/manage-tags`, paimon-core's Tag.
 
-`tag/.guard-<id>` holds the JSON of a snapshot that somebody is about to name. What it names is kept as by a tag, but
-nobody sees it; one that a killed process left is removed with orphan files. interbed's own.
+`tag/.guard-<id>` holds the JSON of a snapshot that a process is about to name. Its files are kept as by a tag, but it
+is not listed; a guard that a killed process left is removed with orphan files. interbed's own.
 """
 
 import json
@@ -42,7 +42,7 @@ _Found = TypeVar("_Found")
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """A named snapshot. `created` is local time; `retained` how long from then on it stays, both None for ever."""
+    """Named snapshot. `created` is local time; `retained` the time to live from then on, both None for ever."""
 
     name: str
     snapshot: Snapshot
@@ -50,7 +50,7 @@ class Tag:
     retained: timedelta | None = None
 
     def to_json(self) -> str:
-        """The content of the tag's file."""
+        """Return the content of the tag's file."""
         if self.retained is None or self.created is None:
             return self.snapshot.to_json()
         # Older readers do not know these members, so only tags that need them have them.
@@ -62,7 +62,7 @@ class Tag:
 
     @staticmethod
     def from_json(name: str, content: bytes, *, source: str) -> "Tag":
-        """The tag of a file's content; raises CorruptFileError naming `source`."""
+        """Return the tag of a file's content; raises CorruptFileError naming `source`."""
         read = Snapshot.from_json(content, source=source)
         rest = dict(read.unknown)
         created, retained = rest.pop(_CREATED, None), rest.pop(_RETAINED, None)
@@ -77,33 +77,33 @@ class Tag:
             raise CorruptFileError(f"{source} is not a tag's file: {error}") from error
 
     def is_over(self, now: datetime) -> bool:
-        """Whether its time to live has passed."""
+        """Return whether its time to live has passed."""
         return self.created is not None and self.retained is not None and now > self.created + self.retained
 
     # -- names of pypaimon -----------------------------------------------------------------------------------------
 
     @property
     def id(self) -> int:
-        """The snapshot's id."""
+        """Id of the tagged snapshot."""
         return self.snapshot.id
 
     @property
     def tag_create_time(self) -> datetime | None:
-        """When the tag was made, in local time."""
+        """Creation time of the tag, in local time."""
         return self.created
 
     @property
     def tag_time_retained(self) -> timedelta | None:
-        """How long from then on it stays."""
+        """Time to live from the creation on."""
         return self.retained
 
     def trim_to_snapshot(self) -> Snapshot:
-        """The snapshot."""
+        """Return the snapshot of the tag."""
         return self.snapshot
 
 
 class TagManager:
-    """The tags of one table (of one branch of it)."""
+    """Tags of one table (of one branch of it)."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
@@ -111,14 +111,14 @@ class TagManager:
         self._directory = paths.tag("x").rpartition("/")[0]
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         found = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
         return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
 
     def all(self) -> list[Tag]:
-        """All tags by the ids of their snapshots, then by name; those that are deleted meanwhile are left out.
+        """Return all tags by the ids of their snapshots, then by name; those that are deleted meanwhile are left out.
 
-        A tag whose file is damaged is left out, too, and named in the log. Who deletes files asks `judged`.
+        A tag whose file is damaged is left out as well, and logged. Callers that delete files use `judged`.
         """
         tags, damaged = self.judged()
         for name, error in damaged.items():
@@ -126,17 +126,17 @@ class TagManager:
         return tags
 
     def judged(self) -> tuple[list[Tag], dict[str, InterbedError]]:
-        """All tags as `all` orders them, and of the others, which can't be read, what is wrong with each."""
+        """Return all tags in the order of `all`, and the errors of tags that can't be read, by name."""
         tags, damaged = _readable(self.names(), self.find)
         return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name)), damaged
 
     def guarded(self) -> tuple[list[Snapshot], dict[str, InterbedError]]:
-        """The snapshots that are about to be named, and of guards that can't be read what is wrong with each."""
+        """Return the snapshots that are about to be named, and the errors of guards that can't be read."""
         names = [s.name for s in self._file_io.list(self._directory) if s.name.startswith(GUARD_PREFIX)]
         return _readable(names, self._find_guarded)
 
     def guard(self, snapshot: Snapshot) -> str:
-        """Keep what the snapshot needs until `release` is called with the path that is returned."""
+        """Keep the files of the snapshot until `release` is called with the returned path."""
         path = f"{self._directory}/{GUARD_PREFIX}{uuid.uuid4()}"
         self._file_io.create_exclusive(path, snapshot.to_json().encode())
         return path
@@ -149,11 +149,11 @@ class TagManager:
             return None
 
     def release(self, guard: str) -> None:
-        """End a guard."""
+        """Delete a guard, if it exists."""
         self._file_io.delete_quietly([guard])
 
     def find(self, name: str) -> Tag | None:
-        """The tag of that name; None when there is none."""
+        """Return the tag of that name; None when there is none."""
         path = self._paths.tag(name)
         try:
             return Tag.from_json(name, self._file_io.read_bytes(path), source=path)
@@ -161,7 +161,7 @@ class TagManager:
             return None
 
     def get(self, name: str) -> Tag:
-        """The tag of that name; raises TagNotFoundError naming those that exist."""
+        """Return the tag of that name; raises TagNotFoundError naming the existing ones."""
         tag = self.find(check_tag_name(name))
         if tag is None:
             names = self.names()
@@ -170,11 +170,11 @@ class TagManager:
         return tag
 
     def of_snapshot(self, snapshot_id: int) -> Tag | None:
-        """A tag of the snapshot; None when it has none."""
+        """Return a tag of the snapshot; None when it has none."""
         return next((tag for tag in self.all() if tag.snapshot.id == snapshot_id), None)
 
     def modified(self) -> Mapping[str, datetime]:
-        """When each tag's file was last written, in local time, where the store says so."""
+        """Return the time of the last write of each tag's file, in local time, where the file system has it."""
         return {
             status.name.removeprefix(_PREFIX): datetime.fromtimestamp(status.modified_millis / 1000)
             for status in self._file_io.list(self._directory)
@@ -182,35 +182,35 @@ class TagManager:
         }
 
     def create(self, tag: Tag) -> bool:
-        """Write a tag's file; False when the name is taken."""
+        """Write a tag's file. Return False when the name is taken."""
         check_tag_name(tag.name)
         return self._file_io.create_exclusive(self._paths.tag(tag.name), tag.to_json().encode())
 
     def replace(self, tag: Tag) -> None:
-        """Make an existing name stand for another snapshot; raises TagNotFoundError."""
+        """Point an existing tag to another snapshot; raises TagNotFoundError."""
         self.get(tag.name)
         self._file_io.overwrite(self._paths.tag(tag.name), tag.to_json().encode())
 
     def exists(self, name: str) -> bool:
-        """Whether there is a tag of that name, whatever its file holds."""
+        """Return whether there is a tag of that name, whatever the content of its file."""
         return self._file_io.exists(self._paths.tag(name))
 
     def delete(self, name: str) -> None:
-        """Delete the tag's file, durably, and nothing that it kept; raises StorageAccessError."""
+        """Delete the tag's file, durably, but not the files that it kept; raises StorageAccessError."""
         self._file_io.delete(self._paths.tag(name))
 
 
 def new_tag(name: str, snapshot: Snapshot, retained: timedelta | None, clock: Any = time.time) -> Tag:
-    """A tag made now; with a time to live it notes when that began."""
+    """Return a tag created now; with a time to live it records its creation time."""
     if retained is not None and retained <= timedelta(0):
         raise InvalidInputError(f"The tag {name!r} can't be retained for {retained}; give a time such as '7 d'.")
-    # Whole milliseconds, which is what system tables show.
+    # Keep whole milliseconds, which system tables show.
     created = None if retained is None else datetime.fromtimestamp(int(clock() * 1000) / 1000)
     return Tag(name=name, snapshot=snapshot, created=created, retained=retained)
 
 
 def check_tag_name(name: str) -> str:
-    """The name; raises InvalidInputError for one that no tag can have."""
+    """Return the name; raises InvalidInputError for one that no tag can have."""
     plain = path_name("tag", name)
     if not plain.isprintable():
         raise InvalidInputError(f"Not a tag name: {plain!r}. A name is printable.")
@@ -218,7 +218,7 @@ def check_tag_name(name: str) -> str:
 
 
 def _local_time(parts: Any) -> datetime:
-    # Java leaves out what is zero at the end: [2024, 1, 1, 0, 0] is midnight.
+    # Java leaves out trailing zeros: [2024, 1, 1, 0, 0] is midnight.
     year, month, day, hour, minute, second, nanos = [*map(int, parts), 0, 0, 0, 0][:7]
     return datetime(year, month, day, hour, minute, second, nanos // 1000)
 
@@ -226,7 +226,7 @@ def _local_time(parts: Any) -> datetime:
 def _readable(
     names: Iterable[str], find: Callable[[str], _Found | None]
 ) -> tuple[list[_Found], dict[str, InterbedError]]:
-    """What is found by the names, and what is wrong with those that can't be read; those that are gone are left out."""
+    """Return the objects found by the names, and the errors of those that can't be read; missing ones are left out."""
     found: list[_Found] = []
     damaged: dict[str, InterbedError] = {}
     for name in names:

@@ -1,9 +1,9 @@
-"""Refuse options that are unknown or not carried out, by name and with the way out.
+"""Refuse options that are unknown or not supported, by name and with the way out.
 
 New options are checked by `check_names` and `check_supported`; `judged` is for the options of existing tables, which
-other engines may have made. Results are cached: the options of a table are looked at often. A key that no option has is
-refused when it is misspelt or belongs to one of Paimon's families of options; any other key is a property of the user's
-own, or of another engine.
+other engines may have made. Results are cached, because the options of a table are read often. An unknown key is
+refused when it is misspelt or belongs to one of Paimon's families of options; any other key is a property of the user,
+or of another engine.
 """
 
 import re
@@ -16,15 +16,15 @@ from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.shown_text import did_you_mean, is_secret
 from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.honoured import HONOURED, OWN
-from interbed.storage.meta.options.known.refused import REFUSED, Blocks, KnownOption, Standing
+from interbed.storage.meta.options.known.refused import REFUSED, BlockedUse, KnownOption, OptionStatus
 
 _OF_STORES = ("s3.", "s3a.", "fs.", "google.", "hadoop.", "dfs.")
 _ANY = re.compile(r"<[^>]+>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What a table's options mean for whoever uses it: `reading` and `writing` say why they are refused, None for not.
+class OptionSupport:
+    """Effects of a table's options on its use: `reading` and `writing` are reasons for a refusal, or None.
 
     `notes` are lines about options that are unknown, or that have no effect here.
     """
@@ -37,14 +37,18 @@ class Judgement:
 def _all_known() -> tuple[KnownOption, ...]:
     honoured = [key for keys in (*HONOURED.values(), OWN) for key in keys]
     return (
-        *(KnownOption(key=key, standing=Standing.HONOURED) for key in honoured),
-        *(KnownOption(key=key, standing=Standing.HARMLESS, why=why) for why, keys in HARMLESS.items() for key in keys),
+        *(KnownOption(key=key, standing=OptionStatus.HONOURED) for key in honoured),
+        *(
+            KnownOption(key=key, standing=OptionStatus.HARMLESS, why=why)
+            for why, keys in HARMLESS.items()
+            for key in keys
+        ),
         *REFUSED,
     )
 
 
 KNOWN: tuple[KnownOption, ...] = _all_known()
-"""All options; keys with `<…>` in them stand for many."""
+"""All options; keys with `<…>` in them are patterns."""
 
 _BY_KEY = {option.key: option for option in KNOWN}
 _PATTERNS = tuple(
@@ -55,7 +59,7 @@ _KEYS = tuple(key for key in _BY_KEY if "<" not in key)
 
 @lru_cache(maxsize=4096)
 def known_option(key: str) -> KnownOption | None:
-    """The option of that key; None for a key that is none of Paimon's or interbed's."""
+    """Return the option of that key; None for a key that is neither Paimon's nor interbed's."""
     exact = _BY_KEY.get(key)
     if exact is not None:
         return exact
@@ -65,19 +69,19 @@ def known_option(key: str) -> KnownOption | None:
 def check_names(options: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
     """Check the keys that are new, or have other values than `before`.
 
-    Raises InvalidOptionError for a key that is misspelt or stands in one of Paimon's families without being known. Any
-    other key that is not known is the user's own.
+    Raises InvalidOptionError for a key that is misspelt or has the prefix of one of Paimon's families without being
+    known. Any other unknown key is a property of the user.
     """
     for key in _new(options, before):
-        slip = _slip(key)
-        if slip is not None:
-            raise InvalidOptionError(slip)
+        mistake = _mistake_in(key)
+        if mistake is not None:
+            raise InvalidOptionError(mistake)
 
 
 def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
     """Check the options that are new, or have other values than `before`.
 
-    Raises NotSupportedError for one that is not carried out.
+    Raises NotSupportedError for an option that is not supported.
     """
     for key in _new(options, before):
         option = known_option(key)
@@ -86,8 +90,9 @@ def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None
 
 
 def check_public(options: Mapping[str, str], place: str = "the table's files") -> None:
-    """Raise InvalidOptionError for what opens a store and is secret, among options that a table is to keep: they are in
-    the open in its schema file, and in a metastore. `place` is where else others are to be kept.
+    """Raise InvalidOptionError for secrets of a file system among options that a table is to store.
+
+    They would be readable in its schema file, and in a metastore. `place` names the storage of other options.
     """
     for key in options:
         if key.startswith(_OF_STORES) and is_secret(key):
@@ -97,32 +102,32 @@ def check_public(options: Mapping[str, str], place: str = "the table's files") -
             )
 
 
-def judged(options: Mapping[str, str]) -> Judgement:
-    """What the options of a table that is there mean for its readers and writers."""
+def judged(options: Mapping[str, str]) -> OptionSupport:
+    """Return the effects of the options of an existing table on its readers and writers."""
     return _judged(frozenset(options.items()))
 
 
 def is_own(key: str) -> bool:
-    """Whether the key is a property of the user's own: no option, no slip, no note of an engine."""
-    return known_option(key) is None and not is_note(key) and _slip(key) is None
+    """Return whether the key is a property of the user: neither an option, nor misspelt, nor a note of an engine."""
+    return known_option(key) is None and not is_note(key) and _mistake_in(key) is None
 
 
 @lru_cache(maxsize=1024)
-def _judged(options: frozenset[tuple[str, str]]) -> Judgement:
-    refusals: dict[Blocks, list[str]] = {blocks: [] for blocks in Blocks}
+def _judged(options: frozenset[tuple[str, str]]) -> OptionSupport:
+    refusals: dict[BlockedUse, list[str]] = {blocks: [] for blocks in BlockedUse}
     notes = []
     for key, value in sorted(options):
         option = known_option(key)
         if option is not None and option.refuses(value):
             refusals[option.blocks].append(_not_carried_out(option, key, value))
-        elif (slip := _slip(key)) is not None:
-            notes.append(slip)
-    reading = next(iter(refusals[Blocks.READING]), None)
-    writing = reading or next(iter(refusals[Blocks.WRITING]), None)
-    return Judgement(
+        elif (mistake := _mistake_in(key)) is not None:
+            notes.append(mistake)
+    reading = next(iter(refusals[BlockedUse.READING]), None)
+    writing = reading or next(iter(refusals[BlockedUse.WRITING]), None)
+    return OptionSupport(
         reading=reading,
         writing=writing,
-        notes=(*notes, *refusals[Blocks.NOTHING], *refusals[Blocks.WRITING]),
+        notes=(*notes, *refusals[BlockedUse.NOTHING], *refusals[BlockedUse.WRITING]),
     )
 
 
@@ -136,14 +141,14 @@ def _not_carried_out(option: KnownOption, key: str, value: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _slip(key: str) -> str | None:
-    """What is wrong with a key that is not known; None for a known one, or one that is nobody's but the user's."""
+def _mistake_in(key: str) -> str | None:
+    """Return the mistake in an unknown key; None for a known key, and for a property of the user."""
     if known_option(key) is not None or is_note(key):
         return None
-    meant = resembles(key, _KEYS)
-    if meant is not None:
+    intended = resembles(key, _KEYS)
+    if intended is not None:
         return (
-            f"There is no option '{key}'. Did you mean '{meant}'? A property of your own needs a name that is less "
+            f"There is no option '{key}'. Did you mean '{intended}'? A property of your own needs a name that is less "
             "like it."
         )
     family = family_of(key)
@@ -156,7 +161,7 @@ def _slip(key: str) -> str | None:
 
 
 def _candidates(key: str) -> tuple[str, ...]:
-    """Known keys, and those with parts of any text with this key's own parts in them."""
+    """Return known keys, and patterns filled with the given key's own parts."""
     parts = key.split(".")
     filled = []
     for option in _BY_KEY.values():
@@ -241,7 +246,7 @@ FAMILIES: tuple[str, ...] = (
     "write.",
     "zorder.",
 )
-"""What the keys of Paimon's options begin with, and those of self-optimizing, in both spellings."""
+"""Prefixes of the keys of Paimon's options and of self-optimizing, in both spellings."""
 
 NOTES: frozenset[str] = frozenset(
     {
@@ -269,35 +274,36 @@ NOTES: frozenset[str] = frozenset(
         "createdby",
         "updatedat",
         "updatedby",
-        # Of catalogs: with which files a table is opened.
+        # These are from catalogs: the files with which a table is opened.
         "hadoop-conf-dir",
         "hive-conf-dir",
     }
 )
-"""Keys that Hive, Spark and Flink write on their own, in lower case."""
+"""Keys that Hive, Spark and Flink write by themselves, in lower case."""
 
 _NOTES_BEGIN = ("spark.", "hive.", "flink.", "interbed.", "schema.", "option.", "fs.", "s3.", "s3a.", "hadoop.", "dfs.")
 _SHORTEST = 6
-"""Shorter keys are near to too many words."""
+"""Shorter keys resemble too many words."""
 _LONG = 8
-"""From this length on two slips are forgiven."""
+"""Length from which on two mistakes are tolerated."""
 _ALIKE = 0.75
 
 
 def is_note(key: str) -> bool:
-    """Whether other engines write the key on their own."""
+    """Return whether other engines write the key by themselves."""
     return key.lower() in NOTES or key.lower().startswith(_NOTES_BEGIN)
 
 
 def family_of(key: str) -> str | None:
-    """The family in which the key stands; None for none."""
+    """Return the family of the key, or None."""
     return next((family for family in FAMILIES if key.startswith(family)), None)
 
 
 def resembles(key: str, known: tuple[str, ...]) -> str | None:
-    """The known key that was meant: with other signs between its words, or one or two letters amiss; None for none.
+    """Return the known key that was intended, or None.
 
-    A known key behind a name and a dot is meant as it stands there.
+    It differs in the separators between its words, or in one or two letters. A known key after a name and a dot is
+    taken as it is written.
     """
     bare = _bare(key)
     by_bare = {_bare(k): k for k in known}
@@ -305,17 +311,17 @@ def resembles(key: str, known: tuple[str, ...]) -> str | None:
         return by_bare[bare]
     if len(bare) < _SHORTEST or any(key.endswith(f".{k}") for k in known):
         return None
-    slips = 2 if len(bare) >= _LONG else 1
-    near = [k for k in by_bare if abs(len(k) - len(bare)) <= slips]
-    return next((by_bare[k] for k in get_close_matches(bare, near, 3, _ALIKE) if _slips(bare, k) <= slips), None)
+    mistakes = 2 if len(bare) >= _LONG else 1
+    near = [k for k in by_bare if abs(len(k) - len(bare)) <= mistakes]
+    return next((by_bare[k] for k in get_close_matches(bare, near, 3, _ALIKE) if _distance(bare, k) <= mistakes), None)
 
 
 def _bare(key: str) -> str:
     return key.lower().replace(".", "").replace("-", "").replace("_", "")
 
 
-def _slips(one: str, other: str) -> int:
-    """How many letters are too many, missing, wrong, or swapped with the next (optimal string alignment)."""
+def _distance(one: str, other: str) -> int:
+    """Return the number of extra, missing, wrong and swapped letters (optimal string alignment)."""
     before: list[int] = []
     last = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):

@@ -1,4 +1,4 @@
-"""Options that change nothing here, by the reason: results are the same whatever their value."""
+"""Options that have no effect here, by the reason: results are the same for all their values."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The options that the code reads, by families; a test finds each of them in it, and each that it reads here."""
+"""Options that the code reads, by families; a test compares the list with the code."""
 
 from collections.abc import Mapping
 
@@ -271,7 +271,7 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "metastore.partitioned-table",
     ),
 }
-"""Options of Paimon, and those of Amoro for self-optimizing, by what they are about."""
+"""Options of Paimon, and those of Amoro for self-optimizing, by subject."""
 
 OWN: tuple[str, ...] = (
     "commit.sync",
@@ -288,4 +288,4 @@ OWN: tuple[str, ...] = (
     "s3.endpoint",
     "s3.path.style.access",
 )
-"""Options that only interbed has, and those by which it reaches a store of files."""
+"""Options that only interbed has, and those by which it reaches an object store."""

@@ -1,14 +1,14 @@
-"""Options that other parts of the code read than those with a property each: their type, default and meaning.
+"""Options that other code than the option properties reads: their type, default and meaning.
 
-Values are checked by this table where a table is made or altered, and where it is opened with options; docs/options.md
-is made of it.
+Values are checked by this table where a table is created or altered, and where it is opened with options;
+docs/options.md is generated from it.
 """
 
 from typing import NamedTuple
 
 
-class Meaning(NamedTuple):
-    """What docs/options.md says of an option."""
+class OptionMeaning(NamedTuple):
+    """Entry of an option in docs/options.md."""
 
     kind: str
     default: str
@@ -17,145 +17,165 @@ class Meaning(NamedTuple):
 
 _COLUMN = "of this column"
 
-READ_ELSEWHERE: dict[str, Meaning] = {
-    "add-column-before-partition": Meaning(
+READ_ELSEWHERE: dict[str, OptionMeaning] = {
+    "add-column-before-partition": OptionMeaning(
         "boolean", "false", "Whether a new column goes before the partition columns instead of behind all."
     ),
-    "aggregation.remove-record-on-delete": Meaning(
+    "aggregation.remove-record-on-delete": OptionMeaning(
         "boolean", "false", "Whether a delete removes the whole row of an aggregating table."
     ),
-    "alter-column-null-to-not-null.disabled": Meaning(
+    "alter-column-null-to-not-null.disabled": OptionMeaning(
         "boolean", "true", "Whether a column that admits nulls can't be changed to one that does not."
     ),
-    "avro.codec": Meaning("text", "", "Codec of Avro files; goes before `file.compression`."),
-    "branch": Meaning("text", "main", "The branch that is read and written; for one read or write only."),
-    "bucket-function.type": Meaning("default | mod", "default", "How the bucket follows from the bucket key."),
-    "commit.user-prefix": Meaning("text", "", "What the commit users of pypaimon's builders begin with."),
-    "consumer.changelog-only": Meaning(
+    "avro.codec": OptionMeaning("text", "", "Codec of Avro files; goes before `file.compression`."),
+    "branch": OptionMeaning("text", "main", "The branch that is read and written; for one read or write only."),
+    "bucket-function.type": OptionMeaning("default | mod", "default", "How the bucket follows from the bucket key."),
+    "commit.user-prefix": OptionMeaning("text", "", "What the commit users of pypaimon's builders begin with."),
+    "consumer.changelog-only": OptionMeaning(
         "boolean", "false", "Whether consumers keep changelogs only, and let snapshots expire."
     ),
-    "data-file.path-directory": Meaning("text", "", "The directory of data files, below that of the table."),
-    "deletion-vectors.modifiable": Meaning(
+    "data-file.path-directory": OptionMeaning("text", "", "The directory of data files, below that of the table."),
+    "deletion-vectors.modifiable": OptionMeaning(
         "boolean",
         "false",
         "Whether `deletion-vectors.enabled` may be changed in a table with rows; a full compaction has to be before it "
         "is switched on.",
     ),
-    "disable-explicit-type-casting": Meaning(
+    "disable-explicit-type-casting": OptionMeaning(
         "boolean", "false", "Whether a column's type is changed by Paimon's implicit casts alone."
     ),
-    "kafka.<setting>": Meaning("text", "", "A setting of librdkafka for connections to the log: docs/log-store.md."),
-    "fields.<column>.aggregate-function": Meaning("text", "", f"The aggregate function {_COLUMN}."),
-    "fields.<column>.count-limit": Meaning("integer", "", "The most elements that `nested_update` keeps in an array."),
-    "fields.<column>.distinct": Meaning("boolean", "false", "Whether `collect` and `listagg` take each value once."),
-    "fields.<column>.ignore-retract": Meaning("boolean", "false", f"Whether the aggregate {_COLUMN} ignores deletes."),
-    "fields.<column>.list-agg-delimiter": Meaning("text", ",", "What `listagg` puts between two values."),
-    "fields.<column>.nested-key": Meaning("list of names", "", "The key of the rows in an array of `nested_update`."),
-    "fields.<column>.sequence-group": Meaning(
+    "kafka.<setting>": OptionMeaning(
+        "text", "", "A setting of librdkafka for connections to the log: docs/log-store.md."
+    ),
+    "fields.<column>.aggregate-function": OptionMeaning("text", "", f"The aggregate function {_COLUMN}."),
+    "fields.<column>.count-limit": OptionMeaning(
+        "integer", "", "The most elements that `nested_update` keeps in an array."
+    ),
+    "fields.<column>.distinct": OptionMeaning(
+        "boolean", "false", "Whether `collect` and `listagg` take each value once."
+    ),
+    "fields.<column>.ignore-retract": OptionMeaning(
+        "boolean", "false", f"Whether the aggregate {_COLUMN} ignores deletes."
+    ),
+    "fields.<column>.list-agg-delimiter": OptionMeaning("text", ",", "What `listagg` puts between two values."),
+    "fields.<column>.nested-key": OptionMeaning(
+        "list of names", "", "The key of the rows in an array of `nested_update`."
+    ),
+    "fields.<column>.sequence-group": OptionMeaning(
         "list of names", "", "The columns that a partial update takes if the row is newer by this column, or columns."
     ),
-    "fields.<column>.stats-mode": Meaning("text", "metadata.stats-mode", f"Which statistics manifests keep {_COLUMN}."),
-    "fields.<column>.ts-field": Meaning("text", "", "The field with the time in values of `merge_map_with_keytime`."),
-    "fields.default-aggregate-function": Meaning("text", "", "The aggregate function of columns that name none."),
-    "file-index.<kind>.<column>.<option>": Meaning("", "", "An option of one column's index."),
-    "file-index.<kind>.columns": Meaning(
+    "fields.<column>.stats-mode": OptionMeaning(
+        "text", "metadata.stats-mode", f"Which statistics manifests keep {_COLUMN}."
+    ),
+    "fields.<column>.ts-field": OptionMeaning(
+        "text", "", "The field with the time in values of `merge_map_with_keytime`."
+    ),
+    "fields.default-aggregate-function": OptionMeaning("text", "", "The aggregate function of columns that name none."),
+    "file-index.<kind>.<column>.<option>": OptionMeaning("", "", "An option of one column's index."),
+    "file-index.<kind>.columns": OptionMeaning(
         "list of names", "", "The columns with an index of the kind: `bloom-filter`, `bitmap`, `bsi` or `range-bitmap`."
     ),
-    "data-file.external-paths.specific-fs": Meaning(
+    "data-file.external-paths.specific-fs": OptionMeaning(
         "text", "", "The scheme of the paths that the strategy `specific-fs` takes."
     ),
-    "data-file.external-paths.weights": Meaning(
+    "data-file.external-paths.weights": OptionMeaning(
         "list of numbers", "", "Weights of the paths for the strategy `weight-robin`, in their order."
     ),
-    "index-file-in-data-file-dir": Meaning("boolean", "false", "Whether index files lie beside the data files."),
-    "manifest.format": Meaning(
+    "index-file-in-data-file-dir": OptionMeaning("boolean", "false", "Whether index files lie beside the data files."),
+    "manifest.format": OptionMeaning(
         "text", "avro", "Format of manifests: `avro`, `parquet` or `orc`; fixed once the table has files."
     ),
-    "metadata.iceberg.storage-location": Meaning(
+    "metadata.iceberg.storage-location": OptionMeaning(
         "table-location | catalog-location",
         "",
         "Where Iceberg's metadata are: below the table, or beside its database; follows from the storage.",
     ),
-    "metadata.iceberg.format-version": Meaning(
+    "metadata.iceberg.format-version": OptionMeaning(
         "integer", "2", "Version of Iceberg's format: 2, or 3, which has vectors."
     ),
-    "metadata.iceberg.database": Meaning(
+    "metadata.iceberg.database": OptionMeaning(
         "text", "", "The databases of a Hive metastore in which the Iceberg table stands, with semicolons between them."
     ),
-    "metadata.iceberg.table": Meaning("text", "", "The name of the Iceberg table in a Hive metastore."),
-    "metadata.iceberg.uri": Meaning("text", "", "The Hive metastore in which the Iceberg table stands."),
-    "metadata.iceberg.hive-conf-dir": Meaning("text", "", "A directory with a hive-site.xml that names the metastore."),
-    "metadata.iceberg.hadoop-conf-dir": Meaning(
+    "metadata.iceberg.table": OptionMeaning("text", "", "The name of the Iceberg table in a Hive metastore."),
+    "metadata.iceberg.uri": OptionMeaning("text", "", "The Hive metastore in which the Iceberg table stands."),
+    "metadata.iceberg.hive-conf-dir": OptionMeaning(
+        "text", "", "A directory with a hive-site.xml that names the metastore."
+    ),
+    "metadata.iceberg.hadoop-conf-dir": OptionMeaning(
         "text", "", "A directory with a core-site.xml that names the metastore."
     ),
-    "metadata.iceberg.hive-skip-update-stats": Meaning(
-        "boolean", "false", "Whether the metastore is told to leave the statistics of the Iceberg table alone."
+    "metadata.iceberg.hive-skip-update-stats": OptionMeaning(
+        "boolean", "false", "Whether the metastore is asked to leave the statistics of the Iceberg table alone."
     ),
-    "metadata.iceberg.glue.skip-archive": Meaning(
-        "boolean", "false", "Whether AWS Glue is told to keep no older versions of the Iceberg table's entry."
+    "metadata.iceberg.glue.skip-archive": OptionMeaning(
+        "boolean", "false", "Whether AWS Glue is asked to keep no older versions of the Iceberg table's entry."
     ),
-    "metadata.iceberg.compaction.min.file-num": Meaning(
+    "metadata.iceberg.compaction.min.file-num": OptionMeaning(
         "integer", "10", "From how many small manifests of Iceberg's on they are merged once they are large together."
     ),
-    "metadata.iceberg.compaction.max.file-num": Meaning(
+    "metadata.iceberg.compaction.max.file-num": OptionMeaning(
         "integer", "50", "From how many small manifests of Iceberg's on they are merged in any case."
     ),
-    "metadata.iceberg.delete-after-commit.enabled": Meaning(
+    "metadata.iceberg.delete-after-commit.enabled": OptionMeaning(
         "boolean", "true", "Whether older metadata files of Iceberg's are deleted."
     ),
-    "metadata.iceberg.previous-versions-max": Meaning(
+    "metadata.iceberg.previous-versions-max": OptionMeaning(
         "integer", "0", "How many older metadata files of Iceberg's stay."
     ),
-    "metadata.iceberg.manifest-compression": Meaning("text", "snappy", "Codec of Iceberg's manifests and their lists."),
-    "metadata.iceberg.manifest-legacy-version": Meaning(
+    "metadata.iceberg.manifest-compression": OptionMeaning(
+        "text", "snappy", "Codec of Iceberg's manifests and their lists."
+    ),
+    "metadata.iceberg.manifest-legacy-version": OptionMeaning(
         "boolean",
         "false",
         "Whether lists of Iceberg's manifests name their columns as Iceberg 1.4 did, as Athena wants it.",
     ),
-    "metadata.stats-dense-store": Meaning(
+    "metadata.stats-dense-store": OptionMeaning(
         "boolean", "true", "Whether manifests leave out columns without statistics altogether."
     ),
-    "metadata.stats-keep-first-n-columns": Meaning(
+    "metadata.stats-keep-first-n-columns": OptionMeaning(
         "integer", "-1", "Of how many columns, counted from the first, manifests keep statistics; -1 for all."
     ),
-    "metastore.partitioned-table": Meaning(
+    "metastore.partitioned-table": OptionMeaning(
         "boolean", "false", "Whether a Hive catalog registers the table's partitions in the metastore."
     ),
-    "orc.compress": Meaning("text", "", "Codec of ORC files; goes before `file.compression`."),
-    "overwrite-upgrade": Meaning(
+    "orc.compress": OptionMeaning("text", "", "Codec of ORC files; goes before `file.compression`."),
+    "overwrite-upgrade": OptionMeaning(
         "boolean", "true", "Whether the files of an overwrite go to the highest level where they can."
     ),
-    "parquet.compression": Meaning("text", "", "Codec of Parquet files; goes before `file.compression`."),
-    "partial-update.remove-record-on-delete": Meaning(
+    "parquet.compression": OptionMeaning("text", "", "Codec of Parquet files; goes before `file.compression`."),
+    "partial-update.remove-record-on-delete": OptionMeaning(
         "boolean", "false", "Whether a delete removes the whole row of a partially updated table."
     ),
-    "partial-update.remove-record-on-sequence-group": Meaning(
+    "partial-update.remove-record-on-sequence-group": OptionMeaning(
         "list of names", "", "Sequence groups of which a delete removes the whole row."
     ),
-    "partition": Meaning("list of names", "", "The partition columns, if the statement has no other place for them."),
-    "partition.mark-done-action": Meaning(
+    "partition": OptionMeaning(
+        "list of names", "", "The partition columns, if the statement has no other place for them."
+    ),
+    "partition.mark-done-action": OptionMeaning(
         "list of names", "success-file", "How partitions are marked as done: `success-file`, `done-partition`."
     ),
-    "path": Meaning("text", "", "Where the table lies."),
-    "primary-key": Meaning("list of names", "", "The primary key, if the statement has no other place for it."),
-    "sink.parallelism": Meaning("integer", "", "In how many tasks Spark's `sys.compact` works."),
-    "sink.process-time-zone": Meaning(
+    "path": OptionMeaning("text", "", "Where the table lies."),
+    "primary-key": OptionMeaning("list of names", "", "The primary key, if the statement has no other place for it."),
+    "sink.parallelism": OptionMeaning("integer", "", "In how many tasks Spark's `sys.compact` works."),
+    "sink.process-time-zone": OptionMeaning(
         "text", "", "The time zone of automatic tags by the clock; unset means the local."
     ),
-    "sink.watermark-time-zone": Meaning("text", "UTC", "The time zone of automatic tags by the watermark."),
-    "type": Meaning("text", "table", "The kind of table; there is `table` only."),
-    "write.compaction-skip": Meaning("", "", "The older name of `write-only`."),
+    "sink.watermark-time-zone": OptionMeaning("text", "UTC", "The time zone of automatic tags by the watermark."),
+    "type": OptionMeaning("text", "table", "The kind of table; there is `table` only."),
+    "write.compaction-skip": OptionMeaning("", "", "The older name of `write-only`."),
 }
-"""By key."""
+"""Meanings of options by key."""
 
 
 _COLUMN_OPTION = "fields.<column>."
 _KEPT = "bucket-function.type"
-"""An option of which a table of Java's may keep a value that new tables can't have."""
+"""Option for which a table of Java Paimon may keep a value that new tables can't have."""
 
 
 def kind_of(key: str) -> str | None:
-    """The type of an option's value as the table has it; None for one that is not in it."""
+    """Return the type of an option's value in the table; None for an option that is not in it."""
     found = READ_ELSEWHERE.get(key) if key != _KEPT else None
     if found is None and key.startswith("fields."):
         found = READ_ELSEWHERE.get(_COLUMN_OPTION + key.rpartition(".")[2])

@@ -1,24 +1,24 @@
-"""What interbed does with an option of Paimon (honour, ignore or refuse it), and the options that it refuses.
+"""Treatment of Paimon's options by interbed (honour, ignore or refuse), and the options that it refuses.
 
-A refused option of Paimon or Amoro says what it would need, and the way out. `takes` are the values that do no harm.
-`blocks` is what a table with the option that another engine made can't be used for: what would be misread is not read,
-what would leave other readers with less than the rows is not written.
+A refused option of Paimon or Amoro has a reason and a way out. `takes` are the values that do no harm. `blocks` is the
+use that is refused for a table of another engine with the option: a table is not read if it would be misread, and not
+written if other readers would miss rows.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Standing(StrEnum):
-    """What becomes of an option that interbed knows."""
+class OptionStatus(StrEnum):
+    """Treatment of an option that interbed knows."""
 
     HONOURED = "honoured"
     HARMLESS = "harmless"
     REFUSED = "refused"
 
 
-class Blocks(StrEnum):
-    """What a table made elsewhere can't be used for here because of an option that is refused for new tables.
+class BlockedUse(StrEnum):
+    """Use of an existing table that is refused because of an option that is refused for new tables.
 
     `READING` also blocks writing. `NOTHING` is for options that only other engines miss: they are logged.
     """
@@ -30,32 +30,32 @@ class Blocks(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownOption:
-    """An option by its key; `<…>` in the key stands for any text.
+    """Option by its key; `<…>` in the key matches any text.
 
-    `why` says why the option is harmless, or what the refused one would need. `takes` are the values, in lower case,
-    that a refused option may have, because they are Paimon's default or what interbed does anyway; empty text is one.
+    `why` is the reason why the option is harmless or refused. `takes` are the values, in lower case, that a refused
+    option may have, because they are Paimon's default or interbed's behaviour; empty text is one.
     """
 
     key: str
-    standing: Standing
+    standing: OptionStatus
     why: str = ""
     way_out: str = ""
     takes: tuple[str, ...] = ()
-    blocks: Blocks = Blocks.NOTHING
+    blocks: BlockedUse = BlockedUse.NOTHING
 
     def refuses(self, value: str) -> bool:
-        """Whether this value of the option is refused."""
-        return self.standing is Standing.REFUSED and value.strip().lower() not in ("", *self.takes)
+        """Return whether this value of the option is refused."""
+        return self.standing is OptionStatus.REFUSED and value.strip().lower() not in ("", *self.takes)
 
 
 _OFF = ("false",)
 
 
 def _refused(
-    keys: str, needs: str, way_out: str = "", *, takes: tuple[str, ...] = (), blocks: Blocks = Blocks.NOTHING
+    keys: str, needs: str, way_out: str = "", *, takes: tuple[str, ...] = (), blocks: BlockedUse = BlockedUse.NOTHING
 ) -> tuple[KnownOption, ...]:
     return tuple(
-        KnownOption(key=key, standing=Standing.REFUSED, why=needs, way_out=way_out, takes=takes, blocks=blocks)
+        KnownOption(key=key, standing=OptionStatus.REFUSED, why=needs, way_out=way_out, takes=takes, blocks=blocks)
         for key in keys.split()
     )
 
@@ -66,100 +66,100 @@ _MISREAD: tuple[KnownOption, ...] = (
         "chain tables, whose rows are put together of several branches, are not read",
         "read the branches one by one, or read the table by Java Paimon",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "scan.fallback-snapshot-branch scan.fallback-delta-branch",
         "chain tables, whose rows are put together of several branches, are not read",
         "read the branches one by one, or read the table by Java Paimon",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "scan.primary-branch",
         "partitions of another branch do not go before those of the table",
         "read that branch itself, or make it 'scan.fallback-branch' the other way round",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "scan.bucket",
         "a read can't be limited to one bucket",
         "filter by the key",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "scan.partitions lookup.dynamic-partition",
         "a read can't be limited to partitions by an option",
         "filter by the partition columns",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "query-auth.enabled",
         "what a catalog lets a user see of the rows is not asked for",
         "read the table by an engine that asks its catalog",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "row-tracking.enabled data-evolution.enabled",
         "rows have no ids here",
         "make the table without it",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "pk-clustering-override",
         "files that are not sorted by their primary key can't be merged",
         "make the table without it, and sort an append table by sys.compact",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "sequence.snapshot-ordering",
         "rows are ordered by sequence numbers, not by snapshots",
         "use 'sequence.field'",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "primary-key.nullable",
         "null is no value of a key",
         "declare the key's columns NOT NULL",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "blob-field blob-descriptor-field blob.stored-descriptor-fields blob-view-field video-frame-field "
         "blob-external-storage-field blob-external-storage-path vector-field",
         "columns of the types BLOB and VECTOR are not supported",
         "declare the column BYTES or ARRAY<FLOAT> without it",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "postpone.merge-on-read",
         "reads do not merge rows that wait in the postponed bucket",
         "compact the table, which takes them into their buckets",
         takes=_OFF,
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "stream-scan-mode batch-scan-mode",
         "Paimon's compaction jobs alone read so",
         "remove it",
         takes=("none",),
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "fields.<column>.map.storage-layout",
         "maps whose values lie in columns of their own are not read",
         "remove it",
         takes=("default",),
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "fields.<column>.nested-key-null-strategy fields.<column>.nested-sequence-field",
-        "nested_update and the like do not heed it",
+        "nested_update and the like ignore it",
         "remove it",
-        blocks=Blocks.READING,
+        blocks=BlockedUse.READING,
     ),
     *_refused(
         "key-value.sequence_number.enabled",
@@ -175,13 +175,13 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
         "writers find their first sequence number in the files of the bucket",
         "remove it, or set it to 'scan'",
         takes=("scan", "default"),
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "commit.callbacks tag.callbacks",
         "classes of Java are not called",
         "let a job that follows the table's snapshots do what they do; a write with it set to '' goes without",
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "metadata.iceberg.storage",
@@ -190,46 +190,46 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
         "use 'table-location', 'hadoop-catalog' or 'hive-catalog', or write by Java Paimon; a write with it set to "
         "'disabled' goes without",
         takes=("disabled", "table-location", "hadoop-catalog", "hive-catalog"),
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "metadata.iceberg.rest.<…> metadata.iceberg.table-properties.<…>",
         "tables are not published as Iceberg tables in REST catalogs",
         "remove it",
-        blocks=Blocks.NOTHING,
+        blocks=BlockedUse.NOTHING,
     ),
     *_refused(
         "metadata.iceberg.hive-client-class",
         "classes of Java are not called; the metastore is spoken to by Thrift",
         "remove it",
         takes=("org.apache.hadoop.hive.metastore.hivemetastoreclient",),
-        blocks=Blocks.NOTHING,
+        blocks=BlockedUse.NOTHING,
     ),
     *_refused(
         "upsert-key",
         "INSERT does not replace rows of an append table",
         "run MERGE INTO, or make the columns the primary key",
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "pk-vector.index.columns pk-btree.index.columns pk-bitmap.index.columns pk-multivalue.index.columns "
         "pk-full-text.index.columns",
         "such indexes of primary-key tables are not kept",
         "use 'file-index.<kind>.columns'",
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "commit.strict-mode.last-safe-snapshot",
         "commits do not check what other jobs committed after a snapshot",
         "remove it",
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "write.hive-style-dynamic-partition.enabled",
         "INSERT takes columns by their position in the table",
         "name the columns in the INSERT",
         takes=_OFF,
-        blocks=Blocks.WRITING,
+        blocks=BlockedUse.WRITING,
     ),
     *_refused(
         "data-evolution.compaction.rewrite-row-ids",
@@ -356,7 +356,7 @@ _SELF_OPTIMIZING: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "self-optimizing.execute.num-retries",
-        "a compaction that failed is not repeated but planned anew",
+        "a compaction that failed is not repeated but planned again",
         "remove it",
     ),
     *_refused(
@@ -378,7 +378,7 @@ _SELF_OPTIMIZING: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "self-optimizing.filter",
-        "a table is looked after as a whole",
+        "a table is optimized as a whole",
         "set 'self-optimizing.enabled' = 'false', and compact the partitions that you choose by sys.compact",
     ),
     *_refused(
@@ -395,4 +395,4 @@ _SELF_OPTIMIZING: tuple[KnownOption, ...] = (
 )
 
 REFUSED: tuple[KnownOption, ...] = (*_MISREAD, *_MISWRITTEN, *_WITHOUT_EFFECT, *_SELF_OPTIMIZING)
-"""All of them."""
+"""All refused options by group."""

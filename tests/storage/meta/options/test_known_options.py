@@ -20,7 +20,7 @@ from interbed.storage.meta.options.known.check import (
     known_option,
 )
 from interbed.storage.meta.options.known.honoured import HONOURED, OWN
-from interbed.storage.meta.options.known.refused import Blocks, Standing
+from interbed.storage.meta.options.known.refused import BlockedUse, OptionStatus
 from interbed.storage.meta.schema.change import RemoveOption, SetOption
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
@@ -224,15 +224,15 @@ def test_every_option_has_one_standing_and_says_why() -> None:
     keys = [option.key for option in KNOWN]
     assert len(keys) == len(set(keys))
     for option in KNOWN:
-        assert bool(option.why) == (option.standing is not Standing.HONOURED), option.key
-        assert option.standing is Standing.REFUSED or option.blocks is Blocks.NOTHING, option.key
+        assert bool(option.why) == (option.standing is not OptionStatus.HONOURED), option.key
+        assert option.standing is OptionStatus.REFUSED or option.blocks is BlockedUse.NOTHING, option.key
         assert not option.why.endswith("."), option.key
 
 
 def test_no_message_about_an_option_lacks_its_key() -> None:
     for option in KNOWN:
         key = option.key.replace("<column>", "v").replace("<…>", "x")
-        if option.standing is Standing.REFUSED:
+        if option.standing is OptionStatus.REFUSED:
             with pytest.raises(NotSupportedError, match=f"^Option '{key}' = 'zzz' is not supported"):
                 check_supported({key: "zzz"})
         else:

@@ -7,7 +7,7 @@ import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.meta.options.known.check import known_option
-from interbed.storage.meta.options.known.refused import Standing
+from interbed.storage.meta.options.known.refused import OptionStatus
 from interbed.storage.meta.options.optimizing import OptimizingOrder, SelfOptimizing
 from interbed.storage.meta.schema.change import RenameColumn, SetOption
 from interbed.storage.meta.schema.table_schema import Schema
@@ -126,7 +126,7 @@ def test_a_value_that_is_not_taken_is_refused_when_a_table_is_made_or_altered(
 def test_what_else_amoro_has_is_refused_by_name(tmp_path: Path, key: str) -> None:
     option = known_option(f"self-optimizing.{key}")
     assert option is not None
-    assert option.standing is Standing.REFUSED
+    assert option.standing is OptionStatus.REFUSED
     with pytest.raises(NotSupportedError, match=rf"'self-optimizing\.{key}' = 'zzz' is not supported: .*; "):
         made(tmp_path / "t", {f"self-optimizing.{key}": "zzz"})
 
