@@ -87,7 +87,7 @@ class TableRead:
         """The rows of a split, in some order; of a split of changes those that are added.
 
         `use_threads` decodes columns in parallel; `readers` is how many splits are read at once, which share the memory
-        for blocks. Whoever takes only the first `limit` rows gets them from smaller blocks.
+        for blocks. Callers that take only the first `limit` rows get them from smaller blocks.
 
         Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
         """
@@ -112,8 +112,8 @@ class TableRead:
         By default there is one per core, up to MAX_DEFAULT_THREADS, or just one where the filter selects few keys.
 
         With more than one thread the batches of several splits alternate, always in the same way, and where there are
-        more splits than threads they begin with the largest. Whoever takes only the first `limit` rows gets them from
-        one split after the other, without what lies behind being read ahead.
+        more splits than threads they begin with the largest. Callers that take only the first `limit` rows get
+        them from one split after the other, without read-ahead of what lies behind.
         """
         count = self._default_threads(splits) if threads is None else max(threads, 1)
         few = limit if limit is not None and limit < BLOCK_ROWS and self._predicate is None else None

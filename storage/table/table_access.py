@@ -124,7 +124,7 @@ class TableAccess:
     # -- reads and writes ------------------------------------------------------------------------------------------
 
     def restore_buckets(self, partition_filter: "PartitionChoice" = None) -> "RestoredBuckets":
-        """What exists in the newest snapshot, bucket by bucket; see scan.restore."""
+        """What exists in the newest snapshot, bucket by bucket; see scan.live_files."""
         from interbed.storage.scan.live_files import restore_buckets
 
         return restore_buckets(self.store, partition_filter=partition_filter)

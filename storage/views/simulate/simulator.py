@@ -327,7 +327,7 @@ class _Simulator:
         )
 
     def _upgrade_rule(self, file: DataFileMeta, level: int, max_level: int) -> UpgradeRule:
-        """As LookupCompactionChanges has it: rows of level 0 that are not whole yet are written anew."""
+        """As LookupCompactionChanges has it: rows of level 0 that are not whole yet are rewritten."""
         options = self._options
         if file.level != 0 or not options.needs_lookup:
             return UpgradeRule.PLAIN
