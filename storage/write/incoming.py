@@ -74,6 +74,14 @@ class IncomingRows:
         for values in self._limited:
             values.check(batch, is_new, self._table, first_row)
 
+    def too_long(self, batch: pa.RecordBatch) -> dict[int, tuple[str, str]]:
+        """Return the column and the reason of rows with a text or bytes longer than the type says, by their number."""
+        found: dict[int, tuple[str, str]] = {}
+        for values in self._limited:
+            for row, reason in values.refused(batch).items():
+                found.setdefault(row, (values.column, reason))
+        return found
+
     def check_partitions(self, batch: pa.RecordBatch, is_new: Any, default_name: str, first_row: int) -> None:
         """Raise SchemaMismatchError for a partition value that is the name of the null partitions.
 

@@ -53,13 +53,10 @@ class Lacking:
         return {name: Unsent(where[rows], NOT_SENT) for name, where in self.may_lack.items()}
 
     def without(self, named: Mapping[str, Mask]) -> "Lacking":
-        """The same without rows of which another part of the message says what a column has."""
+        """The same without rows of which another part of the message says what a column has, by each of `names`."""
         return Lacking(
-            columns={name: where & ~named.get(name, False) for name, where in self.columns.items()},
-            may_lack={
-                name: where if name is None else where & ~named.get(name, False)
-                for name, where in self.may_lack.items()
-            },
+            columns={name: where & ~named[name] for name, where in self.columns.items()},
+            may_lack={n: where if n is None else where & ~named[n] for n, where in self.may_lack.items()},
         )
 
 

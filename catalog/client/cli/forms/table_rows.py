@@ -8,7 +8,6 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.table.table import Table
 from interbed.storage.write.incoming import IncomingRows
-from interbed.storage.write.lengths import limited_values
 from interbed.storage.write.row_check import RowCheck
 
 
@@ -22,7 +21,6 @@ class TableRows:
         # The table itself fills in defaults, and says which column a file lacks.
         self._nullable = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
         self._required = [f.name for f in table.schema.fields if not f.type.nullable and f.default_value is None]
-        self._limited = limited_values(table.schema)
         self._bad = bad
 
     def taken(self, found: FileBatch) -> pa.RecordBatch:
@@ -67,9 +65,8 @@ class TableRows:
             good = cast if not refused else cast.filter(pa.array([row not in refused for row in range(len(rows))]))
             self._incoming.batches(good)
             for whole in cast.combine_chunks().to_batches():
-                for values in self._limited:
-                    for row, reason in values.refused(whole).items():
-                        reasons.setdefault(rows.start + row, (values.column, reason))
+                for row, why in self._incoming.too_long(whole).items():
+                    reasons.setdefault(rows.start + row, why)
         except InvalidInputError as error:
             if len(rows) == 1:
                 reasons.setdefault(rows.start, (None, str(error)))
