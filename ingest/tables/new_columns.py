@@ -40,14 +40,15 @@ def as_one_by_one(
 
     `known` are the columns of the table, `fixed` those that keep their first type.
     """
-    if changes.sent is None:
+    sent = changes.sent
+    if sent is None:
         return changes, []
     bad: dict[int, str] = {}
     for column in changes.rows.schema:
         name, kind = column.name, known_type(column.type)
-        if kind is None or name in changes.stated or name in changes.sent.computed:
+        if kind is None or name in changes.stated or name in sent.computed:
             continue
-        given = _GuessedColumn(name, one_array(changes.rows.column(name)), changes.sent, changes.messages)
+        given = _GuessedColumn(name, one_array(changes.rows.column(name)), sent, changes.messages)
         there = known.get(name)
         if not _may_differ(given, column.type, there, is_fixed=name in fixed):
             continue
@@ -57,7 +58,8 @@ def as_one_by_one(
             if found.is_other:
                 at = changes.rows.schema.get_field_index(name)
                 rows = changes.rows.set_column(at, name, given.made(found))
-                changes = replace(changes, rows=rows, sent=changes.sent.without(name))
+                sent = sent.without(name)
+                changes = replace(changes, rows=rows, sent=sent)
     if not bad:
         return changes, []
     return changes.where(~np.isin(changes.messages, list(bad))), [
