@@ -98,8 +98,11 @@ def _is_known(value: object, kind: AtomicType) -> bool:
         return False
     if not isinstance(value, float):
         return True
-    # Bounds are FLOATs, too; what lies between two of them would be rounded to one.
-    return not math.isnan(value) and (kind.root is TypeRoot.DOUBLE or _as_float(value) == value)
+    if kind.root is TypeRoot.DOUBLE:
+        return not math.isnan(value)
+    # Bounds are FLOATs, too; what lies between two of them would be rounded to one. pyiceberg takes an infinity for a number
+    # beyond FLOAT, which equals nothing.
+    return math.isfinite(value) and _as_float(value) == value
 
 
 def _as_float(value: float) -> float:
