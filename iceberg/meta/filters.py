@@ -100,8 +100,8 @@ def _is_known(value: object, kind: AtomicType) -> bool:
         return True
     if kind.root is TypeRoot.DOUBLE:
         return not math.isnan(value)
-    # Bounds are FLOATs, too; what lies between two of them would be rounded to one. pyiceberg takes an infinity for a number
-    # beyond FLOAT, which equals nothing.
+    # Bounds are FLOATs, too; what lies between two of them would be rounded to one. pyiceberg takes an infinity for a
+    # number beyond FLOAT, which equals nothing.
     return math.isfinite(value) and _as_float(value) == value
 
 
