@@ -12,7 +12,7 @@ import pyarrow as pa
 from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
-from interbed.spark_ext.values.partition_values import agrees
+from interbed.spark_ext.values.partition_values import agrees, padded
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -72,13 +72,13 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
 
 
 def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataField]) -> dict[str, Any]:
-    """The values that a statement gives as text."""
+    """The values that a statement gives as text; those of CHAR columns are filled with blanks, as Spark fills them."""
     typed: dict[str, Any] = {}
     for field in fields:
         if field.name in spec:
             value: Any = pa.array([spec[field.name]], pa.string())
             try:
-                typed[field.name] = cast_exactly(value, type_to_arrow(field.type))[0].as_py()
+                typed[field.name] = padded(cast_exactly(value, type_to_arrow(field.type))[0].as_py(), field)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise InvalidInputError(
                     f"'{spec[field.name]}' is no value of the partition column '{field.name}' of '{table}': {error}"

@@ -60,6 +60,18 @@ def test_a_part_of_the_partition_columns_drops_many(table: Lake) -> None:
     assert ids(table) == []
 
 
+@pytest.mark.parametrize("order", ["b, c", "c, b"])
+def test_a_part_of_the_columns_means_char_values_as_they_are_written(lake: Lake, order: str) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c CHAR(4), b BOOLEAN) PARTITIONED BY ({order})")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab', true), (2, 'ab', false), (3, 'cd', false), (4, 'ef', true)")
+    lake.sql("ALTER TABLE {lake}.db.t DROP IF EXISTS PARTITION (c = 'ab')")
+    assert ids(lake) == [3, 4]
+    lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (c = 'cd  ')")
+    assert ids(lake) == [4]
+    lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (c = 'ef')")
+    assert ids(lake) == []
+
+
 def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.n (id INT, s STRUCT<a: INT, b: STRING, c: INT>, l ARRAY<STRUCT<x: INT, y: INT>>) "
